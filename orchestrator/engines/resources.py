@@ -7,10 +7,10 @@ import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs.resources import size
+from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.memory import estimate, gigabytes
 from orchestrator.sweeps.plan import Data
@@ -85,27 +85,7 @@ class Demand:
         return quantity(self.workers * self.cpus, "CPU")
 
 
-@dataclass(frozen=True)
-class ResourceOptions:
-    """The `resources` section of a sweep.
-
-    gpu: GPUs of each worker, or `auto`: as many trials share a GPU as its memory holds by the estimate.
-    memory: `auto` (use the estimate), `none` (ignore memory), or bytes of each worker.
-    """
-
-    gpu: float | str = 1.0
-    memory: float | str = "auto"
-
-    @classmethod
-    def of(cls, section: dict[str, Any] | None) -> ResourceOptions:
-        """Converts a section that its schema has validated."""
-        options = {name: value for name, value in (section or {}).items() if value is not None}
-        if isinstance(options.get("memory"), str) and options["memory"] not in ("auto", "none"):
-            options["memory"] = size(options["memory"])
-        return cls(**options)
-
-
-def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: ResourceOptions) -> list[Demand]:
+def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Resources) -> list[Demand]:
     """Returns the demand of each job, in order. UserError with a line for each job that could never start."""
     first = jobs[0][0]
     data = Data(None if first.data_dir is None else Path(first.data_dir), Path(first.cache_dir))
@@ -121,7 +101,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     return demands
 
 
-def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[Demand, str | None]:
+def _demand(task: Task, capacity: Capacity, options: Resources, data: Data) -> tuple[Demand, str | None]:
     """Returns the task's demand, and the reason if it cannot be met."""
     threads = float(task.spec.train.threads)
     if capacity.gpus:
@@ -130,7 +110,7 @@ def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data
     return Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data)), None
 
 
-def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[float, str | None]:
+def _gpu_fraction(task: Task, capacity: Capacity, options: Resources, data: Data) -> tuple[float, str | None]:
     """Returns the GPUs of each worker, and the reason if even a whole one is too small."""
     if options.gpu != "auto":
         gpu = float(options.gpu)
@@ -149,11 +129,11 @@ def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data
     return [f for f in fractions if f == 1.0 or needed * GPU_MEMORY_MARGIN <= f * capacity.gpu_memory][-1], None
 
 
-def _memory(task: Task, device: str, options: ResourceOptions, data: Data) -> int | None:
+def _memory(task: Task, device: str, options: Resources, data: Data) -> int | None:
     """Bytes of each worker; None if memory is ignored, or if the vocabulary is neither prepared nor declared."""
     if options.memory == "none":
         return None
-    return int(options.memory) if isinstance(options.memory, float) else estimated_memory(task, device, data)
+    return estimated_memory(task, device, data) if options.memory == "auto" else int(size(options.memory))
 
 
 def estimated_memory(task: Task, device: str, data: Data) -> int | None:

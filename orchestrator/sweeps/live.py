@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import visible
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, Tail, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, Tail, forecast, summary
+from orchestrator.sweeps.status import record, runs_table
 from orchestrator.sweeps.task import Task
 from orchestrator.training.warm_start import describe
 
 POLL_SECONDS = 0.5
-BAR = 10
 SILENCE = 25.0
 """Seconds without a line after which one says how far the runs are, where there is no terminal."""
-OTHER_LINES = 7
+OTHER_LINES = 10
 """Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
 
 
@@ -116,62 +112,18 @@ class LiveProgress:
         self.console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
+        """The runs that are being worked on, then those that ended, as many as the screen has lines; and all runs together."""
         runs = list(self.runs.values())
-        line = Text(self._summary())
-        return Group(rows_table(runs, self.console.height - OTHER_LINES, self.console.width), line)
-
-
-def rows_table(runs: Sequence[RunProgress], lines: int, width: int) -> Table:
-    """A line a row over its seeds: of more than `lines`, those that are being worked on, then those that ended last."""
-    rows: dict[str, list[RunProgress]] = {}
-    for run in runs:
-        rows.setdefault(run.row, []).append(run)
-    table = Table(box=None, pad_edge=False, expand=False)
-    table.add_column("row", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 56))
-    table.add_column("", width=BAR)
-    for name in ("BLEU", "valid", "tok/s"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=5)
-    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=19)
-    short = short_names(list(rows))
-    shown = list(rows)
-    if len(rows) > max(lines, 1):
-        shown = sorted(rows, key=lambda row: _urgency(rows[row]))[: max(lines - 1, 1)]
-        shown = [row for row in rows if row in shown]
-    for row in shown:
-        own = rows[row]
-        table.add_row(
-            visible(short[row]),
-            _bar(own),
-            _mean([run.score for run in own if run.score is not None], ".2f"),
-            _mean([run.figures["valid"] for run in own if "valid" in run.figures], ".2f"),
-            _mean([run.figures["tok/s"] for run in own if "tok/s" in run.figures], ",.0f"),
-            ", ".join(f"{count} {state}" if len(own) > 1 else state for state, count in Counter(run.status for run in own).items()),
-        )
-    if len(shown) < len(rows):
-        table.add_row(f"and {len(rows) - len(shown)} rows more")
-    if len(rows) > 1:
-        table.add_row("all", _bar(runs))
-    return table
-
-
-def _bar(runs: Sequence[RunProgress]) -> ProgressBar:
-    """Over the updates of runs. One that has ended counts as whole, one of unknown length as the longest."""
-    longest = max(run.total for run in runs)
-    totals = [run.total or longest for run in runs]
-    done = sum(total if run.status in ENDED else run.steps for run, total in zip(runs, totals, strict=True))
-    return ProgressBar(total=max(1, sum(totals)), completed=done, width=BAR)
+        urgent = sorted(runs, key=lambda run: 0 if run.status in WORKING else 1 if run.status in ENDED else 2)
+        names = {run.name for run in urgent[: max(1, self.console.height - OTHER_LINES)]}
+        more = f"{len(runs) - len(names)} runs are not shown; " if len(names) < len(runs) else ""
+        table = runs_table([record(run) for run in runs if run.name in names])
+        for column in table.columns:  # a long name must not take a second line
+            column.no_wrap, column.overflow = True, "ellipsis"
+        return Group(table, Text(more + self._summary()))
 
 
 def _progress(task: Task) -> RunProgress:
     run = RunProgress(task.id, task.seed, task.scoring_keys, task.failed_below, task.workers)
     run.total = task.spec.train.max_steps or 0
     return run
-
-
-def _urgency(runs: list[RunProgress]) -> int:
-    states = {run.status for run in runs}
-    return 0 if states & set(WORKING) else 1 if states & set(ENDED) else 2
-
-
-def _mean(values: list[float], form: str) -> str:
-    return f"{fmean(values):{form}}" if values else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,15 @@ def summary_of(sweep: dict[str, Any]) -> str:
 
 
 def sweep_table(sweep: dict[str, Any]) -> Table:
+    return runs_table(sweep["rows"], summary_of(sweep))
+
+
+def runs_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
+    """A line for each run, from records as `record` gives them."""
     numeric = ("seed", "steps", "valid", "tok/s", "BLEU", "left")
-    table = make_table(("row", "seed", "status", *numeric[1:]), title=summary_of(sweep), numeric=numeric)
-    short = short_names([row["id"] for row in sweep["rows"]])
-    for row in sweep["rows"]:
+    table = make_table(("row", "seed", "status", *numeric[1:]), title=title, numeric=numeric)
+    short = short_names([row["id"] for row in rows])
+    for row in rows:
         steps = f"{row['steps']}/{row['total_steps']}" if row["total_steps"] and row["status"] not in ENDED else str(row["steps"])
         left = "" if row["seconds_left"] is None else duration(row["seconds_left"])
         figures = [_number(row[name], form) for name, form in (("valid_nll", ".2f"), ("tokens_per_second", ",.0f"), ("bleu", ".2f"))]
@@ -94,24 +99,23 @@ def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int]
     for run in runs if driven else ():
         run.learn(ledger)
     ahead = forecast(runs) if driven else Forecast(None, None)
-    found = []
-    for run in runs:
-        active = run.rate is not None and run.status in WORKING
-        found.append(
-            {
-                "id": run.row,
-                "seed": run.seed,
-                "status": run.status,
-                "steps": run.steps,
-                "total_steps": run.total or None,
-                "valid_nll": run.figures.get("valid"),
-                "tokens_per_second": run.figures.get("tok/s"),
-                "bleu": run.score,
-                "seconds_left": run.left * run.rate if active and run.rate is not None else None,
-                "key": run.train_key,
-            }
-        )
-    return found, ahead
+    return [record(run) for run in runs], ahead
+
+
+def record(run: RunProgress) -> dict[str, Any]:
+    active = run.rate is not None and run.status in WORKING
+    return {
+        "id": run.row,
+        "seed": run.seed,
+        "status": run.status,
+        "steps": run.steps,
+        "total_steps": run.total or None,
+        "valid_nll": run.figures.get("valid"),
+        "tokens_per_second": run.figures.get("tok/s"),
+        "bleu": run.score,
+        "seconds_left": run.left * run.rate if active and run.rate is not None else None,
+        "key": run.train_key,
+    }
 
 
 def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:

@@ -20,13 +20,13 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from orchestrator import interrupt
 from orchestrator.engines.ray.cluster import DRIVER, cluster, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
-from orchestrator.engines.ray.schedulers import AblationASHA, StoppableFIFO
+from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
-from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper
-from orchestrator.engines.resources import Capacity, Demand, ResourceOptions, job_demands, max_concurrent, summary
+from orchestrator.engines.resources import Capacity, Demand, job_demands, max_concurrent, summary
 from orchestrator.engines.worker import run_task, stop_requested
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
+from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
@@ -45,12 +45,12 @@ def run(
     """Runs every job, at most `concurrency` at a time. Returns the failures: task name -> reason.
 
     Jobs of equal size run together, small ones first, since a large one beside small ones could wait for its workers for ever.
-    resources: the sweep's `resources` section (see `ResourceOptions`).
+    resources: the sweep's `resources` section (see `specs.sweep.Resources`).
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
     UserError if a job could never start.
     """
-    options, failures = ResourceOptions.of(resources), dict[str, str]()
+    options, failures = Resources.model_validate(resources or {}), dict[str, str]()
     stop = interrupt.stop_file(results, name)
     with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)) as capacity, interrupt.passing_on(stop):
         if capacity.gpus and options.gpu == "auto":
@@ -116,7 +116,7 @@ def _run_group(
     asha: Asha | None,
     metric: str,
     capacity: Capacity,
-    options: ResourceOptions,
+    options: Resources,
     name: str,
     results: Path,
     concurrency: int | None,

@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("ray")
 from orchestrator.engines.ray.address import is_listening
 from orchestrator.engines.ray.head_watchdog import HEAD_LOST
-from orchestrator.engines.ray.network import interface_of
+from orchestrator.engines.ray.schedulers import NodeLossStopper, fits
 from orchestrator.engines.ray.shared_folders import problems
-from orchestrator.engines.ray.stoppers import NodeLossStopper, fits
+from orchestrator.engines.ray.train import interface_of
 from orchestrator.ledger.run_lock import RunLock
 
 ROOT = Path(__file__).parents[3]

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engines import resources as engine_resources
-from orchestrator.engines.resources import Capacity, Demand, Node, ResourceOptions, infeasible, job_demands, max_concurrent, side_by_side
+from orchestrator.engines.resources import Capacity, Demand, Node, infeasible, job_demands, max_concurrent, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
+from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.memory import estimate
 from orchestrator.sweeps.task import Task
 
@@ -36,7 +37,7 @@ def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
 
 
 def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
-    return job_demands([[one] for one in tasks], capacity, ResourceOptions.of(wanted))
+    return job_demands([[one] for one in tasks], capacity, Resources.model_validate(wanted))
 
 
 @pytest.mark.parametrize(
