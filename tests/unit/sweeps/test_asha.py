@@ -1,3 +1,5 @@
+"""ASHA's rules against numbers worked out by hand: the cutoff, what of an older decision holds, and what a replay costs."""
+
 from __future__ import annotations
 
 import math
@@ -5,6 +7,7 @@ import math
 import pytest
 
 from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha_replay import Curve, replay, rungs_of
 
 
 def asha(tmp_path=None, pinned=(), eta=3.0, mode="min", rungs=(10, 30)):
@@ -29,18 +32,6 @@ def test_a_value_that_is_not_finite_stops_even_a_pinned_run(value):
     assert a.decide("other", 10, 5.0) is True  # it set no cutoff
 
 
-def test_a_pinned_run_is_never_stopped():
-    a = asha(pinned=["base"])
-    a.decide("good", 10, 1.0)
-    assert a.decide("base", 10, 99.0) is True
-    assert a.decide("bad", 10, 99.5) is False
-
-
-def test_maximise():
-    a = asha(mode="max")
-    assert a.decide("one", 10, 0.5) and a.decide("two", 10, 0.9) and not a.decide("three", 10, 0.1)
-
-
 def test_decisions_survive_and_are_not_made_twice(tmp_path):
     one = asha(tmp_path)
     answers = {name: one.decide(name, 10, value) for name, value in (("a", 3.0), ("b", 4.0), ("c", 2.0))}
@@ -51,3 +42,151 @@ def test_decisions_survive_and_are_not_made_twice(tmp_path):
     assert two.stopped() == {"b": 10}
     assert two.decide("d", 30, 1.0) is True
     assert set(asha(tmp_path).records[30][0]) == {"run", "value", "cutoff", "continue"}
+
+
+def after(values: list[float], eta: float, mode: str) -> Asha:
+    """A rung at which `values` arrived, in this order."""
+    asha = Asha([10], eta, mode, set())
+    for number, value in enumerate(values):
+        asha.decide(f"r{number}", 10, value)
+    return asha
+
+
+CUTOFFS = [
+    # (arrivals, eta, mode, cutoff): the place in the sorted arrivals, worst first, is (1 - 1/eta)(n - 1), counted from 0
+    ([10, 20, 30, 40, 50], 4.0, "max", 40.0),  # place 3
+    ([50, 10, 40, 20, 30], 4.0, "max", 40.0),  # the order of arrival plays no part
+    ([10, 20, 30, 40], 4.0, "max", 32.5),  # place 2.25: a quarter of the way from 30 to 40
+    ([10, 20, 30, 40], 2.0, "max", 25.0),  # place 1.5
+    ([0, 100], 4.0, "max", 75.0),  # place 0.75
+    ([10, 20, 30, 40, 50], 4.0, "min", 20.0),  # the best quarter is the lowest
+    ([10, 20, 30, 40], 4.0, "min", 17.5),
+    ([1.0, 4.0, 2.0], 3.0, "min", 1.0 + 2 / 3),  # place 4/3 in 4, 2, 1
+    ([7.0], 3.0, "min", 7.0),
+]
+
+
+@pytest.mark.parametrize(("values", "eta", "mode", "cutoff"), CUTOFFS)
+def test_the_cutoff_is_the_quantile_of_all_earlier_arrivals(values, eta, mode, cutoff):
+    worse = cutoff - 0.01 if mode == "max" else cutoff + 0.01
+    better = cutoff + 0.01 if mode == "max" else cutoff - 0.01
+    assert after(values, eta, mode).decide("new", 10, better) is True
+    asha = after(values, eta, mode)
+    assert asha.decide("new", 10, worse) is False
+    assert asha.records[10][-1]["cutoff"] == pytest.approx(cutoff), "as it is told: in the metric's own sign"
+    assert asha.records[10][0]["cutoff"] is None and asha.records[10][0]["continue"] is True
+
+
+@pytest.mark.parametrize(("mode", "inside", "outside"), [("min", 5.19, 5.21), ("max", 4.81, 4.79)])
+def test_a_run_within_the_tolerance_of_the_cutoff_goes_on(mode, inside, outside):
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
+    assert asha.decide("near", 10, inside) is True
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
+    assert asha.decide("far", 10, outside) is False and asha.decide("near", 30, inside) is False
+    assert asha.records[10][-1]["cutoff"] == 5.0, "the tolerance is no part of the cutoff"
+
+
+def test_decisions_with_another_tolerance_are_not_taken_over(tmp_path):
+    path = tmp_path / "asha.json"
+    for tolerance in (0.0, 0.5):
+        path.unlink(missing_ok=True)
+        old = Asha([10], 3.0, "min", set(), path, tolerance)
+        assert old.decide("a", 10, 1.0) and not old.decide("b", 10, 5.0)
+        assert ("tolerance" in path.read_text()) is bool(tolerance)
+        assert Asha([10], 3.0, "min", set(), path, tolerance).stopped() == {"b": 10}
+        assert Asha([10], 3.0, "min", set(), path, 0.7).stopped() == {}
+
+
+def test_each_rung_has_its_own_arrivals_and_its_stopped_runs():
+    asha = Asha([10, 30], 2.0, "min", set())
+    assert [asha.decide(run, 10, value) for run, value in (("a", 1.0), ("b", 9.0), ("c", 0.5))] == [True, False, True]
+    assert [asha.decide(run, 30, value) for run, value in (("a", 20.0), ("c", 30.0))] == [True, False]
+    assert asha.stopped() == {"b": 10, "c": 30}
+
+
+def test_a_pinned_run_goes_on_whatever_its_value_which_counts_for_the_others():
+    asha = Asha([10], 2.0, "min", {"base"})
+    assert asha.decide("first", 10, 9.0) and asha.decide("base", 10, 1.0)
+    assert asha.decide("late", 10, 6.0) is False, "the median of 9 and 1 is 5"
+    asha = Asha([10], 2.0, "min", {"base"})
+    assert asha.decide("first", 10, 1.0) and asha.decide("base", 10, 9.0)
+    assert asha.decide("late", 10, 4.0) is True
+
+
+@pytest.mark.parametrize(("eta", "mode"), [(2.0, "min"), (3.0, "max")])
+def test_decisions_made_by_another_rule_are_not_taken_over(tmp_path, eta, mode):
+    path = tmp_path / "asha.json"
+    old = Asha([10], 3.0, "min", set(), path)
+    assert old.decide("a", 10, 1.0) and not old.decide("b", 10, 5.0)
+    assert Asha([10], 3.0, "min", set(), path).stopped() == {"b": 10}
+    other = Asha([10], eta, mode, set(), path)
+    assert other.records == {10: []} and other.stopped() == {}
+
+
+def test_decisions_at_rungs_that_are_none_any_more_play_no_part(tmp_path):
+    path = tmp_path / "asha.json"
+    old = Asha([10, 20], 3.0, "min", set(), path)
+    for rung in (10, 20):
+        assert old.decide("a", rung, 1.0) and not old.decide("b", rung, 5.0)
+    assert set(Asha([20, 40], 3.0, "min", set(), path).records) == {20, 40}
+    assert Asha([40], 3.0, "min", set(), path).stopped() == {}
+
+
+# ---------------------------------------------------------------- replay
+
+
+def test_the_cost_of_a_replay_is_in_units_of_each_runs_updates():
+    """dear costs 3 an update and cheap 1: in full 40 * 3 + 40; cheap is stopped at 10."""
+    curves = {"dear": Curve({10: 1.0, 40: 1.0}, cost=3.0), "cheap": Curve({10: 2.0, 40: 2.0})}
+    found = replay(curves, Asha([10], 2.0, "min", set()), ["dear", "cheap"], workers=1)
+    assert found.spent == {"dear": 120.0, "cheap": 10.0} and found.full == 160.0 and found.share == pytest.approx(130 / 160)
+
+
+def test_a_run_is_not_asked_at_its_own_end():
+    """The short run ends at the other's rung: it is a result, no candidate."""
+    curves = {"long": Curve({10: 1.0, 20: 1.0}), "short": Curve({10: 9.0})}
+    asha = Asha([10], 2.0, "min", set())
+    found = replay(curves, asha, ["long", "short"], workers=1)
+    assert found.stopped == {} and found.spent == {"long": 20, "short": 10} and [r["run"] for r in asha.records[10]] == ["long"]
+
+
+def test_time_to_the_next_rung_counts_from_the_last_one():
+    """Two workers: a is at 10, 20 and its end at these times, b at 16.5, 33 and 49.5; c starts where a ends and is at 31, 32 and 33."""
+    curves = {run: Curve({10: 1.0, 20: 1.0, 30: 1.0}, cost) for run, cost in (("a", 1.0), ("b", 1.65), ("c", 0.1))}
+    asha = Asha([10, 20], 2.0, "min", set(curves))
+    replay(curves, asha, ["a", "b", "c"], workers=2)
+    assert [[r["run"] for r in asha.records[rung]] for rung in (10, 20)] == [["a", "b", "c"], ["a", "c", "b"]]
+
+
+def test_no_rung_stands_at_the_end_of_the_shortest_run():
+    validated = dict.fromkeys((40, 50, 60, 70), 1.0)
+    # half of 50 is 25, which is nearest to 40; 25 is under three quarters of 40, so there is none
+    assert rungs_of({"short": Curve({40: 1.0, 50: 1.0}), "long": Curve(validated)}, 2.0) == []
+    # 80 / 2 = 40 and 20: 30 is the first validation; 20 is under 22.5
+    assert rungs_of({"a": Curve(dict.fromkeys((30, 60, 80), 1.0))}, 2.0) == [30]
+    # 80 / 1.1 = 72.7 is nearer to the end (80) than to 60, but the end is no rung
+    assert max(rungs_of({"a": Curve(dict.fromkeys((60, 80), 1.0))}, 1.1)) == 60
+
+
+def grid(*finals: float, steps=(10, 20, 40)) -> dict[str, Curve]:
+    """Runs that differ by a constant from the start on."""
+    return {f"r{i}": Curve({step: final + 40 / step for step in steps}) for i, final in enumerate(finals)}
+
+
+def test_one_after_the_other_the_order_decides():
+    curves = grid(3.0, 2.0, 1.0)
+    worst_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r0", "r1", "r2"], workers=1)
+    best_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r2", "r1", "r0"], workers=1)
+    assert worst_first.stopped == {} and worst_first.share == 1.0  # each is better than all before it
+    assert best_first.stopped == {"r1": 10, "r0": 10}
+    assert best_first.spent == {"r2": 40, "r1": 10, "r0": 10} and best_first.share == pytest.approx(60 / 120)
+
+
+def test_rungs_are_validations_of_all_runs():
+    steps = tuple(range(100, 900, 100))
+    assert rungs_of(grid(1.0, 2.0, steps=steps), 2) == [100, 200, 400]
+    assert rungs_of(grid(1.0, 2.0, steps=steps), 3) == [100, 300]
+    assert rungs_of(grid(1.0, steps=steps) | {"x": Curve({300: 1.0, 900: 1.0})}, 2) == [300]
+    assert rungs_of(grid(1.0, steps=(40,)), 2) == []

@@ -1,4 +1,4 @@
-"""A plan: keys, parameters, statuses."""
+"""What a plan calls new, shared, done, stopped or failed, what it counts, and that a task has the plan's keys."""
 
 from __future__ import annotations
 
@@ -7,57 +7,120 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ledger.keys import keys_of
+from orchestrator.data.prepare import prepare
+from orchestrator.ledger.keys import Keys, keys_of
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.plan import Data, keys_for, plan
+from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
 from orchestrator.sweeps.tasks import make_tasks
 
 Write = Callable[..., Path]
+FAMILY = """\
+  first: {also: {valid: {test: valid}}}
+  second: {init_from: first, model: {d_ff: 40}}
+  third: {init_from: second, model: {d_ff: 48}, also: {valid: {test: valid}}}
+"""
 
 
-def record(ledger: Ledger, keys: object, status: str = "done", bleu: float = 30.0, tokens: float = 100.0) -> None:
-    train, decode, score = (getattr(keys, name) for name in ("train", "decode", "score"))
-    ledger.write_train(
-        train, {"status": status, "steps": 4, "params": 1000, "tokens_per_second": tokens, "reason": "stopped by ASHA at step 4"}
-    )
-    if status == "done":
-        ledger.write_decode(train, decode, {"sentences_per_second": 5.0}, ["a"])
-        ledger.write_score(train, score, {"decode_key": decode, "bleu": bleu, "signature": "s", "chrf": {"score": 1.0}})
+def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Path) -> None:
+    (row,) = resolve(f"{spec(FAMILY)}#third")
+    made = plan([row], [2, 3], ledger=Ledger(tmp_path))
+    planned = {f"{each.id}:{each.seed}": each for each in (*made.parents, *made.rows)}
+    tasks = {task.name: task for task in make_tasks([row], [2, 3], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path))}
+    assert [f"{each.id}:{each.seed}" for each in made.parents] == [f"demo/small/{n}:{seed}" for seed in (2, 3) for n in ("first", "second")]
+    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys for name, each in planned.items()}
+    assert len({each.keys.train for each in planned.values()}) == 6
+    for seed in (2, 3):
+        child, parent = planned[f"demo/small/third:{seed}"], tasks[f"demo/small/second:{seed}"]
+        assert tasks[f"demo/small/third:{seed}"].parent_key == parent.train_key
+        valid = child.also["valid"]
+        assert valid.train == child.keys.train and valid.decode != child.keys.decode and valid.score != child.keys.score
+        assert tasks[f"demo/small/third:{seed}"].also["valid"].keys == valid
+    seeded = row.at(3)
+    assert keys_for(seeded, Data(None)) == planned["demo/small/third:3"].keys
+    assert also_keys(seeded, Data(None)) == planned["demo/small/third:3"].also
 
 
-def test_statuses(spec: Write, tmp_path: Path) -> None:
-    rows = resolve(spec("  a: {}\n  b: {}\n  c: {decode: {beam_size: 2}}\n  d: {train: {max_steps: 3}}\n"))
-    ledger = Ledger(tmp_path / "results")
-    made = plan(rows, [1], ledger=ledger)
-    assert [(row.status, row.same_as) for row in made.rows] == [("new", None), ("shared", "demo/small/a"), ("new", None), ("new", None)]
-    a, b, c, d = made.rows
-    assert a.keys == b.keys and a.keys.train == c.keys.train and a.keys.decode != c.keys.decode and a.keys.train != d.keys.train
-    assert made.trainings == 2 and made.as_json()["totals"]["runs"] == 4
-    record(ledger, a.keys)
-    record(ledger, d.keys, "stopped")
-    again = plan(rows, [1], ledger=ledger)
-    assert [row.status for row in again.rows] == ["done", "done", "new", "stopped"] and again.trainings == 1
+def test_a_parent_that_is_asked_for_at_one_seed_is_a_parent_at_another(spec: Write, tmp_path: Path) -> None:
+    path = spec("  a: {}\n  b: {init_from: a, decode: {beam_size: 2}}\nsweep: {seeds: [1]}\n")
+    rows = resolve(path)
+    made = plan(rows, [1, 2], ledger=Ledger(tmp_path))
+    assert made.parents == [] and len(made.rows) == 4
+    alone = plan(rows[1:], [1, 2], ledger=Ledger(tmp_path))
+    assert [(each.id, each.seed) for each in alone.parents] == [("demo/small/a", 1), ("demo/small/a", 2)]
+    assert alone.parents[1].keys == next(each.keys for each in made.rows if (each.id, each.seed) == ("demo/small/a", 2)), "its child's seed"
+
+
+def test_workers_of_the_command_line_win_over_the_rows(spec: Write, tmp_path: Path) -> None:
+    rows = resolve(spec("  a: {workers: 3}\n  b: {}\n"))
+    for asked, found in ((None, [3, 1]), (2, [2, 2])):
+        made = make_tasks(rows, [1], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path, workers=asked))
+        assert [task.workers for task in made] == found
+
+
+TRAIN, DECODE, SCORE, VALID = ("ab" * 32, "cd" * 32, "ef" * 32, "01" * 32)
+
+
+@pytest.mark.parametrize(
+    ("status", "scores", "done"),
+    [
+        (None, [SCORE, VALID], False),
+        ("done", [], False),
+        ("done", [SCORE], False),
+        ("done", [VALID], False),
+        ("done", [SCORE, VALID], True),
+        ("diverged", [], True),
+        ("stopped", [SCORE, VALID], False),
+        ("failed", [SCORE, VALID], False),
+    ],
+)
+def test_a_row_is_done_when_every_score_is_there(status: str | None, scores: list[str], done: bool) -> None:
+    record = None if status is None else {"status": status}
+    assert outcome_of(record, [{"bleu": 1.0} if key in scores else None for key in (SCORE, VALID)]).finished is done
+
+
+def test_statuses_in_the_order_in_which_they_count(spec: Write, tmp_path: Path) -> None:
+    """twin is equal to first; more is equal but for a scoring of its own, which less has too."""
+    low = "{also: {low: {lowercase: true}}}"
+    rows = resolve(spec(f"  first: {{also: {{valid: {{test: valid}}}}}}\n  twin: {{}}\n  more: {low}\n  less: {low}\n"))
+    ledger = Ledger(tmp_path)
+    found = plan(rows, [1], ledger=ledger)
+    assert [(each.status, each.same_as) for each in found.rows] == [
+        ("new", None), ("shared", "demo/small/first"), ("new", "demo/small/first"), ("shared", "demo/small/first")
+    ]  # fmt: skip
+    assert found.trainings == 1
+    keys = found.rows[0].keys
+    assert keys.train and keys.decode and keys.score
+    ledger.write_train(keys.train, {"status": "stopped"})
+    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["stopped", "shared", "stopped", "shared"]
+    ledger.write_train(keys.train, {"status": "done"})
+    ledger.write_score(keys.train, keys.score, {"bleu": 1.0})
+    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["new", "done", "new", "shared"]
+
+
+def test_trainings_are_counted_once_and_with_the_parents_that_are_not_done() -> None:
+    def one(train: str, status: str) -> Planned:
+        return Planned("a/b/c", 1, Keys(train, "d", "s"), 1, status)
+
+    rows = [one("1", "new"), one("1", "new"), one("2", "new"), one("3", "done"), one("4", "stopped"), one("5", "shared")]
+    parents = [one("6", "new"), one("7", "stopped"), one("8", "done"), one("9", "failed"), one("1", "new")]
+    made = Plan(rows=rows, parents=parents)
+    assert made.trainings == 4, "1, 2, 6 and 7"
+    assert made.as_json()["totals"] == {"new": 3, "done": 1, "stopped": 1, "shared": 1, "runs": 6, "trainings": 4}
 
 
 def test_a_stopped_parent_trains_on(spec: Write, tmp_path: Path) -> None:
     path = spec("  a: {}\n  b: {init_from: a}\n")
     (child,) = resolve(f"{path}#b")
     ledger = Ledger(tmp_path / "results")
-    record(ledger, plan([child], [1], ledger=ledger).parents[0].keys, "stopped")
+    key = plan([child], [1], ledger=ledger).parents[0].keys.train
+    assert key is not None
+    ledger.write_train(key, {"status": "stopped"})
     made = plan([child], [1], ledger=ledger)
     assert [row.status for row in (*made.parents, *made.rows)] == ["stopped", "new"]
     assert (made.trainings, made.trainings_of_parents) == (2, 1)
-
-
-def test_seeds_have_their_own_keys_and_parents_come_first(spec: Write, tmp_path: Path) -> None:
-    path = spec("  a: {}\n  b: {init_from: a, decode: {beam_size: 2}}\n")
-    made = plan(resolve(f"{path}#b"), [1, 2], ledger=Ledger(tmp_path / "r"))
-    assert [(p.id, p.seed) for p in made.parents] == [("demo/small/a", 1), ("demo/small/a", 2)]
-    assert len({row.keys.train for row in (*made.rows, *made.parents)}) == 4
-    whole = plan(resolve(path), [1], ledger=Ledger(tmp_path / "r"))
-    assert whole.parents == [] and whole.rows[1].keys == made.rows[0].keys
 
 
 def test_absent_data(spec: Write, tmp_path: Path) -> None:
@@ -90,8 +153,6 @@ def test_parameters_of_table_1(tmp_path: Path) -> None:
 
 
 def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> None:
-    from orchestrator.data.prepare import prepare
-
     (row,) = resolve(spec())
     assert row.spec is not None
     ready = prepare(row.spec.data, None, tmp_path / "cache")
