@@ -43,7 +43,7 @@ def analyse(
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Analyse trained rows: data as JSON and CSV, a figure as PNG, SVG and PDF. Rows without a run are named and left out.
+    """Analyse trained rows: data as JSON and CSV, figures as PNG, SVG and PDF. Rows without a run are named and left out.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """

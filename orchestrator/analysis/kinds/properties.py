@@ -8,7 +8,6 @@ representation_2d      attention with several hops weights the states: the fusio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,23 +104,18 @@ def _run(
     connection: Any, aggregation: Any, layers: int, width: int, seed: int, trace: list[tuple[nn.Module, Tensor]]
 ) -> tuple[list[Tensor], Tensor]:
     """Returns (independent states z^0..z^L [1, 2, D], output [1, 2, D])."""
-    draws = _draws(seed, width)
-    states = [next(draws) for _ in range(layers + 1)]
+    generator = torch.Generator().manual_seed(1000 + seed)
+    drawn = [torch.randn(1, 2, width, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2 * layers + 1)]
+    states, inputs = drawn[: layers + 1], drawn[layers + 1 :]
     history = History(states[0])
-    for layer, state in enumerate(states[1:], start=1):
-        history.inputs.append(next(draws))
+    for layer, (state, x) in enumerate(zip(states[1:], inputs, strict=True), start=1):
+        history.inputs.append(x)
         history.outputs.append(state)
         history.attended.append(None)
         history.kept.append(connection.keep(layer, state, history))
     flow = Flow(trace=trace)
     top = connection(layers + 1, history, flow) if aggregation.reads_top else states[-1]
     return states, aggregation(top, history, flow)
-
-
-def _draws(seed: int, width: int) -> Iterator[Tensor]:
-    generator = torch.Generator().manual_seed(1000 + seed)
-    while True:
-        yield torch.randn(1, 2, width, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 @torch.no_grad()
