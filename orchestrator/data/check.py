@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import corpus, expected_text, text_form
-from orchestrator.data.hashes import file_hash
+from orchestrator.data.integrity import file_hash
 from orchestrator.data.text import FileText, text_of
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry

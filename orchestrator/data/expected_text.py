@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data.hashes import file_hash, file_lines
+from orchestrator.data.integrity import file_hash, file_lines
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry, load_entry

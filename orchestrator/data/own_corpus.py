@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.data.check import Report, check
-from orchestrator.data.hashes import file_hash
+from orchestrator.data.integrity import file_hash
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces

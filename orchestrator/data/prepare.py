@@ -14,8 +14,7 @@ from filelock import FileLock
 
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
-from orchestrator.data.hashes import file_hash
-from orchestrator.data.integrity import DamagedError, sha256_of
+from orchestrator.data.integrity import DamagedError, file_hash, sha256_of
 from orchestrator.data.store import Prepared
 from orchestrator.data.text import FileText, text_of
 from orchestrator.errors import UserError

@@ -11,7 +11,6 @@ from orchestrator.tracking.environment import redact
 MAX_KEY = 250
 
 _FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
-_IDENTIFIER = re.compile(r"[\w\-.:/@+ ]{1,250}")
 
 
 def valid_name(name: str) -> str:
@@ -26,10 +25,3 @@ def text(value: Any, limit: int) -> str:
     plain = redact("" if value is None else value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value))
     plain = "\n".join(map(visible, plain.split("\n")))
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
-
-
-def plain_id(identifier: str) -> str:
-    """An id that needs no quotes in a search. ValueError for any other."""
-    if not _IDENTIFIER.fullmatch(identifier):
-        raise ValueError(f"sweep id {identifier!r}: letters, digits and -._:/@+ only")
-    return identifier

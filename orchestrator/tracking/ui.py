@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import UserError
-from orchestrator.tracking import views
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking.store import MlflowStore, artifacts_of
+from orchestrator.tracking.store import VIEW, MlflowStore, artifacts_of
 from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
@@ -36,7 +35,7 @@ os.killpg(0, signal.SIGKILL)
 
 def runs_page(server: str, experiment: str) -> str:
     """Address of the list of runs. Without `workflowType` the UI shows its GenAI side."""
-    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={views.KEY}"
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
 class UiServer(NamedTuple):

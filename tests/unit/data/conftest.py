@@ -30,24 +30,7 @@ def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Corpu
     )
 
 
-WORDS = [
-    "der",
-    "die",
-    "das",
-    "hund",
-    "katze",
-    "haus",
-    "baum",
-    "sieht",
-    "rennt",
-    "schnell",
-    "langsam",
-    "gross",
-    "klein",
-    "rot",
-    "blau",
-    "und",
-]
+WORDS = "der die das hund katze haus baum sieht rennt schnell langsam gross klein rot blau und".split()  # noqa: SIM905
 
 
 def sentences(count: int, start: int = 0) -> list[str]:

@@ -13,7 +13,6 @@ from orchestrator.data import corpus
 from orchestrator.data.check import check
 from orchestrator.data.prepare import manifest
 from orchestrator.errors import UserError
-from orchestrator.files.no_file import no_file
 from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
@@ -45,14 +44,6 @@ def test_what_is_no_file_is_named_and_never_waited_for(what: str, tiny: Path, ti
     capsys.readouterr()
     assert run(["data", "check", str(path), str(tiny / "tiny" / "train.b")]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {path}: {expected}"
-
-
-def test_a_packed_file_beside_something_else_is_found(tiny: Path, tiny_entry) -> None:
-    folder = tiny / "tiny"
-    (folder / "train.a").rename(folder / "train.a.gz")  # compression is told from the content
-    (folder / "train.a").mkdir()
-    assert no_file(folder / "train.a.gz") is None and no_file(folder / "absent") is None
-    assert check(tiny_entry(), tiny).problems == []
 
 
 def test_files_in_the_working_directory_are_all_looked_at(tiny: Path, monkeypatch, capsys) -> None:
@@ -121,11 +112,3 @@ def test_valid_equal_to_test_is_a_problem(tiny: Path, tiny_entry) -> None:
     for side in "ab":
         (tiny / "tiny" / f"test.{side}").write_bytes((tiny / "tiny" / f"valid.{side}").read_bytes())
     assert check(tiny_entry(), tiny).problems == expected
-
-
-def test_a_test_set_within_the_training_text_is_a_warning(tiny: Path, tiny_entry) -> None:
-    with (tiny / "tiny" / "train.a").open("a") as source, (tiny / "tiny" / "train.b").open("a") as target:
-        source.write((tiny / "tiny" / "test.a").read_text())
-        target.write((tiny / "tiny" / "test.b").read_text())
-    report = check(tiny_entry(), tiny)
-    assert report.problems == [] and "tiny: 6 sources of test (100.0%) are in train too" in report.warnings

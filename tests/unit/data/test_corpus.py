@@ -21,11 +21,6 @@ def test_only_newlines_end_lines(tmp_path):
     assert corpus.read_lines(path) == ["a\u2028b\x0cc\x85d", "\x1ce"]
 
 
-def test_a_last_line_without_newline_counts(tmp_path):
-    (tmp_path / "t").write_bytes(b"a\nb")
-    assert corpus.read_lines(tmp_path / "t") == ["a", "b"]
-
-
 def test_gzip_is_told_from_the_content(tmp_path):
     (tmp_path / "plain").write_bytes(b"a\nb\n")
     (tmp_path / "packed").write_bytes(gzip.compress(b"a\nb\n"))

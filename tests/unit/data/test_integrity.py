@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
-from orchestrator.data import build, integrity
-from orchestrator.data import prepare as module
-from orchestrator.data.prepare import manifest, prepare
+from orchestrator.data import integrity
+from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Subword
 
@@ -70,14 +67,6 @@ def test_damage_that_sizes_tell_is_mended(ready, tiny, tmp_path, capsys):
     assert [item.name for item in (tmp_path / "cache").iterdir() if item.is_dir()] == [ready.path.name], "nothing else stays"
 
 
-def test_the_way_out_that_is_told_works(ready, tiny, tmp_path):
-    alter(ready.path / "test.ref0.txt")
-    with pytest.raises(UserError):
-        ready.references("test")
-    shutil.rmtree(ready.path)
-    assert prepare(SPEC, tiny, tmp_path / "cache").references("test") == [(tiny / "tiny" / "test.b").read_text().splitlines()]
-
-
 def test_each_file_is_hashed_once_a_process_unless_it_changes(ready, tiny, tmp_path, monkeypatch):
     hashed = []
     original = integrity.sha256_of
@@ -108,37 +97,7 @@ def test_a_changed_description_of_the_store_is_mended(ready, tiny, tmp_path, cap
     assert path.read_text() == good and "about.json: is not as it was prepared" in capsys.readouterr().err
 
 
-def test_a_store_of_an_earlier_version_is_prepared_again(ready, tiny, tmp_path, monkeypatch):
-    path = ready.path / "about.json"
-    about = {name: value for name, value in json.loads(path.read_text()).items() if name not in ("sha256", "about_sha256")}
-    path.write_text(json.dumps(about))
-    alter(ready.path / "train.src.npy")
-    built = []
-    monkeypatch.setattr(module, "build", lambda *args, **options: (built.append(1), build.build(*args, **options))[1])
-    again = prepare(SPEC, tiny, tmp_path / "cache")
-    again.files.verify_all()
-    assert built == [1] and manifest(SPEC, tiny) == again.manifest
-
-
 def test_a_stray_table_of_used_pieces_is_refused(ready):
     (ready.path / "joint.used").write_text("[0, 1, 2, 3]")
     with pytest.raises(UserError, match=r"joint\.used: is not as it was prepared \(it was not written"):
         ready.encode(["haus"])
-
-
-ROW = "quickstart/fusion/baseline"
-SMALL = ["--profile", "smoke", "--no-tracking", "--set", "train.max_steps=2"]
-
-
-def test_a_run_prepares_altered_references_and_arrays_again(tmp_path, capsys, monkeypatch):
-    options = [*SMALL, "--cache-dir", str(tmp_path / "cache"), "--results", str(tmp_path / "results")]
-    assert run(["data", "prepare", ROW, "--profile", "smoke", "--cache-dir", str(tmp_path / "cache")]) == 0
-    (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
-    good = {path.name: path.read_bytes() for path in folder.iterdir()}
-    for seed, name in enumerate(("test.ref0.txt", "train.tgt.npy"), 1):
-        monkeypatch.setattr(integrity, "_verified", {})
-        alter(folder / name)
-        capsys.readouterr()
-        assert run(["run", ROW, "--seed", str(seed), *options]) == 0
-        assert f"warning: {folder / name}: is not as it was prepared (found sha256 " in capsys.readouterr().err
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == good

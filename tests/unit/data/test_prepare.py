@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,12 +65,6 @@ def test_joint_merges_segment_both_sides_alike_and_each_side_has_a_vocabulary_of
         assert set(range(4, size)) == {int(i) for i in used}, "every number behind the specials is used"
     foreign = two.encode_tokens(one.references("test")[0], "src")
     assert any(subword.UNK in line for line in foreign) or two.src_size == one.src_size
-
-
-@pytest.mark.parametrize("wrong", [{"joint": True}, {"joint": False, "kind": "word"}])
-def test_joint_merges_need_vocabularies_of_pieces_a_side(wrong):
-    with pytest.raises(ValueError, match="merges is joint; expected own with"):
-        Subword(merges="joint", **wrong)
 
 
 def test_tokenisation_and_case_are_applied_and_undone(tiny, tmp_path):
@@ -142,14 +135,6 @@ def test_absent_data_is_no_error_until_it_is_needed(tiny, tmp_path):
         prepare(SPEC, tiny, tmp_path / "cache")
     (line,) = caught.value.lines
     assert "valid.b[.gz]: no such file (there is valid.a)" in line
-
-
-def test_generated_manifest_needs_no_generation(monkeypatch):
-    monkeypatch.setattr(module.toy, "generate", None)
-    found = manifest(DataSpec(corpus="toy-smoke"), None)
-    assert found is not None and found["text"]["generator"] == 1
-    assert json.loads(json.dumps(found)) == found
-    assert split_key(found, "test") != split_key(found, "valid")
 
 
 def test_filters_touch_the_training_text_only(tiny, tmp_path):
@@ -269,12 +254,6 @@ def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
     assert not leftover.exists()
 
 
-def test_progress_is_reported(tiny, tmp_path):
-    seen: list[tuple[str, int, int | None]] = []
-    prepare(SPEC, tiny, tmp_path / "cache", lambda *report: seen.append(report))
-    assert seen == [("tokenise", 60, None), ("vocabulary", 0, None), ("encode", 60, 60)]
-
-
 def test_large_vocabularies_use_wide_ids(tiny, tmp_path, monkeypatch):
     class Shifted:
         size = 70_000
@@ -324,26 +303,3 @@ def test_words_by_frequency_then_alphabet():
     words = subword.Words.learn(["b b a a c d"], 7)
     assert words.words[4:] == ["a", "b", "c"]
     assert words.encode(["d c"]) == [[1, 6]] and words.decode([[1, 6]]) == ["<unk> c"]
-
-
-def _find(start: Path) -> Path:
-    return next((up / "shared" / "data" for up in start.parents if (up / "shared" / "data" / "multi30k").is_dir()), Path())
-
-
-REAL = _find(Path(__file__).resolve())
-
-
-@pytest.mark.skipif(Path() == REAL, reason="no ../shared/data/multi30k beside the checkout")
-def test_multi30k(tmp_path):
-    from orchestrator.data.check import check
-    from orchestrator.specs.corpora import load_entry
-
-    report = check(load_entry("multi30k-de-en"), REAL)
-    assert report.problems == [] and not [w for w in report.warnings if "usual" in w]
-    ready = prepare(DataSpec(corpus="multi30k-de-en", subword=Subword(size=8000)), REAL, tmp_path / "cache")
-    assert [ready.stats["splits"][s]["pairs"] for s in ready.splits] == [29000, 1014, 1000, 1000, 1000, 1071]
-    assert ready.src_size == ready.tgt_size == 8000
-    for split in ("valid", "test_2018_flickr"):
-        (references,) = ready.references(split)
-        assert ready.decode(ready.encode(references, "tgt")) == [" ".join(line.split()) for line in references]
-    assert manifest(DataSpec(corpus="multi30k-de-en"), REAL / "multi30k") == manifest(DataSpec(corpus="multi30k-de-en"), REAL)

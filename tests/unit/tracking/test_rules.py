@@ -146,8 +146,9 @@ def test_a_row_is_its_address_seed_and_keys(fake_results: Any) -> None:
     row = fake_results.row("one")
     keys = row["keys"]
     others = [row | {"seed": 2}, row | {"id": "fake/table1/two"}]
+    again = row | {"label": "x", "also": {"valid": {"keys": keys}}}
     others += [row | {"keys": keys | {kind: "0" * 64}} for kind in ("train", "decode", "score")]
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row, *others, row | {'label': 'x'}])}.json")
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row, *others, again])}.json")
     found = [each.key for each in sweep.rows]
     assert len(set(found)) == 6 and found[0] == found[-1]
     assert sweep.started == 1_700_000_000_000, "milliseconds"

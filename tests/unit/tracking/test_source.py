@@ -40,16 +40,6 @@ def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
     assert read_points(read_lines(tmp_path / "missing"), 0) == ([], [])
 
 
-def test_a_mirror_serves_where_the_root_has_nothing(fake_results: Any, tmp_path: Path) -> None:
-    row = fake_results.row("dense")
-    fake_results.finished(row)
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    roots = [tmp_path / "empty", fake_results.root]
-    result = read_result(roots, sweep.rows[0], sweep)
-    assert result is not None and result.state == "done" and result.metrics["bleu"] == 27.64
-    assert read_result(roots[:1], sweep.rows[0], sweep) is None
-
-
 def test_foreign_keys_and_torn_files_count_as_absent(fake_results: Any) -> None:
     row = fake_results.row("dense")
     fake_results.finished(row)
