@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from orchestrator.safe_text import visible
 
@@ -27,23 +27,3 @@ def make_table(columns: Iterable[str], *, title: str | None = None, numeric: Ite
     for name in columns:
         table.add_column(cell(name), justify="right" if name in right else "left", overflow="fold")
     return table
-
-
-def fitted(table: Table, width: int, droppable: Iterable[str]) -> Table:
-    """Drops columns, in the order of `droppable`, until no word of the others is broken on a screen of `width` characters."""
-    for name in droppable:
-        if _needed(table) <= width:
-            break
-        table.columns = [column for column in table.columns if column.header != cell(name)]
-    for column in table.columns:
-        column.no_wrap = all(" " not in str(text) for text in column.cells)  # only columns of several words give way
-    return table
-
-
-def _needed(table: Table) -> int:
-    return sum(_longest(column) + 3 for column in table.columns) + 1
-
-
-def _longest(column: Column) -> int:
-    """The longest word of a column, its head included."""
-    return max((len(word) for text in (column.header, *column.cells) for word in str(text).split()), default=0)

@@ -120,9 +120,10 @@ def report(
 
     Example:  nmt-ablate report dou2018/table1 --profile mini
     """
-    from orchestrator.cli.commands.report import PageOptions, report
+    from orchestrator.cli.commands.report import report
 
-    report(targets, replace(options, controls=controls), PageOptions(to, baseline, tuple(second_corpora or ()), text, as_markdown))
+    options = replace(options, controls=controls)
+    report(targets, options, to=to, baseline=baseline, second_corpora=second_corpora or (), text=text, as_markdown=as_markdown)
 
 
 @expand_options()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.commands.request import Request
@@ -29,43 +29,47 @@ MOST_ROWS = 500
 """A sweep of more rows writes no page by itself: a hundred rows with three seeds are 3 MB."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """What `report` writes, and where.
+def report(
+    targets: Sequence[str],
+    options: RowOptions,
+    *,
+    to: Path | None = None,
+    baseline: str | None = None,
+    second_corpora: Sequence[str] = (),
+    text: Path | None = None,
+    as_markdown: bool = False,
+) -> None:
+    """Writes the page and prints its path.
 
     Args:
         to: The file or its folder; None: RESULTS/reports.
         baseline: The row that others are compared with; None: the one that a row starts from.
         second_corpora: What the rows give on them stands beside the claims.
         text: A file that the Markdown page begins with.
-        markdown: Markdown with figures beside it in place of HTML.
+        as_markdown: Markdown with figures beside it in place of HTML.
     """
-
-    to: Path | None = None
-    baseline: str | None = None
-    second_corpora: tuple[str, ...] = ()
-    text: Path | None = None
-    markdown: bool = False
-
-
-def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> None:
-    """Writes the page and prints its path."""
-    to, suffix = page.to, ".md" if page.markdown else ".html"
+    suffix = ".md" if as_markdown else ".html"
     if to is not None and to.suffix in {".html", ".md"} - {suffix}:
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
-    if page.text is not None and not page.markdown:
+    if text is not None and not as_markdown:
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
-    text = None if page.text is None else _read(page.text)
+    beginning = None if text is None else _read(text)
     found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
     names = []
     for target in dict.fromkeys(targets):
         request = Request.of(target, options)
-        own = _with_second(request, sections(request, page.baseline), page)
+        own = sections(request, baseline)
+        for corpus in second_corpora:
+            there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
+            second = sections(Request.of(target, there, data=request.finder.data), baseline)
+            tables = {section.table.table: section.table for section in second}
+            own = [replace(section, second={**section.second, corpus: tables[section.table.table]}) for section in own]
         found |= {tuple((row.id, row.source_file) for row in section.rows): section for section in own}
-        names.append(_address(request))
-    name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
+        one_row = len(request.found) == 1 and request.found[0].row is not None
+        names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
+    name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls)))
     made = list(found.values())
-    path = _write_markdown(made, options, _file_name(name), to, text) if page.markdown else _write_page(made, options, _file_name(name), to)
+    path = _write_markdown(made, options, name, to, beginning) if as_markdown else _write_page(made, options, name, to)
     print(visible(str(path)))
 
 
@@ -76,35 +80,19 @@ def _read(path: Path) -> str:
         raise UserError(f"--text {shown(str(path))}: {reason(error)}") from None
 
 
-def _with_second(request: Request, found: list[Section], page: PageOptions) -> list[Section]:
-    """The sections, each with its table on the second corpora that are asked for."""
-    for corpus in page.second_corpora:
-        there = replace(request.options, sets=[*(request.options.sets or []), f"data.corpus={corpus}"])
-        second = Request.of(request.target, there, data=request.finder.data)
-        tables = {section.table.table: section.table for section in sections(second, page.baseline)}
-        found = [replace(section, second={**section.second, corpus: tables[section.table.table]}) for section in found]
-    return found
-
-
-def write_sweep_page(request: Request, options: ExecutionOptions) -> Path | None:
+def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path | None:
     """Writes the page of a sweep that has ended, in MLflow too. None, with one line, if it has too many rows or cannot be written."""
-    if len(request.rows) > MOST_ROWS:
+    if sum(len(section.rows) for section in tables) > MOST_ROWS:
         log(f"no page is written of more than {MOST_ROWS} rows; `nmt-ablate report` makes one of any tables")
         return None
     try:
-        path = _write_page(sections(request, None, quiet=True), options, options.slug)
+        path = _write_page(tables, options, options.slug)
     except Exception as error:  # the results are there, whatever becomes of the page
         log(f"warning: the page of the results could not be written ({reason(error)})")
         return None
     if not options.no_tracking and (warning := log_page(options.results, options.slug, options.tracking_uri)):
         log(warning)
     return path
-
-
-def _address(request: Request) -> str:
-    """The folder, table or row that the target names."""
-    found = request.found
-    return address_of(request.target, request.rows, found) if len(found) > 1 or found[0].row is None else request.rows[0].id
 
 
 def _file_name(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.files.folders import need_folder
@@ -47,6 +47,10 @@ class Request:
         found = index.find_all(target) if found is None else found
         rows = resolve_rows(found, options, seed=seed, data=data, preparing=preparing)
         return cls(target, options, found, rows, Finder(open_ledger(options.results), data))
+
+    def again(self) -> Request:
+        """The same request, which reads results anew."""
+        return replace(self, finder=Finder(self.finder.ledger, self.finder.data))
 
     def tables(self) -> list[tuple[str, TableFile, list[Row]]]:
         """Address, file and rows of each table."""

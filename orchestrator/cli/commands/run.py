@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,35 +19,32 @@ from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.request import Request
 from orchestrator.cli.commands.rows import published_ledgers
+from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import SweepFile
-from orchestrator.report import noise_floor
-from orchestrator.report.claims import Comparisons
-from orchestrator.report.find import Finder
-from orchestrator.report.summary import reasons, summary
+from orchestrator.report import noise_floor, terminal
+from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import claims, index, resources
-from orchestrator.specs.baselines import baseline, starts
+from orchestrator.specs.baselines import baseline
 from orchestrator.specs.controls import parse
-from orchestrator.specs.row import Row, by_table
+from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, looks, retrain
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.phases import phase
-from orchestrator.sweeps.plan import Data
-from orchestrator.tables import fitted
 from orchestrator.tracking.environment import checked_uri
 
 
 def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with its own seed, or with `seed`."""
     request, seeds, options = prepare_run(target, None if seed is None else [seed], options)
-    execute_rows(request.rows, seeds, options)
+    execute_rows(request.rows, seeds, options, request)
 
 
 def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
@@ -64,7 +61,7 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
     request, chosen, options = prepare_sweep(target, parse_seeds(seeds), options)
-    execute_rows(request.rows, chosen, options, request)
+    execute_rows(request.rows, chosen, options, request, with_page=True)
 
 
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
@@ -101,10 +98,14 @@ def _tolerance(request: Request, options: ExecutionOptions) -> dict[str, float]:
         raise UserError(table.document.at(("sweep", "scheduler", "tolerance")).line(f"found noise: {error}")) from None
 
 
-def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, request: Request | None = None) -> None:
+def execute_rows(
+    rows: list[Row], seeds: list[int], options: ExecutionOptions, request: Request | None = None, *, with_page: bool = False
+) -> None:
     """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to.
 
-    request: of a sweep, whose page is written at the end.
+    Args:
+        request: Whose tables are printed at the end.
+        with_page: The page of the tables is written too.
     """
     trainable, options = checked(rows, seeds, options)
     retrained = options.scheduler.get("retrain")
@@ -113,11 +114,13 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, r
     with stdout_to_stderr(), _exit_at_cap(options):
         records = (execute_looks if options.until_decided else execute)(trainable, seeds, options)
     out = console(stderr=options.as_json)
-    _print_records(records, trainable, out, options)
+    tables = _print_records(records, request, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
-        records += _retrain(records, trainable, out, options)
+        more = _retrain(records, trainable, options)
+        records += more
+        tables = _print_records(more, request, out, options) if more else tables
     with phase("writing the page"):
-        page = None if request is None else write_sweep_page(request, options)
+        page = write_sweep_page(tables, options) if with_page else None
     _print_next_commands(trainable, out, options, page)
     failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
     if failed:
@@ -151,44 +154,31 @@ def _exit_at_cap(options: ExecutionOptions) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console, options: ExecutionOptions) -> None:
-    """JSON lines with --json; the table; why runs failed."""
+def _print_records(records: list[dict[str, Any]], request: Request | None, out: Console, options: ExecutionOptions) -> list[Section]:
+    """JSON lines with --json; the tables, which are returned; why runs failed."""
     if options.as_json:
         for record in records:
             print_json(record)
-    with phase("comparing the rows"):
-        effects = _effects(records, rows, options)
-    out.print(fitted(summary(records, _labels(rows), effects), out.width, ("system", "tokens/s", "params")))
+    tables: list[Section] = []
+    if request is not None:
+        with phase("comparing the rows"):
+            tables = sections(request.again(), None, seeds={record["seed"] for record in records}, quiet=True)
+    for section in tables:
+        terminal.show(out, section.table)
     for line in reasons(records):
         log(line)
+    return tables
 
 
-def _effects(records: list[dict[str, Any]], rows: list[Row], options: ExecutionOptions) -> dict[str, dict[str, Any]]:
-    """Row -> its difference and verdict, as in the report's table."""
-    if len({record["id"] for record in records}) < 2:
-        return {}
-    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
-    seeds = {record["seed"] for record in records}
-    found: dict[str, dict[str, Any]] = {}
-    for address, own in by_table(rows).items():
-        outcomes = {row.id: [o for o in finder.outcomes(row, seeds) if o.seed in seeds] for row in own}
-        stated = claims.of_data(options.claims, address)
-        found |= Comparisons(own, outcomes, starts(own), finder.reader, stated, setting=options.profile or "").of_rows()
-    return found
+def reasons(records: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each run that failed or diverged, and one more if runs failed by their rows' own rule (`failed_below`)."""
+    bad = [r for r in records if r["status"] not in ("done", "stopped")]
+    lines = [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]
+    stated = sum(bool(r.get("failed_as_stated")) for r in bad)
+    return lines + ([f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error"] if stated else [])
 
 
-def _labels(rows: list[Row]) -> dict[str, str]:
-    """Address -> label, for rows and their parents."""
-    labels: dict[str, str] = {}
-    for row in rows:
-        current: Row | None = row
-        while current is not None:
-            labels.setdefault(current.id, current.label)
-            current = current.parent
-    return labels
-
-
-def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, options: ExecutionOptions) -> list[dict[str, Any]]:
+def _retrain(records: list[dict[str, Any]], rows: list[Row], options: ExecutionOptions) -> list[dict[str, Any]]:
     """Trains the best rows of a search again, to their full budget and with the seeds of `retrain`, as a sweep of its own."""
     scheduler = options.scheduler
     chosen = retrain.select(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
@@ -201,9 +191,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
     best = {choice.row for choice in chosen}
     with stdout_to_stderr(), _exit_at_cap(options):
         retrained = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
-    retrained = [record | {"replicate": True} for record in retrained]
-    _print_records(retrained, rows, out, options)
-    return retrained
+    return [record | {"replicate": True} for record in retrained]
 
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:

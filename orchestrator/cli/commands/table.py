@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from orchestrator.cli.commands.request import Request
 from orchestrator.cli.output import console
@@ -42,21 +43,29 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
         sys.stdout.write(several(made, form, names))
 
 
-def sections(request: Request, baseline: str | None, *, quiet: bool = False) -> list[Section]:
+def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:
     """The tables of a target, each with its rows and results. Warnings go to stderr unless `quiet`.
 
-    UserError for a baseline that is not in a table.
+    seeds: also searched for, besides those in the ledger and in the files. UserError for a baseline that is not in a table.
     """
     tables = request.tables()
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(request.target)} has {len(tables)} tables; expected one")
-    made = [_section(file, address, own, request.finder, baseline, request.options) for address, file, own in tables]
+    made = [_section(file, address, own, request.finder, baseline, request.options, seeds) for address, file, own in tables]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
     return made
 
 
-def _section(file: TableFile, address: str, rows: list[Row], finder: Finder, baseline: str | None, options: RowOptions) -> Section:
+def _section(
+    file: TableFile,
+    address: str,
+    rows: list[Row],
+    finder: Finder,
+    baseline: str | None,
+    options: RowOptions,
+    seeds: Iterable[int],
+) -> Section:
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
     base = None
     if baseline is not None:
@@ -72,7 +81,7 @@ def _section(file: TableFile, address: str, rows: list[Row], finder: Finder, bas
         rows,
         finder,
         file.columns,
-        (file.sweep or SweepSpec()).seeds,
+        {*(file.sweep or SweepSpec()).seeds, *seeds},
         scale,
         base=base,
         reader=finder.reader,

@@ -13,7 +13,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.notes import VERDICTS
-from orchestrator.report.summary import states, summary
 from orchestrator.report.table import Table, make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -130,25 +129,3 @@ def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: T
     md, latex = FORMATS["md"](table), FORMATS["latex"](table)
     assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
     assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
-
-
-def test_summary_of_a_sweep() -> None:
-    from rich.console import Console
-
-    def record(name: str, seed: int, status: str, bleu: float | None) -> dict[str, object]:
-        return {"id": f"p/t/{name}", "seed": seed, "status": status, "bleu": bleu, "params": 123456, "tokens_per_second": 10.0, "steps": 40}
-
-    records = [
-        record("a", 1, "done", 40.0),
-        record("a", 2, "done", 42.0),
-        record("b", 1, "done", 41.0),
-        record("b", 2, "stopped", None),
-        record("c", 1, "stopped", None),
-        record("c", 2, "stopped", None),
-    ]
-    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(summary(records, {"p/t/a": "[bold]A[/bold]"}))
-    text = console.export_text()
-    assert "41.00" in text and "1.41" in text and "[bold]A[/bold]" in text and "done (2 seeds)" in text
-    assert "seed 1 done; seed 2 stopped by ASHA at step 40" in text and "stopped by ASHA at step 40 (2 seeds)" in text
-    assert states([record("d", 1, "failed", None)]) == "failed"

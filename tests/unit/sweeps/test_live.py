@@ -18,7 +18,6 @@ from orchestrator.sweeps import phases
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
-from orchestrator.tables import fitted, make_table
 
 
 def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> RunProgress:
@@ -110,16 +109,6 @@ def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -
     live._poll()
     live._poll()
     assert "mlrf:1: diverged; 1 of 1 runs ended (1 diverged)" in screen.getvalue()
-
-
-def test_a_table_that_is_too_wide_loses_columns_before_words_break() -> None:
-    table = make_table(("row", "system", "BLEU", "delta", "status"), numeric=("BLEU",))
-    table.add_row("hierarchical-diversity", "hierarchical aggregation", "24.87", "-1.58 (-7.79 to +4.63)", "done (2 seeds)")
-    screen = io.StringIO()
-    Console(file=screen, width=60).print(fitted(table, 60, ("system", "BLEU")))
-    shown = screen.getvalue()
-    assert "hierarchical-diversity" in shown and "24.87" in shown and "aggregation" not in shown
-    assert all(word in shown for word in ("-1.58", "(-7.79", "+4.63)", "seeds)")) and max(map(len, shown.splitlines())) <= 60
 
 
 def test_without_a_terminal_a_phase_is_told_if_it_lasts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
