@@ -94,21 +94,6 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: 
     assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
 
 
-def test_a_row_without_a_claim_is_hopeless_by_the_effect_that_it_shows(rows: list[Row], tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
-    by_name = {row.id.rpartition("/")[2]: row for row in rows}
-    for seed, ours, theirs in ((1, 0.60, 0.61), (2, 0.66, 0.62), (3, 0.63, 0.60)):
-        finish(ledger, by_name["base"], seed, theirs)
-        finish(ledger, by_name["mine"], seed, ours)
-    few, many = (
-        take([by_name["base"], by_name["mine"]], [1, 2, 3], list(range(1, most + 1)), ExecutionOptions(name="demo", results=tmp_path))
-        for most in (4, 200)
-    )
-    (hopeless, open_) = (look["rows"]["demo/small/mine"] for look in (few, many))
-    assert hopeless["verdict"] == open_["verdict"] == "undecided"
-    assert not hopeless["continue"] and "seeds needed and 4 are the most" in hopeless["reason"] and open_["continue"]
-
-
 def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path: Path) -> None:
     ledger, shares = Ledger(tmp_path), {"base": 0.60, "less": 0.58, "mine": 0.70}
     own = [row for row in rows if row.id.rpartition("/")[2] in shares]
@@ -192,11 +177,6 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
     ("change", "options", "message"),
     [
         ((), (), "--until-decided: found no cap; expected --max-core-hours"),
-        (
-            ("sweep: {seeds: 4", "sweep: {seeds: 3"),
-            ("--max-core-hours", 1),
-            "--until-decided: found 3 seeds; expected more than the 3",
-        ),
         (
             ("sweep: {seeds: 4", "sweep: {seeds: 4, scheduler: {kind: asha, rungs: [2]}"),
             ("--max-core-hours", 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.table import Table, make
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -92,15 +90,6 @@ def test_other_scorings_and_means(made: Made) -> None:
     assert (line["data"], line["steps"], line["seeds"], line["status"]) == ("toy-smoke", "4", "1, 2", "done")
 
 
-def test_a_scoring_that_a_seed_lacks_is_no_figure(rows: list[Row], ledger: Ledger) -> None:
-    base = rows[1]
-    keys = keys_for(rescored(base.at(2), base.also["folded"]), Data(None))
-    assert keys.train is not None and keys.score is not None
-    (ledger.run_dir(keys.train) / "score" / f"{keys.score[:16]}.json").unlink()
-    found = ours(make("demo/small", rows, Finder(ledger, Data(None))))["Baseline"]
-    assert "folded" not in found and "average" not in found and found["valid"] == 32.0
-
-
 def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
     table, lines = made(), shown(made())
     assert lines["fused"]["significant (paper)"] == "yes" and lines["theirs"]["significant (paper)"] == "no"
@@ -136,9 +125,3 @@ def test_measured_speeds(made: Made, rows: list[Row], ledger: Ledger) -> None:
     assert (found["Baseline"]["train_speed"], found["before"].get("train_speed")) == (1.0, None)
     assert shown(made())["fused"]["train speed × base (ours)"] == "0.75"
     assert any("5 rounds" in note and "a CPU" in note for note in made().notes)
-
-
-def test_without_sentence_statistics_a_line_about_it(made: Made, ledger: Ledger) -> None:
-    table = made(reader=StatisticsReader(ledger, lambda data: None))
-    assert "effect" not in ours(table)["fused"]
-    assert any(note.startswith("not compared: old, fused") for note in table.notes)

@@ -17,7 +17,7 @@ from orchestrator.specs.json_schema import json_schema
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import AnalysisName, number
-from orchestrator.sweeps.plan import Data, also_keys, keys_for, plan
+from orchestrator.sweeps.plan import plan
 
 Write = Callable[..., Path]
 
@@ -52,16 +52,6 @@ def test_a_row_has_the_files_figures_and_its_own(spec: Write) -> None:
     assert (look.of, look.analysis, look.note) == (["demo/small/base", "demo/small/lower"], "length", 'as plotted: "higher"')
     assert base.analysis == "length" and base.expect["significant"] is True and look.expect["holds"] is False
     assert number(True) is None
-
-
-def test_other_scorings_share_the_training_and_where_they_can_the_decoding(spec: Write) -> None:
-    base = resolve(written(spec))[0]
-    own, others = keys_for(base, Data(None)), also_keys(base, Data(None))
-    assert {keys.train for keys in others.values()} == {own.train}
-    assert others["greedy-cased"].decode == own.decode and others["greedy-cased"].score != own.score
-    assert others["valid"].decode != own.decode
-    bare = resolve(spec("  base: {}\n", name="bare.yaml"))[0]
-    assert keys_for(bare, Data(None)) == own, "heads are no part of keys"
 
 
 def test_overrides_and_profiles_reach_other_scorings(spec: Write) -> None:

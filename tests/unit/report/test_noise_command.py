@@ -63,8 +63,3 @@ def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path: Path) -> No
     floor = noise_floor.floors(ledger, ["demo/small/base"])
     assert floor(fused.spec, "bleu") == Spread(0.09, 4) and floor(third, "bleu") is None
     assert noise_floor.floors(ledger, ["sd0.3"])(fused.spec, "bleu") is None, "its seeds are pooled as the table's own"
-
-
-def test_spreads_are_pooled_unless_they_differ() -> None:
-    assert Spread(1.0, 4).with_other(Spread(2.0, 12)) == Spread(1.75, 16)
-    assert Spread(1.0, 10).with_other(Spread(0.01, 10)) == Spread(1.0, 10)
