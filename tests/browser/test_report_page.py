@@ -74,5 +74,7 @@ async def check(tab: Page, width: int, *, dark: bool) -> None:
     assert len(labels) == 8 and all(label.startswith("fusion-") and "…" not in label for label in labels)
     inside = "[...document.querySelectorAll('.role-legend-label text')].every(t => t.getBoundingClientRect().right <= innerWidth)"
     assert await value(inside), "no label is cut"
-    symbols = await value("[...document.querySelectorAll('[data-spec=curves] .role-legend-symbol path')].map(each => each.getAttribute('opacity') ?? '1')")
+    symbols = await value(
+        "[...document.querySelectorAll('[data-spec=curves] .role-legend-symbol path')].map(each => each.getAttribute('opacity') ?? '1')"
+    )
     assert len(symbols) == 8 and set(symbols) == {"1"}
