@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-STATE_BYTES = 16
-"""Per parameter in training: fp32 weight and gradient, two moments of Adam."""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -43,8 +40,7 @@ class Cost:
         """Device-hours of GPUs, or of CPU cores."""
         return None if self.seconds is None else self.seconds * self.devices / 3600
 
-    def as_json(self, params: int | None = None) -> dict[str, Any]:
-        """state_bytes: weights, gradients and moments, which is less than the peak."""
+    def as_json(self) -> dict[str, Any]:
         rounded = {name: None if (value := getattr(self, name)) is None else round(value, 3) for name in ("train", "around", "decode")}
         return {
             "basis": self.basis,
@@ -56,7 +52,6 @@ class Cost:
             "device_hours": None if self.hours is None else round(self.hours, 6),
             "memory_bytes": self.memory,
             "memory_estimated": self.room,
-            "state_bytes": None if params is None else params * STATE_BYTES,
         }
 
 

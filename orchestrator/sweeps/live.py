@@ -15,7 +15,7 @@ from rich.text import Text
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import visible
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, Tail, forecast, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, RunProgress, Tail, forecast, summary
 from orchestrator.sweeps.status import record, runs_table
 from orchestrator.sweeps.task import Task
 from orchestrator.training.warm_start import describe
@@ -58,11 +58,9 @@ class LiveProgress:
         if self.console.is_terminal:
             self.live.stop()
 
-    def forecast(self) -> Forecast:
-        return forecast(list(self.runs.values()))
-
     def _summary(self) -> str:
-        return summary([run.status for run in self.runs.values()], self.forecast())
+        runs = list(self.runs.values())
+        return summary([run.status for run in runs], forecast(runs))
 
     def _follow(self) -> None:
         wait = POLL_SECONDS

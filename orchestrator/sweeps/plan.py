@@ -57,7 +57,7 @@ class Planned:
             "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
             "changed": self.changed,
-        } | ({} if self.cost is None else {"cost": self.cost.as_json(self.params)})
+        } | ({} if self.cost is None else {"cost": self.cost.as_json()})
 
 
 NO_WEIGHTS = "a row starts from its weights, which are not here"
