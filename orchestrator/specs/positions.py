@@ -12,7 +12,7 @@ from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
 _COMPONENT_KEYS = frozenset(
-    [
+    {
         "layer",
         "connection",
         "aggregation",
@@ -24,7 +24,7 @@ _COMPONENT_KEYS = frozenset(
         "context",
         "head",
         "schedule",
-    ]
+    }
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from models.config import Component, ModelConfig, StackConfig
 from models.initialise import NoInitialValueError, require
@@ -23,6 +24,9 @@ from models.registry import REGULARIZERS, constructor
 from models.site import Site
 from models.transformer import Transformer
 from orchestrator.errors import UserError
+
+_FACTORIES = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.tensor, torch.arange, torch.rand, torch.randn})
+_FILLS = frozenset({"fill_", "zero_", "uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
 
 
 class Counts(NamedTuple):
@@ -54,7 +58,7 @@ def count_regularizers(config: ModelConfig, regularizers: Iterable[Component]) -
 def _counting() -> Iterator[None]:
     token = constructor.set(_PARTS.construct)
     try:
-        with torch.device("meta"):
+        with _Shapes():
             yield
     except NoInitialValueError as error:
         raise UserError(str(error)) from error
@@ -167,3 +171,15 @@ def _getter(fields: tuple[str, ...]) -> Any:
 def _key(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns a hashable key of arguments: modules by identity, others by repr."""
     return tuple(argument if isinstance(argument, nn.Module) else repr(argument) for argument in arguments)
+
+
+class _Shapes(TorchFunctionMode):
+    """Creates tensors on the meta device and skips random initialisation, including the imports that torch needs for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _FACTORIES:
+            return func(*args, **(kwargs | {"device": "meta"}))
+        if getattr(func, "__name__", "") in _FILLS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
