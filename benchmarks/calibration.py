@@ -6,6 +6,10 @@
 A pseudo-table has rows of k seeds each, drawn without replacement from one row's seeds: it has no true difference, and a test at 5 % should
 call 5 % of its differences significant. A planted effect takes all matches away from a share of the sentences of each seed, drawn anew; its
 true size is the difference of the means of all seeds. `--effect KEY=VALUE` adds one that was run with all seeds, as decode.beam_size=1.
+
+    python benchmarks/calibration.py --simulate [--tables 1000]
+
+draws the scores of tables with known spreads instead: a baseline and eleven rows, without sentences.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +30,10 @@ from orchestrator.cli.commands.looks import Judged
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.scoring.bleu import MAX_ORDER
-from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm
+from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, answer, detectable, difference, holm
+from orchestrator.scoring.significance.mixed import MixedModel, degrees
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
-from orchestrator.scoring.significance.spread import Spreads
 from orchestrator.scoring.significance.verdicts import judge
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.looks import FIRST
@@ -40,11 +45,24 @@ ROWS = 4
 QUESTIONS = ("same_sentences", "other_sentences")
 MATCHES = slice(2, 2 + MAX_ORDER)
 """Of a sentence's statistics of BLEU."""
+SPREADS: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], float]] = {
+    "equal": (lambda _: np.ones(12), 0.0),
+    "equal, shared seeds correlate by 0.4": (lambda _: np.ones(12), 0.4),
+    "lognormal, 0.4": (lambda generator: np.exp(0.4 * generator.normal(size=12)), 0.0),
+    "baseline twice": (lambda _: np.array([2.0, *[1.0] * 11]), 0.0),
+    "row 1 twice": (lambda _: np.array([1.0, 2.0, *[1.0] * 10]), 0.0),
+    "row 1 five times, 0.4": (lambda _: np.array([1.0, 5.0, *[1.0] * 10]), 0.4),
+}
+"""Title -> standard deviation of each row [12], and the correlation of rows over shared seeds."""
+SEEDS = {"2": [2] * 12, "3": [3] * 12, "5": [5] * 12, "3, four rows 6": [3] * 8 + [6] * 4}
+PLANTED = 3.0
+"""Effect for the power, in standard errors where spreads are equal."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Calibration of the estimator on real runs.")
-    parser.add_argument("row", help="a row with many finished seeds")
+    parser.add_argument("row", nargs="?", help="a row with many finished seeds")
+    parser.add_argument("--simulate", action="store_true", help="tables of simulated scores, in place of those of a row")
     parser.add_argument("--profile")
     parser.add_argument("--effect", action="append", default=[], metavar="KEY=VALUE", help="another setting of the row; may be repeated")
     parser.add_argument("--results", type=Path, default=Path("results"))
@@ -57,6 +75,11 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="where to draw the power by effect")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if arguments.simulate:
+        print(simulated(arguments.tables))
+        return
+    if arguments.row is None:
+        parser.error("found no row; expected one, or --simulate")
     base = seeds_of(arguments, [])
     effects = {f"{share:.1%} of the sentences lost": with_lost(base, share) for share in arguments.lost}
     effects |= {text: seeds_of(arguments, [text]) for text in arguments.effect}
@@ -102,7 +125,7 @@ def joined(arms: list[Arm], chosen: np.ndarray) -> Arm:
 
 def compared(i: int, rows: list[Arm]) -> Difference:
     """Row i of a table against its first, with the variance over seeds that `report.effects` would take."""
-    found = difference(rows[i], rows[0], Spreads(dict(enumerate(each.scores for each in rows))).between(i, 0))
+    found = difference(rows[i], rows[0], MixedModel({n: dict(enumerate(each.scores)) for n, each in enumerate(rows)}).between(i, 0))
     assert found is not None
     return found
 
@@ -193,8 +216,38 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
         for question in QUESTIONS:
             hits[question] += getattr(found, question).p < LEVEL
         covered += found.same_sentences.low <= true <= found.same_sentences.high
-    mde = detectable(sd * math.sqrt(2 / k), min(ROWS, len(base) // k) * (k - 1))
+    mde = detectable(sd * math.sqrt(2 / k), degrees(min(ROWS, len(base) // k), k))
     return {"effect": true, "mde": mde, "coverage": covered / tables} | {question: hits[question] / tables for question in QUESTIONS}
+
+
+def simulated(tables: int) -> str:
+    """A Markdown table of error rates and power, a line for each kind of spread and number of seeds."""
+    lines = [
+        "| spread over seeds | seeds a row | significant at 5 % | row 1 | tables with any after Holm | power |",
+        "|---|---|---|---|---|---|",
+    ]
+    for title, (spread, correlation) in SPREADS.items():
+        for text, seeds in SEEDS.items():
+            generator, total = np.random.default_rng(len(lines)), np.zeros(4)
+            for _ in range(tables):
+                sd = spread(generator)
+                noise = math.sqrt(correlation) * generator.normal(size=max(seeds))
+                noise = noise + math.sqrt(1 - correlation) * generator.normal(size=(len(seeds), max(seeds)))
+                table = [dict(enumerate(sd[row] * noise[row, :k])) for row, k in enumerate(seeds)]
+                model = MixedModel(dict(enumerate(table)))
+                effect = PLANTED * math.sqrt(2 / float(np.mean(seeds)) * (1 - correlation))
+                p, planted = np.array([[against(model, table, row, more) for row in range(1, len(seeds))] for more in (0.0, effect)])
+                total += [np.mean(p < LEVEL), p[0] < LEVEL, min(holm(list(p))) < LEVEL, np.mean(planted < LEVEL)]
+            lines.append(f"| {title} | {text} | " + " | ".join(f"{each / tables:.1%}" for each in total) + " |")
+    return "\n".join(lines)
+
+
+def against(model: MixedModel[int], table: list[dict[int, float]], row: int, effect: float) -> float:
+    """The p-value of a row of a simulated table against the first one, with an effect added."""
+    spread = model.between(row, 0)
+    assert spread is not None
+    delta = float(np.mean(list(table[row].values())) - np.mean(list(table[0].values()))) + effect
+    return answer(delta, spread.variance * (1 / len(table[row]) + 1 / len(table[0])), spread.df).p
 
 
 def page(found: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The effect of each row of a table: its difference to the row it is compared with, over seeds and sentences, and the verdict on a claim.
 
-The variance over seeds is pooled over the rows that were scored alike, but for those that vary more than the others; p-values are adjusted
-for the number of rows compared (Holm).
+The variances over seeds come from one mixed model of the rows that were scored alike; p-values are adjusted for the number of rows compared
+(Holm).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from orchestrator.scoring.significance.estimator import (
     difference,
     holm,
 )
+from orchestrator.scoring.significance.mixed import MixedModel, Spread
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
-from orchestrator.scoring.significance.spread import Spread, Spreads
 from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
@@ -36,8 +36,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Effect:
-    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table; apart: which of
-    the two rows vary more from seed to seed than the rest of the table, and have variances of their own."""
+    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table."""
 
     row: str
     against: str
@@ -47,7 +46,6 @@ class Effect:
     difference: Difference | None = None
     p: float | None = None
     comparisons: int = 1
-    apart: tuple[str, ...] = ()
 
     def verdict(self, claim: float | None, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
         """The verdict on a claimed D, or on D without a claim, at a level of significance; margin: by default the metric's own."""
@@ -67,14 +65,13 @@ class Effect:
             "sd_df": round(found.spread.df),
             "sd_rows": found.spread.groups,
         }
-        plain |= {"sd_apart": list(self.apart)} if self.apart else {}
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
         share = verdicts.agreement(self.metric, self.delta)
         return plain | ({} if share is None else {"human_agreement": share})
 
 
 class Effects:
-    """The arms of a table's rows for one metric. floor: the spread of other rows of the same recipe, which is pooled with theirs."""
+    """The arms of a table's rows for one metric. floor: the spread of another row of the same recipe."""
 
     def __init__(
         self,
@@ -89,7 +86,8 @@ class Effects:
         self.floor = floor
         self.arms: dict[str, Arm] = {}
         self.runs: dict[str, frozenset[str]] = {}
-        self._spreads: dict[Key, Spreads[frozenset[str]]] = {}
+        self._models: dict[Key, MixedModel[frozenset[str]]] = {}
+        self.seeds: dict[str, dict[int, float]] = {}
         self.keys: dict[str, Key] = {}
         for row_id, row in self.rows.items():
             self._add(row, outcomes.get(row_id, ()), reader)
@@ -104,34 +102,33 @@ class Effects:
         if not done or len(statistics) < len(done) or len(signatures) > 1:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
-        self.arms[row.id] = Arm.of(statistics, score_of(metric, row.spec.score))
+        self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.spec.score))
+        self.seeds[row.id] = {o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
         self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
 
     def spread(self, row: str) -> Spread | None:
-        """The variance of a row over seeds: pooled over the rows scored alike, or its own. None with one seed."""
-        return self.spreads(row).of(self.runs[row])
+        """The moderated variance of a row over seeds; None without any row of two seeds."""
+        return self.model(row).of(self.runs[row])
 
-    def spreads(self, row: str) -> Spreads[frozenset[str]]:
-        """The variances of the rows that were scored as this one, each run counted once."""
+    def model(self, row: str) -> MixedModel[frozenset[str]]:
+        """The model of the rows that were scored as this one, each run counted once."""
         key = self.keys[row]
-        if key not in self._spreads:
+        if key not in self._models:
             first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
-            self._spreads[key] = Spreads({self.runs[row_id]: self.arms[row_id].scores for row_id in alike}, floor)
-        return self._spreads[key]
+            self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor)
+        return self._models[key]
 
     def between(self, row: str, against: str) -> Effect | None:
         """The effect of a row against another, p unadjusted; None if one has no figures, they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
         ours, base = self.arms[row], self.arms[against]
-        spreads = self.spreads(row)
-        found = difference(ours, base, spreads.between(self.runs[row], self.runs[against]))
+        found = difference(ours, base, self.model(row).between(self.runs[row], self.runs[against]))
         delta = float(ours.scores.mean() - base.scores.mean())
         p = None if found is None else found.other_sentences.p
-        apart = tuple(each for each in (row, against) if self.runs[each] in spreads.apart)
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, p, apart=apart)
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, p)
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Effect]:
         """(row, against) -> effect, for the pairs that have one, with p adjusted over all of them (Holm)."""

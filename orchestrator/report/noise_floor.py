@@ -1,7 +1,7 @@
 """The noise floor of a recipe: how much scores vary over seeds of one row, measured by `nmt-ablate noise`, in RESULTS/noise/KEY16.json.
 
 Rows of one spec family differ in nothing but the model, its start and the seed, so that the spread of one row's seeds is a good guess of
-another's. Plans use it to say what their seeds can find, tables pool it with their own spread.
+another's. Plans use it to say what their seeds can find, in tables it counts as one row more.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import WIDTHS
 from orchestrator.report.effects import Effects, Outcomes
 from orchestrator.scoring.significance.estimator import Arm, detectable, multiplicities, seeds_needed
+from orchestrator.scoring.significance.mixed import Spread, degrees, own
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.spread import Spread, pooled
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 
@@ -59,7 +59,7 @@ def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: Statistic
     for metric in WIDTHS:
         effects = Effects(rows, outcomes, reader, metric)
         arm, key = effects.arms.get(row.id), effects.keys.get(row.id)
-        spread = None if arm is None else pooled([arm.scores])
+        spread = None if arm is None else own(arm.scores)
         if arm is None or spread is None:
             continue
         means = [float(each.scores.mean()) for name, each in effects.arms.items() if effects.keys[name] == key and each.k > 1]
@@ -99,8 +99,8 @@ def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
     found: list[tuple[bool, float, Floor]] = []
     for record in _records(ledger):
         try:
-            own, of = record["metrics"][metric], record["family"]
-            spread = Spread(float(own["sd"]) ** 2, int(own["df"]))
+            stored, of = record["metrics"][metric], record["family"]
+            spread = Spread(float(stored["sd"]) ** 2, int(stored["df"]))
             alike = (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"])
         except (ValueError, KeyError, TypeError):
             continue  # absent for this metric, or damaged: it is measured again by `noise`
@@ -136,7 +136,7 @@ def tolerance(ledger: Ledger, row: Row, metric: str, rungs: Sequence[int], targe
 
 
 def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:
-    """The `floor` of `Effects`: of the same family, and not of a row of the table, whose seeds are pooled anyway."""
+    """The `floor` of `Effects`: of the same family, and not of a row of the table, whose seeds count anyway."""
 
     def floor(spec: RunSpec, metric: str) -> Spread | None:
         found = load(ledger, spec, metric)
@@ -148,11 +148,11 @@ def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], S
 def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> dict[str, Any]:
     """What a plan can find: {"floor", "sd", "df", "same_family", "seeds", "mde", "seeds_needed": {row: seeds or None}}.
 
-    rows: rows of the table, over which the spread is pooled; claims: row -> claimed difference. The part of the variance that sentences
+    rows: rows of the table; claims: row -> claimed difference. The part of the variance that sentences
     add is not known before the runs.
     """
     spread = Spread(floor.spread.variance, floor.spread.df, rows)
-    mde = None if seeds < 2 else detectable(math.sqrt(2 * spread.variance / seeds), max(2, rows) * (seeds - 1))
+    mde = None if seeds < 2 else detectable(math.sqrt(2 * spread.variance / seeds), degrees(rows, seeds))
     needed = {row: seeds_needed(claim, spread) for row, claim in claims.items() if claim}
     about = {"floor": floor.row, "sd": round(floor.spread.sd, 4), "df": floor.spread.df, "same_family": floor.same_family, "seeds": seeds}
     return about | {"mde": None if mde is None else round(mde, 3), "seeds_needed": needed}

@@ -106,13 +106,10 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
 
 
 def _spreads(effects: Collection[dict[str, Any]]) -> str:
-    """The standard deviation over seeds that the rows share, and the rows that have one of their own."""
-    shared = sorted({(effect["sd"], effect["sd_df"]) for effect in effects if effect["sd_rows"] > 1})
-    apart = sorted({short_id(row) for effect in effects for row in effect.get("sd_apart", ())})
-    if not shared:
-        return "the rows' standard deviations over seeds differ, and none is pooled"
-    text = "pooled standard deviation over seeds " + ", ".join(f"{sd:.2f} ({df} degrees of freedom)" for sd, df in shared)
-    return text + (f", without {', '.join(apart)}: more spread than the others by Cochran's test" if apart else "")
+    """The standard deviations over seeds, each moderated by those of the other rows."""
+    low, *_, high = sorted(effect["sd"] for effect in (*effects, *effects))
+    several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    return f"standard deviation over seeds {several}, moderated over {max(effect['sd_rows'] for effect in effects)} rows"
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

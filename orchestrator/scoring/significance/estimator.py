@@ -2,7 +2,7 @@
 
 Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean score of B.
 
-    V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 is the variance of a score over seeds (spread.py)
+    V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 stands for the variances of both arms and of shared seeds (mixed.py)
     V2                          bootstrap variance of D over sentences, with the seeds kept
     Ve = v (1/k_A + 1/k_B)      the part of V2 that differs from seed to seed: 2 v is the bootstrap variance of the difference of two seeds
                                 of an arm. V1 has it already
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from orchestrator.scoring.significance.spread import Floats, Spread
+from orchestrator.scoring.significance.mixed import Floats, Spread, degrees
 
 Score = Callable[[npt.NDArray[Any]], Floats]
 """Maps sums of statistics [..., S] to scores [...]."""
@@ -157,11 +157,11 @@ def quantile(p: float, df: float) -> float:
 def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0, level: float = LEVEL) -> int | None:
     """The fewest seeds of each arm that find `effect` with 80 % power; None if 200 do not.
 
-    Each of the spread's groups gets as many seeds, as in a table whose rows all have k. sentences: max(0, V2 - Ve), which seeds do not
+    All rows of the table get k seeds. sentences: max(0, V2 - Ve), which seeds do not
     reduce.
     """
     for k in range(2, MOST_SEEDS + 1):
-        v1, df = 2 * spread.variance / k, max(2, spread.groups) * (k - 1)
+        v1, df = 2 * spread.variance / k, degrees(spread.groups, k)
         if detectable(math.sqrt(v1 + sentences), satterthwaite(v1 + sentences, v1, df), level) <= abs(effect):
             return k
     return None

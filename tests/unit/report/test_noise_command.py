@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
-from orchestrator.scoring.significance.spread import Spread
+from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import MINIMAL
 

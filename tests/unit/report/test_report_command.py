@@ -76,7 +76,7 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     cells = [cell.strip() for cell in judged.strip("|").split("|")]
     assert cells[2:4] == ["row1", "+0.99"] and re.fullmatch(r"\+2\.\d\d \(.*\)", cells[4]) and min(map(float, cells[5:7])) > 0
     assert (
-        cells[8] == "same direction (mini)"
+        cells[8] == "reproduced (mini)"
         and re.match(r"\+0\.\d\d \(", cells[9])
         and re.fullmatch(r"tatoeba-de-en: \+4\.33 \(.*\), same direction.*", cells[10])
     )

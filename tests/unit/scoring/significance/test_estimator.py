@@ -22,8 +22,8 @@ from orchestrator.scoring.significance.estimator import (
     holm,
     seeds_needed,
 )
+from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.scoring.significance.paired_tests import bootstrap
-from orchestrator.scoring.significance.spread import Spread, pooled
 from orchestrator.specs.schema import ScoreSpec
 
 SPEC = ScoreSpec()
@@ -102,6 +102,11 @@ def test_seeds_that_are_identical_give_the_paired_bootstrap() -> None:
     assert test.p / 2 == pytest.approx(a.p_value, abs=0.04)
 
 
+def pooled(arms: list[np.ndarray]) -> Spread:
+    """The variance of arms with as many seeds each."""
+    return Spread(float(np.mean([each.var(ddof=1) for each in arms])), len(arms) * (len(arms[0]) - 1), len(arms))
+
+
 @pytest.mark.parametrize(("effect", "low", "high"), [(0.0, 0.035, 0.065), (0.5, 0.75, 1.0)])
 def test_false_positives_and_power(effect: float, low: float, high: float) -> None:
     """Of 2,000 simulated comparisons of three seeds; the effect of each sentence and the spread over seeds are random."""
@@ -110,7 +115,6 @@ def test_false_positives_and_power(effect: float, low: float, high: float) -> No
         by_sentence = 0.1 * generator.normal()  # of the mean over this test set, as resampled sentences would have it
         a, b = (0.15 * generator.normal(size=3) for _ in range(2))
         v1 = pooled([a, b, *(0.15 * generator.normal(size=3) for _ in range(4))])
-        assert v1 is not None
         variance = v1.variance * 2 / 3 + 0.1**2
         rejected += (
             answer(a.mean() - b.mean() + by_sentence + effect, variance, variance**2 / ((v1.variance * 2 / 3) ** 2 / v1.df)).p < 0.05

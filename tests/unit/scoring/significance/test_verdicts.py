@@ -7,7 +7,7 @@ import math
 import pytest
 
 from orchestrator.scoring.significance.estimator import Difference, answer
-from orchestrator.scoring.significance.spread import Spread
+from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.scoring.significance.verdicts import agreement, judge, prediction
 
 

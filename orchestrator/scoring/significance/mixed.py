@@ -1,0 +1,185 @@
+"""The variance of scores over seeds: a mixed model of a table's rows, with moderated variances.
+
+    y_rj = mu_r + b_j + e_rj    score of row r with seed j;  b_j ~ N(0, tau^2),  e_rj ~ N(0, sigma_r^2)
+
+b_j is what a seed does to every row that is trained with it, as by the order of its batches. It leaves the difference of two rows with the
+same seeds. tau^2 is the maximum of the restricted likelihood (REML, Patterson and Thompson 1971) and may be zero. With the rows scaled by
+their sigma_r, and P the projection of that likelihood,
+
+    e = P y,    s_r^2 = sigma_r^2 sum_j e_rj^2 / d_r,    d_r = sum_j P_rj,rj
+
+are the residuals, the variance of each row and its degrees of freedom. Variances of three seeds say little, so they are moderated (Smyth
+2004, as in limma): s_r^2 is taken to be s_0^2 times an F distributed variable with d_r and d_0 degrees of freedom, s_0 and d_0 from all
+rows of the table by maximum likelihood, and each row uses
+
+    s~_r^2 = (d_0 s_0^2 + d_r s_r^2) / (d_0 + d_r)    with d_0 + d_r degrees of freedom,
+
+which is its sigma_r^2 in the next of `ROUNDS` rounds. d_0 is at most 4 (`WEIGHT`): few seeds cannot tell rows with equal variances from a
+table in which one row varies twice as much, and a larger weight would call the differences of that row significant too often
+(docs/verdicts.md, calibration).
+
+Shapes: n scores of R rows over J seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.special import betaln, fdtrc, gammaln
+
+Floats = npt.NDArray[np.float64]
+Name = TypeVar("Name", bound=Hashable)
+Seeds = Mapping[int, float]
+"""Seed -> score."""
+
+WEIGHT = 4.0
+"""The largest d_0: how many degrees of freedom the other rows of a table add to those of a row."""
+ROUNDS = 3
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A variance over seeds with its degrees of freedom; `groups`: the number of rows that contribute to it."""
+
+    variance: float
+    df: float
+    groups: int = 1
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.variance)
+
+
+def degrees(rows: int, k: int) -> float:
+    """Degrees of freedom of the difference of two rows in a table of `rows` rows with k seeds each."""
+    return min(max(2, rows) * (k - 1.0), 2 * (WEIGHT + k - 1))
+
+
+def own(scores: Sequence[float] | Floats) -> Spread | None:
+    """The plain variance of one row's scores [k]; None of fewer than two."""
+    return Spread(float(np.var(scores, ddof=1)), len(scores) - 1.0) if len(scores) > 1 else None
+
+
+class MixedModel(Generic[Name]):
+    """The model of the rows that were scored alike. floor: variance of other runs of the same recipe, which counts as one more row.
+
+    tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2 with d_0.
+    """
+
+    def __init__(self, rows: Mapping[Name, Seeds], floor: Spread | None = None) -> None:
+        self.rows = rows
+        self.tau2, self.moderated, self.prior = 0.0, dict[Name, Spread](), Spread(0.0, 0.0, 0)
+        several = {name: seeds for name, seeds in rows.items() if len(seeds) > 1}
+        if not several and floor is None:
+            return
+        residual, of_floor = dict[Name, Spread](), [floor] if floor is not None else []
+        for _ in range(ROUNDS):
+            residual, self.tau2 = _fit(several, {name: self.moderated[name].variance for name in several if self.moderated})
+            self.prior = _prior([*residual.values(), *of_floor])
+            self._total = sum(each.df for each in (*residual.values(), *of_floor))
+            self.moderated = {name: self._moderate(residual.get(name, Spread(0.0, 0.0))) for name in rows}
+
+    def _moderate(self, of: Spread) -> Spread:
+        prior = min(WEIGHT, self.prior.df) * _typical(of, self.prior)
+        df = prior + of.df
+        return Spread((prior * self.prior.variance + of.df * of.variance) / df, min(df, self._total), self.prior.groups)
+
+    def of(self, name: Name) -> Spread | None:
+        """The moderated variance of a row; None if no row has two seeds."""
+        return self.moderated.get(name)
+
+    def between(self, a: Name, b: Name) -> Spread | None:
+        """What stands for s^2 in V1 = s^2 (1/k_A + 1/k_B), the variance of the difference of two rows' means over seeds.
+
+        V1 = s~_A^2 / k_A + s~_B^2 / k_B + tau^2 sum_j (w_Aj - w_Bj)^2 with w = 1/k where the row has seed j, else 0. Satterthwaite's (1946)
+        degrees of freedom, at most those of the table.
+        """
+        of_a, of_b = self.of(a), self.of(b)
+        if of_a is None or of_b is None:
+            return None
+        seeds_a, seeds_b = self.rows[a], self.rows[b]
+        part_a, part_b = of_a.variance / len(seeds_a), of_b.variance / len(seeds_b)
+        unshared = sum(((j in seeds_a) / len(seeds_a) - (j in seeds_b) / len(seeds_b)) ** 2 for j in {*seeds_a, *seeds_b})
+        residual = part_a + part_b
+        df = residual**2 / (part_a**2 / of_a.df + part_b**2 / of_b.df) if residual else self._total
+        share = 1 / len(seeds_a) + 1 / len(seeds_b)
+        return Spread((residual + self.tau2 * unshared) / share, float(min(df, self._total)), self.prior.groups)
+
+
+def _fit(rows: Mapping[Name, Seeds], variances: Mapping[Name, float]) -> tuple[dict[Name, Spread], float]:
+    """(row -> s_r^2 with d_r, tau^2) of rows with two seeds or more. variances: sigma_r^2 up to a factor; equal where absent."""
+    if not rows:
+        return {}, 0.0
+    names, seeds = list(rows), sorted({seed for each in rows.values() for seed in each})
+    sigma_R = np.sqrt([variances.get(name) or 1.0 for name in names])
+    row = np.array([i for i, name in enumerate(names) for _ in rows[name]])
+    scale = sigma_R[row]
+    X = np.eye(len(names))[row]
+    Z = np.array([[float(seed == other) for other in seeds] for name in names for seed in sorted(rows[name])]) / scale[:, None]
+    y = np.array([rows[name][seed] for name in names for seed in sorted(rows[name])]) / scale
+    k = X.sum(axis=0)
+    y, Z = y - X @ (X.T @ y / k), Z - X @ (X.T @ Z / k[:, None])  # about the means of the rows
+    lam, vectors = np.linalg.eigh(Z.T @ Z)
+    vectors, lam = vectors[:, lam > lam.max(initial=0.0) * 1e-9], lam[lam > lam.max(initial=0.0) * 1e-9]
+    Q = Z @ vectors / np.sqrt(lam)  # orthonormal contrasts with variance sigma^2 (1 + rho lam)
+    u = Q.T @ y
+    df, rest = len(y) - len(names), max(0.0, float(y @ y - u @ u))
+    rho = _ratio(u**2, lam / lam.mean(), rest, df) / lam.mean()
+    shrink = rho * lam / (1 + rho * lam)
+    e = y - Q @ (shrink * u)
+    d = X.T @ (1 - 1 / k[row] - Q**2 @ shrink)
+    found = sigma_R**2 * (X.T @ e**2) / d
+    sigma2 = (float((u**2 / (1 + rho * lam)).sum()) + rest) / df
+    return {name: Spread(float(found[i]), float(d[i])) for i, name in enumerate(names)}, rho * sigma2
+
+
+def _ratio(u2: Floats, lam: Floats, rest: float, df: int) -> float:
+    """rho = tau^2 / sigma^2 at the maximum of the restricted likelihood, sigma profiled out; 0 where rows share no seeds."""
+
+    def deviance(log_rho: float) -> float:
+        scale = 1 + math.exp(log_rho) * lam
+        return float(np.log(scale).sum() + df * np.log((u2 / scale).sum() + rest))
+
+    if df <= len(lam) or rest <= TINY * float(u2.sum()):
+        return 0.0
+    best = minimize_scalar(deviance, bounds=(-12.0, 8.0), method="bounded", options={"xatol": 1e-6})
+    return math.exp(best.x) if best.fun < df * math.log(float(u2.sum()) + rest) else 0.0
+
+
+def _prior(known: Sequence[Spread]) -> Spread:
+    """s_0^2 with d_0 that make the variances most likely, s_r^2 ~ s_0^2 F(d_r, d_0); d_0 = `WEIGHT` stands for all larger ones."""
+    d = np.array([each.df for each in known])
+    total = float(d @ [each.variance for each in known])
+    if total == 0.0:
+        return Spread(0.0, math.inf, len(known))
+    pooled = total / float(d.sum())
+    s2 = np.maximum([each.variance for each in known], TINY * pooled)
+
+    def equal() -> float:
+        return -float((d / 2 * np.log(d * s2 / (2 * pooled)) - d * s2 / (2 * pooled) - gammaln(d / 2)).sum())
+
+    def deviance(log_s: float, d0: float) -> float:
+        x = d * s2 / (math.exp(log_s) * d0)
+        return -float((d / 2 * np.log(x) - (d + d0) / 2 * np.log1p(x) - betaln(d / 2, d0 / 2)).sum())
+
+    found = [(equal(), math.inf, pooled)]
+    for d0 in (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0):
+        around = math.log(pooled)
+        best = minimize_scalar(deviance, bounds=(around - 6, around + 3), args=(d0,), method="bounded", options={"xatol": 1e-6})
+        found.append((float(best.fun), d0, math.exp(best.x)))
+    _, d0, s02 = min(found)
+    return Spread(s02, d0, len(known))
+
+
+def _typical(of: Spread, prior: Spread) -> float:
+    """How far a row is one of its table, 0 to 1: the number of rows expected to vary as much, at most 1 (after Phipson et al. 2016)."""
+    if not of.df or not prior.variance:
+        return 1.0
+    return min(1.0, prior.groups * float(fdtrc(of.df, min(prior.df, 1e6), of.variance / prior.variance)))
