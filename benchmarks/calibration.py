@@ -48,10 +48,10 @@ MATCHES = slice(2, 2 + MAX_ORDER)
 SPREADS: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], float]] = {
     "equal": (lambda _: np.ones(12), 0.0),
     "equal, shared seeds correlate by 0.4": (lambda _: np.ones(12), 0.4),
-    "lognormal, 0.4": (lambda generator: np.exp(0.4 * generator.normal(size=12)), 0.0),
+    "lognormal, sd 0.4 of its logarithm": (lambda generator: np.exp(0.4 * generator.normal(size=12)), 0.0),
     "baseline twice": (lambda _: np.array([2.0, *[1.0] * 11]), 0.0),
     "row 1 twice": (lambda _: np.array([1.0, 2.0, *[1.0] * 10]), 0.0),
-    "row 1 five times, 0.4": (lambda _: np.array([1.0, 5.0, *[1.0] * 10]), 0.4),
+    "row 1 five times, shared seeds correlate by 0.4": (lambda _: np.array([1.0, 5.0, *[1.0] * 10]), 0.4),
 }
 """Title -> standard deviation of each row [12], and the correlation of rows over shared seeds."""
 SEEDS = {"2": [2] * 12, "3": [3] * 12, "5": [5] * 12, "3, four rows 6": [3] * 8 + [6] * 4}
@@ -223,7 +223,7 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
 def simulated(tables: int) -> str:
     """A Markdown table of error rates and power, a line for each kind of spread and number of seeds."""
     lines = [
-        "| spread over seeds | seeds a row | significant at 5 % | row 1 | tables with any after Holm | power |",
+        "| spread over seeds | seeds a row | significant, all rows | significant, row 1 | tables with any after Holm | power |",
         "|---|---|---|---|---|---|",
     ]
     for title, (spread, correlation) in SPREADS.items():
