@@ -1,4 +1,4 @@
-"""The configuration of a model as plain frozen data. `orchestrator/specs/model.py` adds bounds and strict validation."""
+"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds bounds and strict validation."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.specs.resources import size
-from orchestrator.specs.sweep import Resources
+from orchestrator.specs.sweep import Resources, size
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.memory import estimate, gigabytes
 from orchestrator.sweeps.plan import Data

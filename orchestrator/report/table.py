@@ -22,9 +22,8 @@ from orchestrator.report.notes import (
 )
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, baseline, starts
 from orchestrator.specs.table import FAILED, number
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from orchestrator.specs.base import Strict
 from orchestrator.specs.positions import Document, nearest, shown
-from orchestrator.specs.schema import Strict
 
 Metric = Literal["bleu", "chrf", "nll", "rougeL"]
 

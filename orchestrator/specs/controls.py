@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from orchestrator.errors import UserError
-from orchestrator.specs.baselines import starts
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Control, Row, by_table
+from orchestrator.specs.row import Control, Row, by_table, starts
 from orchestrator.specs.table import ControlKind, segments
 
 KINDS: tuple[str, ...] = get_args(ControlKind)

@@ -14,10 +14,10 @@ from orchestrator.errors import UserError
 from orchestrator.files.no_file import the_file
 from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
+from orchestrator.specs.base import Natural, Positive, Probability, Strict
 from orchestrator.specs.corpus_files import SPLITS, CorpusFiles
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
-from orchestrator.specs.schema import Natural, Positive, Probability, Strict
 from orchestrator.specs.text_form import RAW, Form
 
 FOLDER = SEARCH_SPACES / "data"

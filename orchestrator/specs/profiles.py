@@ -13,11 +13,11 @@ from pydantic import Field, ValidationError
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
+from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.components import slots
 from orchestrator.specs.corpora import list_entries
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document, Located, nearest, shown
-from orchestrator.specs.schema import Natural, Positive, Strict
 
 VALID = "valid"
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")

@@ -1,47 +1,22 @@
+# ruff: noqa: RUF012 (pydantic copies defaults; ruff recognises only direct subclasses of BaseModel)
 """Strict schema of a run: one resolved row.
 
 Every field is part of a run's identity unless stated otherwise; `ledger.keys` hashes these fields. Unknown keys, wrong types and
 out-of-range numbers are errors (pydantic strict mode: "3" is not an int, 3 is a valid float). The text below a field is its description
-in `nmt-ablate schema` and docs/spec.md (`specs.field_docs`).
+in `nmt-ablate schema` and docs/spec.md (`specs.field_docs`). The section `model` has the fields, order, defaults and descriptions of
+`models.config`, which are repeated here only to add bounds or a stricter type.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from models.config import Component
+from models.config import Component, DropoutConfig, ModelConfig, StackConfig
 from orchestrator.specs.base import Count, Natural, Positive, Probability, Strict
 from orchestrator.specs.corpus_files import Corpus
-from orchestrator.specs.model import DecoderSpec, DropoutSpec, EncoderSpec, ModelSpec
-from orchestrator.specs.optim import BatchSpec, OptimSpec, Restart, Schedule
-
-__all__ = [
-    "BatchSpec",
-    "Component",
-    "DataSpec",
-    "DecodeSpec",
-    "DecoderSpec",
-    "DropoutSpec",
-    "EncoderSpec",
-    "Every",
-    "LengthPenalty",
-    "ModelSpec",
-    "Natural",
-    "OptimSpec",
-    "Positive",
-    "Probability",
-    "Restart",
-    "RunSpec",
-    "Schedule",
-    "ScoreSpec",
-    "Strict",
-    "Subword",
-    "TrainSpec",
-    "Truncate",
-    "VocabSizes",
-]
+from orchestrator.specs.optim import BatchSpec, OptimSpec, Schedule  # noqa: F401 (Schedule for those that import it from here)
 
 
 class Subword(Strict):
@@ -103,6 +78,60 @@ class DataSpec(Strict):
     """Cuts longer sentences of every split, before `max_length` and `max_ratio` apply; null: none is cut."""
     vocab: VocabSizes = VocabSizes()
     """Declared vocabulary sizes, for parameter counts without data."""
+
+
+_DROPOUT, _STACK, _MODEL = DropoutConfig(), StackConfig(), ModelConfig()
+
+
+class DropoutSpec(Strict, DropoutConfig):
+    """Dropout probabilities."""
+
+    embedding: Probability = _DROPOUT.embedding
+    residual: Probability = _DROPOUT.residual
+    attention: Probability = _DROPOUT.attention
+    ffn: Probability = _DROPOUT.ffn
+
+
+class EncoderSpec(Strict, StackConfig):
+    """Depth and components of the encoder."""
+
+    num_layers: Positive = _STACK.num_layers
+    layer: Component = _STACK.layer
+    connection: Component = _STACK.connection
+    aggregation: Component = _STACK.aggregation
+    residual: Component = _STACK.residual
+    self_attention: Component = _STACK.self_attention
+    cross_attention: ClassVar[None] = None  # type: ignore[misc]  # the key is refused
+
+
+class DecoderSpec(EncoderSpec):
+    """Depth and components of the decoder; an encoder has the same keys but for cross_attention."""
+
+    num_layers: Positive = _STACK.num_layers
+    cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
+
+
+class ModelSpec(Strict, ModelConfig):
+    """The network. Encoder and decoder share all widths; they differ only in depth and components."""
+
+    d_model: Positive = _MODEL.d_model
+    d_ff: Positive = _MODEL.d_ff
+    num_heads: Positive = _MODEL.num_heads
+    norm_eps: Annotated[float, Field(gt=0)] = _MODEL.norm_eps
+    max_positions: Positive = _MODEL.max_positions
+    word_dim: Positive | None = _MODEL.word_dim
+    output_dim: Positive | None = _MODEL.output_dim
+    dropout: DropoutSpec = DropoutSpec()
+    encoder: EncoderSpec = EncoderSpec()
+    decoder: DecoderSpec = DecoderSpec()
+    bridge: Component = _MODEL.bridge
+    regularizers: list[Component] = []
+
+    @model_validator(mode="after")
+    def _heads(self) -> ModelSpec:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
+        return self
 
 
 Every = Positive | Literal["epoch"]

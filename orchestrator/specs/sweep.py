@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from orchestrator.errors import UserError
 from orchestrator.specs.base import Natural, Positive, Strict
-from orchestrator.specs.positions import describe
-from orchestrator.specs.resources import EXPECTED, checked
+from orchestrator.specs.positions import describe, nearest, shown
 
-MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1000
-Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+_UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class Retrain(Strict):
@@ -75,15 +75,52 @@ class Resources(Strict):
     memory: str = "auto"
     """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
 
-    @model_validator(mode="after")
-    def _sound(self) -> Resources:
-        for name in EXPECTED:
-            value = getattr(self, name)
-            try:
-                checked(name, value)
-            except ValueError:
-                raise ValueError(f"{name} is {describe(value)}; {EXPECTED[name]}") from None
-        return self
+    @field_validator("gpu")
+    @classmethod
+    def _share(cls, value: Any) -> Any:
+        """Ray takes a fraction of one GPU, or a whole number of GPUs."""
+        if value != "auto" and value > 1 and value != int(value):
+            raise ValueError(f"gpu is {value}; {_EXPECTED['gpu']}")
+        return value
+
+    @field_validator("memory")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        try:
+            return value if value in ("auto", "none") or size(value) else ""
+        except ValueError:
+            raise ValueError(f"memory is {describe(value)}; {_EXPECTED['memory']}") from None
+
+
+_EXPECTED = {"gpu": "expected auto, a part of a GPU such as 0.25, or whole ones", "memory": "expected auto, none or a size such as 12G"}
+
+
+def size(text: str) -> float:
+    """Parses a size in bytes, `12G` -> 12e9. Raises ValueError for anything else."""
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "")
+    value = float(number) * _UNITS.get(unit, 1.0)
+    if not 0 < value < 1e18:
+        raise ValueError(f"{text!r} is no size")
+    return value
+
+
+def parse_resources(text: str | None) -> dict[str, Any]:
+    """Parses the option `--resources`: `gpu=0.5,memory=12G` -> {"gpu": 0.5, "memory": "12G"}. Raises UserError for anything malformed."""
+    found: dict[str, Any] = {}
+    problems = []
+    for part in [] if text is None else text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in _EXPECTED:
+            problems.append(f"--resources {shown(part)}: unknown key; {nearest(name, _EXPECTED)}")
+            continue
+        try:
+            given = float(value) if name == "gpu" and value != "auto" else value
+            found[name] = getattr(Resources.model_validate({name: given}), name)
+        except ValueError:
+            problems.append(f"--resources {shown(part)}: {_EXPECTED[name]}")
+    if problems:
+        raise UserError(*problems)
+    return found
 
 
 class SweepSpec(Strict):

@@ -10,22 +10,7 @@ from pydantic import Field, model_validator
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.base import Count, Strict
 from orchestrator.specs.claims import Claim
-from orchestrator.specs.sweep import MAX_SEED, Resources, Retrain, Scheduler, Seed, SweepSpec
-
-__all__ = [
-    "MAX_SEED",
-    "AnalysisName",
-    "Resources",
-    "Retrain",
-    "RowHead",
-    "RowHeader",
-    "Scheduler",
-    "Seed",
-    "SingleHead",
-    "SweepSpec",
-    "TableHead",
-    "TableSource",
-]
+from orchestrator.specs.sweep import SweepSpec
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"

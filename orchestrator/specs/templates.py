@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from orchestrator.specs.base import Strict
 from orchestrator.specs.check import check
 from orchestrator.specs.positions import Document, KeyPath, Located, nearest, shown
-from orchestrator.specs.schema import Strict
 
 
 class TemplateHead(Strict):

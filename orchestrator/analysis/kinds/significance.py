@@ -21,9 +21,8 @@ from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import Comparison
 from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
-from orchestrator.specs.baselines import baseline
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 

@@ -17,10 +17,9 @@ from orchestrator.report.find import Finder
 from orchestrator.report.looks import BASELINE, Look
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.verdicts import DECIDED, UNDECIDED, UNDERPOWERED
-from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
-from orchestrator.specs.row import Row, by_table
+from orchestrator.specs.row import Row, by_table, starts
 from orchestrator.sweeps.looks import FIRST, LEVEL
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data

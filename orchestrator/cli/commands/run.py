@@ -29,11 +29,11 @@ from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report import noise_floor, terminal
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
-from orchestrator.specs import claims, index, resources
-from orchestrator.specs.baselines import baseline
+from orchestrator.specs import claims, index
 from orchestrator.specs.controls import parse
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import runs, sweep_of
+from orchestrator.specs.sweep import parse_resources
 from orchestrator.sweeps import budget, looks, retrain
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
@@ -54,7 +54,7 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
     seeds = seeds or sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     address = rows[0].id if len(rows) == 1 else address_of(target, rows, request.found)
     name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
-    section = None if options.resources is None else {"resources": resources.parse(options.resources)}
+    section = None if options.resources is None else {"resources": parse_resources(options.resources)}
     return request, seeds, replace(options, name=name, sweep=section)
 
 
@@ -66,7 +66,7 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
 
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
     """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
-    limits = resources.parse(options.resources)
+    limits = parse_resources(options.resources)
     found = index.find_all(target)
     section = sweep_of(found, options.profile)
     request = Request.of(target, options, preparing=True, found=found)

@@ -16,7 +16,7 @@ from orchestrator.report.effects import interval, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
-from orchestrator.specs.baselines import starts
+from orchestrator.specs.row import starts
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table

@@ -14,8 +14,7 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.verdicts import ONE_SEED
-from orchestrator.specs.baselines import starts
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, starts
 
 
 @dataclass(frozen=True)

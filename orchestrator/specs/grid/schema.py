@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.specs.schema import Strict
-from orchestrator.specs.table import Seed
+from orchestrator.specs.base import Strict
+from orchestrator.specs.sweep import Seed
 
 KINDS = ("grid", "zip", "choice", "uniform", "loguniform", "words")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")

@@ -10,9 +10,8 @@ from orchestrator.engines import resources as engine_resources
 from orchestrator.engines.resources import Capacity, Demand, Node, infeasible, job_demands, max_concurrent, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
-from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.sweep import Resources
+from orchestrator.specs.sweep import Resources, parse_resources
 from orchestrator.sweeps.memory import estimate
 from orchestrator.sweeps.task import Task
 
@@ -134,13 +133,13 @@ def test_memory_none_starts_it_all_the_same():
     ("text", "found"), [("gpu=auto,memory=12G", {"gpu": "auto", "memory": "12G"}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
 )
 def test_the_option(text, found):
-    assert resources.parse(text) == found
+    assert parse_resources(text) == found
 
 
 @pytest.mark.parametrize("text", ["gpu=1.5", "gpu=0", "gpu=nan", "memory=lots", "wait=600", "cpu=2", "", "gpu"])
 def test_the_option_refuses(text):
     with pytest.raises(UserError, match="--resources"):
-        resources.parse(text)
+        parse_resources(text)
 
 
 def test_the_sweep_section(cli, tmp_path):

@@ -20,9 +20,8 @@ from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import packed, score_of
-from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Control, Row
+from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL

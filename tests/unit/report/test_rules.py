@@ -19,8 +19,7 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.table import Table, make
-from orchestrator.specs.baselines import baseline
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.specs.baselines import starts
 from orchestrator.specs.overrides import parse
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
 from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import number

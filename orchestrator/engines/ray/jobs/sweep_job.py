@@ -18,10 +18,10 @@ from orchestrator.specs import corpora, index, table_file, yaml_file
 from orchestrator.specs.controls import parse as parse_controls
 from orchestrator.specs.controls import wanted
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resources import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.specs.show import dumped
+from orchestrator.specs.sweep import parse_resources
 from orchestrator.sweeps import looks
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
@@ -63,7 +63,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     """
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"), options.get("jobs", "1"))
-    parse(options.get("resources"))
+    parse_resources(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
     seeds, controls = parse_seeds(options.get("seeds")), parse_controls(options.get("controls"))
     rows = resolve(target, sets=sets, profile=profile)
