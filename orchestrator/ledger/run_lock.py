@@ -60,7 +60,7 @@ class RunLock:
                 self.path.unlink(missing_ok=True)
                 continue
             if time.monotonic() >= deadline:
-                raise LockedError(f"{self.owned}: locked by {_describe(self._wait_for_record())}")
+                raise LockedError(f"{self.owned}: locked by {describe(self._wait_for_record())}")
             time.sleep(POLL)
         try:
             self._lease = object_store.lease(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
@@ -80,7 +80,7 @@ class RunLock:
             self._lease.check()
         record = _read(self.record_path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
-            raise FencedError(f"{self.owned}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
+            raise FencedError(f"{self.owned}: epoch {self.epoch} is over, now {describe(record)}; nothing more is written")
 
     def release(self, *, quiet: bool = False) -> None:
         """Releases the lock if it is held. RemoteError if not everything could be published to the bucket (`quiet`: only a warning)."""
@@ -207,7 +207,7 @@ def _alive(record: dict[str, Any]) -> bool:
     return record["boot_id"] == _boot_id() and _start_time(record.get("pid", -1)) == record.get("start_time")
 
 
-def _describe(record: dict[str, Any]) -> str:
+def describe(record: dict[str, Any]) -> str:
     if not record:
         return "a process that has not signed it"
     return f"process {record.get('pid')} on {record.get('host')} (epoch {record.get('epoch')})"

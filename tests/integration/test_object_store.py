@@ -211,7 +211,7 @@ def test_killed_runs_go_on_from_the_bucket_on_another_machine(
 def test_the_server_goes_away_in_the_middle(machine: Callable[[str], Machine], server: Server, golden: dict[str, Any]) -> None:
     here = machine("m0")
     arguments = ["run", str(here.spec), "--results", "s3://ledger/away", "--engine", "local", "--no-tracking", "--json"]
-    process = here.popen(*arguments, NMT_FAULT="step@28:sleep8", NMT_REMOTE_PATIENCE="300")
+    process = here.popen(*arguments, NMT_FAULT="step@28:sleep40", NMT_REMOTE_PATIENCE="300")
     wait_for(lambda: any("step-00000020/manifest" in name for name in names(server, "away")), process)
     server.stop()
     assert process.stderr is not None

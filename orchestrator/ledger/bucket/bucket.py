@@ -6,43 +6,31 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.errors import RemoteError, UserError
 from orchestrator.specs.positions import shown
 
-SCHEMES = ("s3", "gs", "az")
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY")
-
 LOGINS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     "gs": ("GOOGLE_APPLICATION_CREDENTIALS",),
     "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
 }
+"""Scheme of a bucket -> variables with its credentials."""
 _OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
 """Addresses from which a machine gets the credentials of its role."""
-
-
 _CONFLICTS = ("AlreadyExistsError", "PreconditionError", "NotFoundError", "FileNotFoundError")
 """Names of obstore's exceptions for a condition of a write that does not hold."""
+
+Meta = Any
+"""obstore's ObjectMeta: `path` below the prefix, `size`, `e_tag`, and `last_modified` by the server's clock."""
 
 
 class LostRace(Exception):
     """A conditional write failed: the object has changed, or exists where none was expected."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """An object: its name below the prefix, size in bytes, ETag, and time of writing by the server's clock."""
-
-    name: str
-    size: int
-    etag: str
-    modified: datetime
 
 
 def check_url(url: str) -> str:
@@ -50,8 +38,8 @@ def check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(f"--results {parts.scheme}://...: holds credentials or options; expected them in the environment (AWS_...)")
-    if parts.scheme not in SCHEMES or not parts.netloc:
-        raise UserError(f"--results {shown(url)}: expected a folder or a bucket, as in s3://bucket/prefix (schemes: {', '.join(SCHEMES)})")
+    if parts.scheme not in LOGINS or not parts.netloc:
+        raise UserError(f"--results {shown(url)}: expected a folder or a bucket, as in s3://bucket/prefix (schemes: {', '.join(LOGINS)})")
     if any(part in (".", "..", "") for part in parts.path.strip("/").split("/") if parts.path.strip("/")):
         raise UserError(f"--results {shown(url)}: expected a prefix of plain names")
     return url.rstrip("/")
@@ -65,39 +53,30 @@ class Bucket:
 
     @classmethod
     def open(cls, url: str) -> Bucket:
-        """Opens a bucket without a request. UserError if the extra is not installed."""
+        """Opens a bucket without a request; obstore reads credentials, region and endpoint from the environment.
+
+        UserError if the extra is not installed.
+        """
         try:
             from obstore.store import from_url
         except ImportError:
             raise UserError(f"--results {url}: needs the package obstore; expected pip install '.[s3]' in the checkout") from None
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
-        config: Any = {"endpoint": endpoint} if endpoint and url.startswith("s3:") else {}
-        if url.startswith("s3:") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
-            config["region"] = "us-east-1"
-        client: Any = {"connect_timeout": "5s", "timeout": "120s", "allow_http": bool(endpoint and endpoint.startswith("http:"))}
+        client: Any = {"connect_timeout": "5s", "timeout": "120s", "allow_http": True}  # for an endpoint that says http:
         retry: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
         try:
-            return cls(url, from_url(url, config=config, client_options=client, retry_config=retry))
+            return cls(url, from_url(url, client_options=client, retry_config=retry))
         except Exception as error:  # obstore has many exception classes without a useful common base
             raise UserError(f"--results {url}: {clean(error)}") from None
 
-    def get(self, name: str) -> tuple[bytes, Found] | None:
+    def get(self, name: str) -> tuple[bytes, Meta] | None:
         """Content and metadata of an object; None if it does not exist."""
-        try:
-            with self._naming("read", name):
-                answer = self._store.get(name)
-                return bytes(answer.bytes()), _found(answer.meta)
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._naming("read", name):
+            answer = self._store.get(name)
+            return bytes(answer.bytes()), answer.meta
+        return None
 
-    def download(self, name: str, path: Path) -> None:
-        """Streams an object into `path`. FileNotFoundError if the object does not exist."""
-        with self._naming("read", name), path.open("wb") as file:
-            for chunk in self._store.get(name).stream(min_chunk_size=2**20):
-                file.write(chunk)
-
-    def put(self, name: str, content: bytes | Path) -> str:
-        """Uploads an object, a large file in parts, and returns its ETag. FileNotFoundError if the file is gone."""
+    def put(self, name: str, content: bytes) -> str:
+        """Writes an object, a large one in parts, and returns its ETag."""
         with self._naming("write", name):
             return str(self._store.put(name, content)["e_tag"])
 
@@ -112,11 +91,10 @@ class Bucket:
                     raise LostRace(name) from error
                 raise
 
-    def list(self, prefix: str | None = None) -> Iterator[Found]:
+    def list(self, prefix: str | None = None) -> list[Meta]:
         """The objects in a folder (None: all)."""
         with self._naming("list", prefix or "objects"):
-            for chunk in self._store.list(prefix):
-                yield from map(_found, chunk)
+            return [meta for chunk in self._store.list(prefix) for meta in chunk]
 
     def delete(self, name: str) -> None:
         """Deletes an object; a missing one is no error."""
@@ -125,14 +103,12 @@ class Bucket:
 
     @contextmanager
     def _naming(self, verb: str, name: str) -> Iterator[None]:
-        """Re-raises the server's errors as RemoteError in one line; a missing object or file, a full disk and a lost race as they are."""
+        """Re-raises the server's errors as RemoteError in one line; a missing object and a lost race as they are."""
         try:
             yield
         except (FileNotFoundError, LostRace):
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:  # of the local file
-                raise
             raise RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}") from None
 
 
@@ -156,7 +132,3 @@ def clean(error: Exception) -> str:
         if value := os.environ.get(name):
             text = text.replace(value, f"[{name}]")
     return shown(" ".join(text.split()), 300)
-
-
-def _found(meta: Any) -> Found:
-    return Found(meta["path"], int(meta["size"]), str(meta["e_tag"]), meta["last_modified"])
