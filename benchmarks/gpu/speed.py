@@ -40,8 +40,7 @@ from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
 from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
 from orchestrator.decoding.translate import pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
-from orchestrator.training.batches import Update  # noqa: E402
-from orchestrator.training.prefetch import pad_to_multiple  # noqa: E402
+from orchestrator.training.batches import Update, pad_to_multiple  # noqa: E402
 
 Step = Callable[[Update], None]
 

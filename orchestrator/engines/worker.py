@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from orchestrator import interrupt
 from orchestrator.ledger import object_store
 from orchestrator.sweeps.row import run_row
@@ -40,6 +38,4 @@ def stop_requested(task: Task, runtime: Runtime) -> bool:
         stop = interrupt.stop_file(Path(task.results), task.sweep)
         object_store.follow(stop)
         interrupt.watch(stop)
-    if runtime.world_size == 1:
-        return interrupt.requested()
-    return bool(runtime.sum(torch.tensor(float(interrupt.requested()), device=runtime.device)) > 0)
+    return runtime.any(interrupt.requested())

@@ -18,7 +18,7 @@ from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, RunProgress, Tail, forecast, summary
 from orchestrator.sweeps.status import record, runs_table
 from orchestrator.sweeps.task import Task
-from orchestrator.training.warm_start import describe
+from orchestrator.training.initial_weights import describe
 
 POLL_SECONDS = 0.5
 SILENCE = 25.0

@@ -61,7 +61,7 @@ def run_row(
     prepared = prepare(task.spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
-        if _any_worker(runtime, False):
+        if runtime.any(False):  # does the main worker train?
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
@@ -76,7 +76,7 @@ def run_row(
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:
             object_store.pull(task.run_dir)
-        if _any_worker(runtime, needs_training(task, ledger)):
+        if runtime.any(needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
             ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
         elif spec_is_damaged(task, ledger):
@@ -85,11 +85,6 @@ def run_row(
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
         return result_of(task, ledger)
-
-
-def _any_worker(runtime: Runtime, flag: bool) -> bool:
-    """Broadcasts the main worker's `flag`, so that no worker waits for the others in a training that does not happen."""
-    return bool(runtime.sum(torch.tensor(float(flag), device=runtime.device)) > 0)
 
 
 def needs_training(task: Task, ledger: Ledger) -> bool:

@@ -1,10 +1,10 @@
-"""Optimisers and learning rate schedules."""
+"""Optimisers, learning rates, and the moving average of weights."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -36,22 +36,15 @@ def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0, le
         return schedule.lr
     if schedule.kind == "inverse-sqrt":
         return schedule.lr * (w / t) ** 0.5
-    floor = schedule.min_lr or 0.0
-    return floor + (schedule.lr - floor) * _decay(schedule, step - 1, warmup, length)
-
-
-def _decay(schedule: Schedule, done: int, warmup: int, length: int) -> float:
-    """Factor in [0, 1] of a cosine or wsd rate after `done` updates."""
+    # cosine and wsd: x, how far the rate has fallen, goes from 0 at `start` to 1 at the end
+    start = warmup if schedule.cooldown is None else max(warmup, length - round(schedule.cooldown * length))
+    x = min(max((step - 1 - start) / max(length - start, 1), 0.0), 1.0)
     if schedule.kind == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * _share(done, warmup, length)))
-    assert schedule.cooldown is not None
-    x = _share(done, max(warmup, length - round(schedule.cooldown * length)), length)
-    return 1.0 - (x if schedule.decay == "linear" else math.sqrt(x))
-
-
-def _share(done: int, start: int, end: int) -> float:
-    """How far `done` lies between `start` and `end`, in [0, 1]."""
-    return min(max((done - start) / max(end - start, 1), 0.0), 1.0)
+        factor = 0.5 * (1.0 + math.cos(math.pi * x))
+    else:
+        factor = 1.0 - (x if schedule.decay == "linear" else math.sqrt(x))
+    floor = schedule.min_lr or 0.0
+    return floor + (schedule.lr - floor) * factor
 
 
 class _Unwrapped(torch.optim.Optimizer):
@@ -90,10 +83,24 @@ Optimizer: TypeAlias = Adam | NAG | Muon
 
 
 def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
-    """The optimiser of `spec.kind` over every parameter, fused; the rate is set before each update."""
+    """The optimiser of `spec.kind` over every parameter, fused; the rate is set before each update.
+
+    Muon is for the hidden matrices, with Adam for the rest at the same learning rate.
+    """
+    parameters = list(model.parameters())
+    if spec.kind == "adam":
+        return adam(model, spec, parameters)
+    assert spec.momentum is not None
     if spec.kind == "muon":
-        return muon(model, spec)
-    return nag(model, spec) if spec.kind == "nag" else adam(model, spec)
+        matrices = hidden_matrices(model)
+        chosen = {id(matrix) for matrix in matrices}
+        rest = adam(model, spec, [p for p in parameters if id(p) not in chosen])
+        return Muon(by_rate(model, [{"params": matrices}]), rest, momentum=spec.momentum, weight_decay=spec.weight_decay)
+    groups = by_rate(model, [{"params": parameters}])
+    nag = NAG(groups, lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
+    for parameter in parameters:
+        nag.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return nag
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
@@ -115,15 +122,14 @@ def by_rate(model: nn.Module, groups: Iterable[dict[str, Any]]) -> list[dict[str
     return found
 
 
-def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] | None = None) -> Adam:
+def adam(model: nn.Module, spec: OptimSpec, parameters: Sequence[nn.Parameter]) -> Adam:
     """Fused Adam; AdamW of the hidden matrices where `weight_decay` is above 0."""
-    chosen = list(model.parameters() if parameters is None else parameters)
-    groups: list[dict[str, Any]] = [{"params": chosen}]
+    groups: list[dict[str, Any]] = [{"params": parameters}]
     if spec.weight_decay > 0:
         decayed = {id(matrix) for matrix in hidden_matrices(model)}
         groups = [
-            {"params": [p for p in chosen if id(p) in decayed], "weight_decay": spec.weight_decay},
-            {"params": [p for p in chosen if id(p) not in decayed]},
+            {"params": [p for p in parameters if id(p) in decayed], "weight_decay": spec.weight_decay},
+            {"params": [p for p in parameters if id(p) not in decayed]},
         ]
     return Adam(
         by_rate(model, groups),
@@ -133,25 +139,6 @@ def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] |
         fused=PATHS.fused_optimizer,
         decoupled_weight_decay=True,
     )
-
-
-def nag(model: nn.Module, spec: OptimSpec) -> NAG:
-    """Fused Nesterov momentum."""
-    assert spec.momentum is not None
-    groups = by_rate(model, [{"params": list(model.parameters())}])
-    found = NAG(groups, lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
-    for parameter in model.parameters():
-        found.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return found
-
-
-def muon(model: nn.Module, spec: OptimSpec) -> Muon:
-    """Muon for the hidden matrices, Adam for the rest, at one learning rate but for what asks for another (`by_rate`)."""
-    assert spec.momentum is not None
-    matrices = hidden_matrices(model)
-    chosen = {id(matrix) for matrix in matrices}
-    rest = adam(model, spec, [p for p in model.parameters() if id(p) not in chosen])
-    return Muon(by_rate(model, [{"params": matrices}]), rest, momentum=spec.momentum, weight_decay=spec.weight_decay)
 
 
 def set_lr(optimizer: Optimizer, rate: float) -> None:
@@ -182,3 +169,26 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str,
 def clip_gradients(model: nn.Module, max_norm: float) -> Tensor | None:
     """Scales the gradients to at most `max_norm`; returns their norm before, None where clipping is off."""
     return torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) if max_norm > 0 else None
+
+
+class MovingAverage:
+    """Moving average of the weights (Polyak and Juditsky 1992; the warm-up of the decay as in TensorFlow).
+
+    a_t = d_t a_(t-1) + (1 - d_t) w_t, d_t = min(decay, (1 + t) / (10 + t)), in fp32; a_0 are the first weights.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: p.detach() for name, p in model.named_parameters()}
+        self.average = {name: p.clone() for name, p in self.weights.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """After update `step` (from 1)."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.average.values()), list(self.weights.values()), 1.0 - decay)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Of a checkpoint."""
+        for name, average in self.average.items():
+            average.copy_(tensors[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from orchestrator.specs.schema import BatchSpec, Every, RunSpec, Schedule
-from orchestrator.training import plateau
 from orchestrator.training.batches import UpdateLoader, total_steps
 from orchestrator.training.state import Progress
 
@@ -36,11 +35,27 @@ def restart_due(spec: RunSpec, progress: Progress) -> bool:
 
 
 def restart(progress: Progress) -> None:
-    """Starts the next phase with a new clock, at the start of an epoch."""
+    """Starts the next phase with a new clock, the full rate and no earlier validation, at the start of an epoch."""
     p = progress
     p.phase, p.phase_step, p.phase_length = p.phase + 1, 0, 0
     p.epoch, p.index = (p.epoch + 1, 0) if p.index else (p.epoch, 0)
-    plateau.reset(p)
+    p.cuts, p.before_nll = 0, None
+
+
+def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
+    """Cuts the rate of a plateau after a validation, if it rose (Shen et al. 2018, section 4.3; after Gehring et al. 2017).
+
+    Assumed: a rise is relative to the previous validation, as the paper says ("every time the validation loss increases"); fairseq's
+    ReduceLROnPlateau compares with the best so far. An equal loss is no rise. Every worker sees the same nll, so that all cut alike.
+    """
+    if schedule.kind != "plateau":
+        return
+    p = progress
+    rise = p.before_nll is not None and nll > p.before_nll
+    p.before_nll = nll
+    if rise or (schedule.cut == "after_first_rise" and p.cuts > 0):
+        p.cuts += 1
+        p.rate_cuts.append({"step": p.step, "epoch": p.epoch, "lr": schedule.rate_after(p.cuts)})
 
 
 def due(every: Every, progress: Progress) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.errors import StopTraining
 from orchestrator.files.json_lines import JsonLines
 from orchestrator.ledger.results import Ledger
-from orchestrator.training.gradient_norms import SAMPLES, history_lines
+from orchestrator.training.metrics import SAMPLES, history_lines
 
 
 class HistoryReporter:

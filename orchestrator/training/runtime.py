@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +14,12 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Runtime:
-    """prepare_model, prepare_loader: wrap the model (DDP) and the iterator of updates.
-
-    claim: for whom this process works; its next attempt may take its lock (see `RunLock`).
-    """
+    """prepare_model: wraps the model (DDP). claim: for whom this process works; its next attempt may take its lock (see `RunLock`)."""
 
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     prepare_model: Callable[[nn.Module], nn.Module] = lambda module: module
-    prepare_loader: Callable[[Iterator[Any]], Iterator[Any]] = lambda loader: loader
     claim: str = ""
 
     @property
@@ -35,6 +31,10 @@ class Runtime:
         if self.world_size > 1:
             torch.distributed.all_reduce(tensor)
         return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set on any worker."""
+        return flag if self.world_size == 1 else bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
     def barrier(self) -> None:
         if self.world_size > 1:

@@ -22,20 +22,23 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.specs.schema import RunSpec, Schedule
-from orchestrator.training import phases, plateau
-from orchestrator.training.batches import Update, UpdateLoader, total_steps
-from orchestrator.training.ema import MovingAverage
-from orchestrator.training.gradient_norms import GradientNorms
-from orchestrator.training.metrics import Meter
+from orchestrator.training import phases
+from orchestrator.training.batches import Update, UpdateLoader, prefetch, total_steps
+from orchestrator.training.initial_weights import profile, warm_start
+from orchestrator.training.metrics import GradientNorms, Meter
 from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.optim import build_optimizer, clip_gradients, learning_rate, load_optimizer, optimizer_tensors, set_lr
-from orchestrator.training.prefetch import prefetch
-from orchestrator.training.profiling import profile
-from orchestrator.training.result import Diverged, TrainResult, check_finite
+from orchestrator.training.optim import (
+    MovingAverage,
+    build_optimizer,
+    clip_gradients,
+    learning_rate,
+    load_optimizer,
+    optimizer_tensors,
+    set_lr,
+)
 from orchestrator.training.runtime import Reporter, Runtime
-from orchestrator.training.state import Progress
+from orchestrator.training.state import Diverged, Progress, TrainResult, check_finite
 from orchestrator.training.validation import Validator
-from orchestrator.training.warm_start import warm_start
 
 LOG_EVERY = 50  # steps between two training reports
 STOP_POLL_EVERY = 10  # steps after which several workers on CPUs agree whether to stop
@@ -71,7 +74,7 @@ class Trainer:
 
         # build the model, then copy a parent's weights
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
-        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
+        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)._asdict()
         self.model.to(runtime.device)
         if self.warm_start is None:
             profile(self.model, prepared, spec, runtime.device)
@@ -101,11 +104,11 @@ class Trainer:
         try:
             self.load_checkpoint()
             if self.warm_start is not None and self.progress.step == 0:
-                self.report({"warm_start": self.warm_start.to_json()})
+                self.report({"warm_start": self.warm_start})
             while not self.finished:
                 self.train_phase()
             if self.runtime.is_main:
-                self.save_weights("last")
+                self.save_weights("last", self.weights())
                 if self.average is not None:
                     self.save_weights("ema", self.average.average)
         except Diverged as error:
@@ -131,7 +134,7 @@ class Trainer:
             self.progress.phase_length = phases.length(self.spec, self.progress, loader)
         self.model.train()
         updates = loader.updates(self.progress.epoch, self.progress.index)
-        for update in self.runtime.prepare_loader(prefetch(updates) if self.runtime.device.type == "cuda" else updates):
+        for update in prefetch(updates) if self.runtime.device.type == "cuda" else updates:
             self.train_step(update, schedule)
             self.after_step()
             if self.finished:
@@ -214,10 +217,10 @@ class Trainer:
             if p.best_nll is None or nll < p.best_nll:
                 p.best_nll, p.best_step, p.worse = nll, p.step, 0
                 if self.runtime.is_main:
-                    self.save_weights("best")
+                    self.save_weights("best", self.weights())
             else:
                 p.worse += 1
-            plateau.observe(phases.settings(self.spec, p)[1], p, nll)
+            phases.observe(phases.settings(self.spec, p)[1], p, nll)
         return metrics
 
     def measure_rung(self) -> dict[str, float]:
@@ -229,17 +232,14 @@ class Trainer:
 
     def stop_requested(self) -> bool:
         """Several workers agree, so that all stop after the same step; on GPUs only at a report, where they synchronise anyway."""
-        if self.runtime.world_size == 1:
-            return interrupt.requested()
-        if self.progress.step % (STOP_POLL_EVERY if self.runtime.device.type == "cpu" else LOG_EVERY):
-            return False
-        return bool(self.runtime.sum(torch.tensor(float(interrupt.requested()), device=self.runtime.device)) > 0)
+        every = 1 if self.runtime.world_size == 1 else STOP_POLL_EVERY if self.runtime.device.type == "cpu" else LOG_EVERY
+        return self.progress.step % every == 0 and self.runtime.any(interrupt.requested())
 
     def weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.model.named_parameters()}
 
-    def save_weights(self, name: str, tensors: Mapping[str, Tensor] | None = None) -> None:
-        self.store.save_weights(name, tensors or self.weights(), {"step": self.progress.step})
+    def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        self.store.save_weights(name, tensors, {"step": self.progress.step})
 
     def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Saves a snapshot and a checkpoint where due (`force`: the checkpoint now). Returns the report, which the checkpoint holds too."""

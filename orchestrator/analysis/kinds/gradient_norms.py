@@ -18,7 +18,7 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.tracking.history import number
-from orchestrator.training.gradient_norms import METRIC
+from orchestrator.training.metrics import METRIC
 
 
 @register("gradient-norms", options={"steps": "10000"})

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.analysis.files import write
 from orchestrator.analysis.kinds.gradient_norms import analyse
 from orchestrator.errors import UserError
-from orchestrator.training.gradient_norms import SAMPLES
+from orchestrator.training.metrics import SAMPLES
 from orchestrator.training.reporters import HistoryReporter
 
 

@@ -23,7 +23,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.sweeps.row import ledger_of, result_of, run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training import trainer
-from orchestrator.training.gradient_norms import SAMPLES
+from orchestrator.training.metrics import SAMPLES
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import STOP_POLL_EVERY
 from tests.unit.training.support import KEY, Recorder, changed, fit

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
-from orchestrator.training import plateau
+from orchestrator.training import phases
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.state import Progress
 from orchestrator.training.validation import Validator
@@ -59,7 +59,7 @@ def test_when_the_rate_is_cut(cut, seen, cuts):
     schedule, p, found = Schedule(kind="plateau", lr=0.25, cut=cut), Progress(), []
     for epoch, nll in enumerate(seen, 1):
         p.step, p.epoch = 10 * epoch, epoch
-        plateau.observe(schedule, p, float(nll))
+        phases.observe(schedule, p, float(nll))
         found.append(p.cuts)
     assert found == cuts
     assert [c["lr"] for c in p.rate_cuts] == [schedule.rate_after(n) for n in range(1, cuts[-1] + 1)]

@@ -9,9 +9,8 @@ import torch
 
 from models import build
 from orchestrator.data.batching import Batch
-from orchestrator.training.batches import Update
+from orchestrator.training.batches import Update, pad_to_multiple, prefetch
 from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.prefetch import pad_to_multiple, prefetch
 
 
 def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:

@@ -22,8 +22,8 @@ from orchestrator.faults import VARIABLE, InjectedFault
 from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.training import trainer
-from orchestrator.training.gradient_norms import history_lines
-from orchestrator.training.result import TrainResult
+from orchestrator.training.metrics import history_lines
+from orchestrator.training.state import TrainResult
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 EVERY = st.integers(1, 4) | st.just("epoch")

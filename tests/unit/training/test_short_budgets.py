@@ -14,8 +14,7 @@ from orchestrator.data.batching import Batches
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
 from orchestrator.training.batches import UpdateLoader
-from orchestrator.training.ema import MovingAverage
-from orchestrator.training.optim import build_optimizer, hidden_matrices, learning_rate, set_lr
+from orchestrator.training.optim import MovingAverage, build_optimizer, hidden_matrices, learning_rate, set_lr
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 

@@ -11,8 +11,8 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
 from orchestrator.training.batches import UpdateLoader
+from orchestrator.training.initial_weights import describe, warm_start
 from orchestrator.training.objective import token_nll
-from orchestrator.training.warm_start import describe, warm_start
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 

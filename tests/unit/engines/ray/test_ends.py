@@ -59,7 +59,7 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
     if not others:
         stop.parent.mkdir()
         stop.touch()
-    runtime = SimpleNamespace(world_size=2, device="cpu", sum=lambda tensor: tensor + others)
+    runtime = SimpleNamespace(any=lambda flag: flag or bool(others))
     assert worker.run_task(task, runtime, []) is False
 
 

@@ -1,12 +1,19 @@
-"""Initialises a variant from a trained parent: tensors that match by name and shape are copied (Dou 2018, section 4.1)."""
+"""First weights: copied from a trained parent where name and shape match (Dou 2018, section 4.1), or taken from data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from models.initialise import stream_seed
+from models.residuals import admin
+from models.transformer import Transformer
+from orchestrator.data.prepare import Prepared
+from orchestrator.specs.schema import RunSpec
+from orchestrator.training.batches import UpdateLoader
 
 
 class WarmStart(NamedTuple):
@@ -15,9 +22,6 @@ class WarmStart(NamedTuple):
     copied: list[str]
     fresh: list[str]
     unused: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
 
 
 def describe(lists: Mapping[str, list[str]]) -> str:
@@ -40,3 +44,11 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:
             else:
                 fresh.append(name)
     return WarmStart(copied, fresh, sorted(set(weights) - set(copied)))
+
+
+def profile(model: Transformer, prepared: Prepared, spec: RunSpec, device: torch.device) -> None:
+    """Sets the values that a model takes from data (`models.residuals.admin`), from the seed's first batch, equal on all workers."""
+    if admin.profiles(model):
+        batch = next(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0)).micro_batches[0]
+        torch.manual_seed(stream_seed(spec.seed, "profile"))
+        admin.profile(model, batch.src.to(device), batch.tgt_in.to(device))
