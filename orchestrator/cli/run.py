@@ -111,7 +111,7 @@ def submit(
     Example:  nmt-ablate submit cluster/smoke.yaml --address http://127.0.0.1:8265
     """
     if attach is not None:
-        from orchestrator.cli.commands.jobs import attach_job
+        from orchestrator.cli.commands.submit import attach_job
 
         attach_job(address, attach, ctx.args)
     from orchestrator.cli.commands.submit import submit

@@ -1,21 +1,22 @@
-"""`submit`: a sweep as a job of a Ray cluster."""
+"""`submit`: a sweep as a job of a Ray cluster, and `submit --attach`."""
 
 from __future__ import annotations
 
 import copy
+import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
-from orchestrator.cli.commands.jobs import follow_job
+from orchestrator.engines.ray.address import find_dashboard, find_token
 from orchestrator.engines.ray.jobs import sweep_job, upload
-from orchestrator.engines.ray.jobs.access import find_address, find_token
-from orchestrator.engines.ray.jobs.api import Client, is_active, join
+from orchestrator.engines.ray.jobs.api import Client, exit_code, follow, is_active, join
 from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
-from orchestrator.errors import UserError
+from orchestrator.errors import Detached, UserError
 from orchestrator.ledger import provenance
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import log, visible
@@ -37,7 +38,7 @@ def submit(
         sweep: The command, which parses `arguments`.
         folders: Options that name folders of the cluster.
     """
-    url = find_address(address)
+    url = find_dashboard(address)
     job = make_job(sweep, arguments, folders)
     if dry_run:
         _print_dry_run(job)
@@ -53,6 +54,34 @@ def submit(
         typer.echo(id)
         return
     follow_job(client, id)
+
+
+def attach_job(address: str | None, job: str, arguments: Sequence[str]) -> NoReturn:
+    """Follows a job that was submitted before."""
+    if arguments:
+        raise UserError(f"--attach {job}: found {arguments[0][:80]!r} too; expected nothing else")
+    follow_job(Client(find_dashboard(address), find_token()), job)
+
+
+def follow_job(client: Client, id: str) -> NoReturn:
+    """Prints the job's logs on stdout and exits with its exit code."""
+
+    def write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
+    try:
+        job = follow(client, id, write)
+    except KeyboardInterrupt:
+        command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(client.address)}"
+        raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
+    code = exit_code(job)
+    reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
+    log(f"{id}: {job.status.value}, exit code {code}{reason}")
+    if job.driver_exit_code is None or job.driver_exit_code < 0 or code >= 128:  # the sweep could not say so itself
+        log("the same `nmt-ablate submit` resumes it from its last checkpoints, as a new attempt")
+    raise typer.Exit(code)
 
 
 def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:

@@ -1,4 +1,4 @@
-"""Checks RAY_ADDRESS before Ray is imported, which would retry for half a minute and print a page of text."""
+"""Addresses and the token of a cluster, checked before Ray is imported: Ray would retry for half a minute and print a page of text."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from orchestrator.engines.ray.jobs.access import find_token
 from orchestrator.errors import UserError
-from orchestrator.specs.positions import shown
+from orchestrator.specs.positions import display, shown
 
-RAY_KEYWORDS = ("auto", "local")
-"""Addresses that Ray resolves on this machine."""
-
+DASHBOARD = "http://127.0.0.1:8265"
 TIMEOUT = 60.0
 """Seconds within which a head must identify itself."""
 
 _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 
 
-def check_address(address: str, probe: Callable[[str], str | None] | None = None) -> None:
+def check_address(address: str) -> None:
     """UserError if `address` is not HOST:PORT, if nothing listens there, or if the token is missing or not the cluster's."""
-    if address in RAY_KEYWORDS:
+    if address in ("auto", "local"):  # Ray finds these on this machine
         return
     endpoint = address.removeprefix("ray://")
     host, _, port = endpoint.rpartition(":")
@@ -33,8 +31,7 @@ def check_address(address: str, probe: Callable[[str], str | None] | None = None
         find_token()
     if not is_listening(endpoint):
         raise UserError(f"RAY_ADDRESS {shown(address)}: nothing answers there; expected HOST:PORT of the head of a cluster that runs")
-    problem = (probe or _probe)(address) if endpoint == address else None
-    if problem is not None:
+    if endpoint == address and (problem := _probe(address)) is not None:
         raise UserError(f"RAY_ADDRESS {shown(address)}: {problem}")
 
 
@@ -50,25 +47,56 @@ def _probe(address: str) -> str | None:
     return None  # `ray.init` explains other errors better
 
 
-def is_listening(address: str, timeout: float = 5.0) -> bool:
+def is_listening(address: str) -> bool:
     """Returns whether HOST:PORT accepts connections."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout):
-            return True
-    except OSError:
-        return False
+    return _connect(address) is None
 
 
 def is_refused(address: str) -> bool:
     """Returns whether no process listens at HOST:PORT of this machine."""
+    return isinstance(_connect(address), ConnectionRefusedError)
+
+
+def _connect(address: str) -> OSError | None:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), 5.0):
-            return False
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
+            return None
     except OSError as error:
-        return isinstance(error, ConnectionRefusedError)
+        return error
 
 
 def _auth_mode() -> str:
     return os.environ.get("RAY_AUTH_MODE", "token")
+
+
+def find_dashboard(text: str | None) -> str:
+    """The dashboard's address as `http[s]://HOST[:PORT]`; the default scheme is http. UserError for anything else."""
+    address = text or DASHBOARD
+    address = (address if "://" in address else f"http://{address}").rstrip("/")
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if "@" in parts.netloc:
+        raise UserError("--address: found a user or password in it; expected http://HOST:8265 (the token comes from RAY_AUTH_TOKEN_PATH)")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or not address.isascii():
+        raise UserError(f"--address {shown(text or '')}: expected the dashboard of the cluster's head, as in {DASHBOARD}")
+    return address if port or parts.scheme == "https" or parts.path else f"{address}:8265"
+
+
+def find_token() -> str:
+    """Reads RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token, as Ray does. UserError if there is none. Never printed."""
+    token = os.environ.get("RAY_AUTH_TOKEN", "").strip()
+    if not token:
+        named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+        path = Path(named) if named else Path("~/.ray/auth_token").expanduser()
+        try:
+            token = path.read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            problem = f"{display(path)} cannot be read" if named else "no token"
+            raise UserError(f"{problem}: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's") from None
+    if not token or not token.isascii() or not token.isprintable():
+        raise UserError("the token is empty or not one line of text: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's")
+    return token

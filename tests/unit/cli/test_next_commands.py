@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.cli import results as results_command
-from orchestrator.cli.commands import jobs
+from orchestrator.cli.commands import submit
 from orchestrator.cli.commands.run import _print_next_commands
 from orchestrator.errors import Detached
 from orchestrator.sweeps.options import ExecutionOptions
@@ -46,7 +46,7 @@ def test_after_an_import_and_detached(monkeypatch: Any, capsys: Any) -> None:
     def detach(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jobs, "follow", detach)
+    monkeypatch.setattr(submit, "follow", detach)
     with pytest.raises(Detached) as caught:
-        jobs.follow_job(SimpleNamespace(address="http://h:1/a?b&c"), "job 1")  # type: ignore[arg-type]
+        submit.follow_job(SimpleNamespace(address="http://h:1/a?b&c"), "job 1")  # type: ignore[arg-type]
     assert words(str(caught.value)) == ["submit", "--attach", "job 1", "--address", "http://h:1/a?b&c"]

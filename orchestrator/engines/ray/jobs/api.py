@@ -1,4 +1,4 @@
-"""A client of Ray's jobs API whose errors are one line; and one job for each sweep."""
+"""Ray's jobs API with errors of one line, one job for each sweep, and its log until it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from orchestrator.specs.positions import shown
 
 AGENT_TIMEOUT = 180.0
 """Seconds for which a submission is retried while the job agent of a new head is starting."""
+PATIENCE = 120.0
+"""Seconds without an answer after which following a job gives up; the job continues."""
+INTERRUPTED = 130
 
 for _name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
     logging.getLogger(_name).setLevel(logging.ERROR)  # importing them sets INFO
@@ -74,13 +77,14 @@ class Client:
                 raise
 
     def jobs(self) -> list[JobDetails]:
-        """Submitted jobs, oldest first."""
+        """Submitted jobs."""
         with self._user_errors():
-            return sorted((job for job in self._sdk.list_jobs() if job.submission_id), key=lambda job: job.start_time or 0)
+            return [job for job in self._sdk.list_jobs() if job.submission_id]
 
-    def logs(self, id: str) -> AsyncIterator[str]:
-        """Yields the log from its first line until the job has ended. Raises any exception if the connection is lost."""
-        return self._sdk.tail_job_logs(id)
+    def log(self, id: str) -> str:
+        """The whole log so far."""
+        with self._user_errors():
+            return self._sdk.get_job_logs(id)
 
     @contextmanager
     def _user_errors(self) -> Iterator[None]:
@@ -90,18 +94,17 @@ class Client:
         except AuthenticationError as error:
             wrong = "Authentication failed" in str(error)
             problem = "the token is not the cluster's" if wrong else "the cluster needs a token and got none"
-            raise UserError(f"{self.address}: {problem}: set RAY_AUTH_TOKEN_PATH to the file that holds it") from None
+            problem = f"{problem}: set RAY_AUTH_TOKEN_PATH to the file that holds it"
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout, ConnectionError):
-            raise UserError(
-                f"{self.address}: nothing answers there; expected the dashboard of a cluster's head (is the tunnel open?)"
-            ) from None
+            problem = "nothing answers there; expected the dashboard of a cluster's head (is the tunnel open?)"
         except (requests.exceptions.RequestException, KeyError, ValueError) as error:
-            raise UserError(f"{self.address}: this is no Ray dashboard ({type(error).__name__})") from None
+            problem = f"this is no Ray dashboard ({type(error).__name__})"
         except RuntimeError as error:
-            if "404" in str(error):
-                raise UserError(f"{self.address}: this is no Ray dashboard (404)") from None
             text = shown(" ".join(str(error).replace(self._token, "***").split())[-300:], 300)
-            raise UserError(f"{self.address}: Ray refused: {text}") from None
+            problem = "this is no Ray dashboard (404)" if "404" in str(error) else f"Ray refused: {text}"
+        else:
+            return
+        raise UserError(f"{self.address}: {problem}") from None
 
 
 def join(client: Client, base: str, submit: Callable[[str], None], *, again: bool = False) -> tuple[str, bool]:
@@ -109,7 +112,8 @@ def join(client: Client, base: str, submit: Callable[[str], None], *, again: boo
 
     again: start a new attempt even after one that has succeeded. Returns the job's id and whether this call started it.
     """
-    attempts = [(int(match[1] or 1), job) for job in client.jobs() if (match := _attempt(base, job))]
+    pattern = re.compile(re.escape(base) + r"(?:-([1-9][0-9]{0,5}))?")
+    attempts = [(int(match[1] or 1), job) for job in client.jobs() if (match := pattern.fullmatch(job.submission_id or ""))]
     number, last = max(attempts, key=lambda pair: pair[0], default=(0, None))
     if last is not None and (is_active(last) or (last.status == JobStatus.SUCCEEDED and not again)):
         return str(last.submission_id), False
@@ -121,5 +125,34 @@ def join(client: Client, base: str, submit: Callable[[str], None], *, again: boo
     return id, True
 
 
-def _attempt(base: str, job: JobDetails) -> re.Match[str] | None:
-    return re.fullmatch(re.escape(base) + r"(?:-([1-9][0-9]{0,5}))?", job.submission_id or "")
+def follow(client: Client, id: str, write: Callable[[str], None], *, patience: float = PATIENCE, pause: float = 1.0) -> JobDetails:
+    """Writes the whole log, each character once, and returns the job when it has ended.
+
+    UserError if it does not exist, or if the cluster is unreachable for `patience` seconds. KeyboardInterrupt is propagated.
+    """
+    written, answered, job = 0, time.monotonic(), None
+    while True:
+        try:
+            job = client.job(id)
+            log = "" if job is None else client.log(id)
+        except UserError:
+            if time.monotonic() - answered >= patience:
+                if job is not None and not is_active(job):  # its log was lost with its node
+                    return job
+                raise UserError(f"{id}: the cluster has been out of reach for {patience:.0f} s; the job may go on without us") from None
+        else:
+            if job is None:
+                raise UserError(f"{id}: the cluster has no such job")
+            write(log[written:])
+            written, answered = len(log), time.monotonic()
+            if not is_active(job):
+                return job
+        time.sleep(pause * (1 + written / 100_000))  # the longer the log, which comes as a whole, the more rarely
+
+
+def exit_code(job: JobDetails) -> int:
+    """The exit code of the job; 130 if it was stopped, 128 plus the signal that killed it, 1 if it never ran."""
+    code = job.driver_exit_code
+    if code is not None and job.status != JobStatus.STOPPED:
+        return code if code >= 0 else 128 - code
+    return {JobStatus.SUCCEEDED: 0, JobStatus.STOPPED: INTERRUPTED}.get(job.status, 1)

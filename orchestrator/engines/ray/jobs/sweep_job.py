@@ -29,7 +29,7 @@ FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "N
 """Options of `sweep` that are folders of the cluster, with the environment variable that the job's processes read."""
 
 OUTSIDE = "search_spaces/submitted"
-"""Where files from outside of the checkout are in the upload."""
+"""Where tables from outside of the checkout are in the upload."""
 
 NOT_IN_ID = ("as_json", "no_tracking", "debug")
 """Options that do not change what a sweep computes."""
@@ -66,51 +66,47 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     parse_resources(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
     seeds, controls = parse_seeds(options.get("seeds")), parse_controls(options.get("controls"))
-    rows = resolve(target, sets=sets, profile=profile)
-    section = sweep_of(target, profile)
-    planned = runs(rows, seeds or section.seeds)
+    rows, section = resolve(target, sets=sets, profile=profile), sweep_of(target, profile)
+    seeds = seeds or section.seeds
+    planned, trained = runs(rows, seeds), [row for row in rows if row.spec is not None]
     if options.get("until_decided"):
-        looks.check(target, section, seeds or section.seeds, options.get("max_hours"))
+        looks.check(target, section, seeds, options.get("max_hours"))
     if not planned:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
     matched = wanted(rows, controls)
     name = sweep_name(address_of(target, rows), profile, sets, controls)
     content = {
         "name": name,
-        "rows": [_row_content(row) for row in rows if row.spec is not None],
-        "seeds": seeds or section.seeds,
+        "rows": [_row_content(row) for row in trained],
+        "seeds": seeds,
         "section": section.model_dump(mode="json"),
-        "components": [component_versions(row.spec.model) for row in rows if row.spec is not None],
+        "components": [component_versions(row.spec.model) for row in trained if row.spec is not None],
         "options": {key: str(value) for key, value in sorted(options.items()) if key not in NOT_IN_ID},
     }
     if matched:
         content["controls"] = {row: [control.kind for control in each] for row, each in matched.items()}
-    number = len(planned) + sum(map(len, matched.values())) * len(seeds or section.seeds)
-    tables, entries = _source_files(target, rows), _corpus_files(rows)
+    number = len(planned) + sum(map(len, matched.values())) * len(seeds)
+    names = {row.spec.data.corpus for row in trained if row.spec is not None and isinstance(row.spec.data.corpus, str)}
+    tables, entries = _tables(target, rows), [corpora.entry_file(corpus) for corpus in sorted(names)]
     inside = tuple(path for path in (*tables, *entries) if path.resolve().is_relative_to(root))
     outside = {path: f"{OUTSIDE}/{i}-{path.name}" for i, path in enumerate(tables) if path not in inside}
     extra = {place: _moved(path, place, root, outside) for path, place in outside.items()}
     extra |= {f"search_spaces/data/{path.name}": path.read_bytes() for path in entries if path not in inside}
-    return SweepJob(
-        f"sweep-{digest(content)[:16]}", name, (_uploaded_target(root, target, outside), *arguments), number, inside, env, extra
-    )
+    words = (_uploaded_target(root, target, outside), *arguments)
+    return SweepJob(f"sweep-{digest(content)[:16]}", name, words, number, inside, env, extra)
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:
     """Environment variables for the given folders. UserError for a relative path, which would be in the job's upload, which Ray deletes."""
-    problems, env = [], {}
-    for name, variable in FOLDERS.items():
-        value = options.get(name)
-        if value is None:
-            continue
-        if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value):
-            problems.append(
-                f"--{name.replace('_', '-')} {shown(str(value))}: a folder of the cluster that every node sees; expected an absolute path"
-            )
-        env[variable] = str(value)
+    given = {name: str(options[name]) for name in FOLDERS if options.get(name) is not None}
+    problems = [
+        f"--{name.replace('_', '-')} {shown(value)}: a folder of the cluster that every node sees; expected an absolute path"
+        for name, value in given.items()
+        if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value)
+    ]
     if problems:
         raise UserError(*problems)
-    return env
+    return {FOLDERS[name]: value for name, value in given.items()}
 
 
 def _row_content(row: Row) -> Any:
@@ -125,18 +121,14 @@ def _uploaded_target(root: Path, target: str, outside: Mapping[Path, str]) -> st
     """The target on the cluster: a path relative to the upload, or the unchanged address."""
     name, mark, row = target.partition("#")
     path = Path(name)
-    if not (path.exists() or name.endswith((".yaml", ".yml"))):
-        (found,) = index.find_all(target)
-        path = found.table.path
-        if path.absolute() not in outside:
-            return target
-        mark, row = ("#", ",".join(found.rows)) if found.rows else ("", "")
-    resolved = path.resolve()
-    if path.absolute() in outside:
-        return outside[path.absolute()] + mark + row
-    if not resolved.is_relative_to(root):
+    found = index.find_all(target)[0]
+    if (place := outside.get(found.table.path.absolute())) is not None and not path.is_dir():
+        return place + (mark + row if path.exists() else "#" + ",".join(found.rows) if found.rows else "")
+    if not path.exists():
+        return target
+    if not path.resolve().is_relative_to(root):
         raise UserError(f"{shown(name, 200)}: a folder outside of the checkout; expected a file, or a folder in {root.name}/")
-    return resolved.relative_to(root).as_posix() + mark + row
+    return path.resolve().relative_to(root).as_posix() + mark + row
 
 
 def _moved(path: Path, place: str, root: Path, outside: Mapping[Path, str]) -> bytes:
@@ -149,30 +141,18 @@ def _moved(path: Path, place: str, root: Path, outside: Mapping[Path, str]) -> b
     return dumped(data).encode()
 
 
-def _corpus_files(rows: Sequence[Row]) -> list[Path]:
-    """The files of the entries of the rows' corpora."""
-    names = {row.spec.data.corpus for row in rows if row.spec is not None and isinstance(row.spec.data.corpus, str)}
-    return [corpora.entry_file(name) for name in sorted(names)]
-
-
-def _source_files(target: str, rows: Sequence[Row]) -> list[Path]:
+def _tables(target: str, rows: Sequence[Row]) -> list[Path]:
     """The files from which the target's rows are read, through `extends` and `init_from`."""
-    files: dict[Path, None] = {}
-
-    def add(path: Path) -> None:
-        path = path.absolute()
-        if path in files:
-            return
-        files[path] = None
-        base = yaml_file.load(path).data.get("extends")
-        if isinstance(base, str):
-            add(in_search_spaces((path.parent / base).resolve()))
-
-    for match in index.find_all(target):
-        add(match.table.path)
+    found: dict[Path, None] = {}
+    waiting = [match.table.path for match in index.find_all(target)]
     for row in rows:
         current: Row | None = row
         while current is not None:
-            add(Path(current.source_file))
+            waiting.append(Path(current.source_file))
             current = current.parent
-    return list(files)
+    for path in waiting:  # grows while it is read
+        if (path := path.absolute()) not in found:
+            found[path] = None
+            if isinstance(base := yaml_file.load(path).data.get("extends"), str):
+                waiting.append(in_search_spaces((path.parent / base).resolve()))
+    return list(found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,23 +23,20 @@ PROFILES = "search_spaces/profiles"
 DOCS = "docs"
 """Folder that the job does not need: documentation and the shipped results."""
 
-SECRET_FOLDERS = frozenset({".git", ".ssh", ".aws", ".azure", ".kube", ".gnupg", ".ray", ".docker", ".config", ".venv", ".peers"})
-SECRET_NAMES = (
-    ".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.ppk", "id_rsa*", "id_dsa*", "id_ecdsa*",
-    "id_ed25519*", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".htpasswd", ".npmrc", ".pypirc", "kubeconfig*",
-    "service-account*.json",
-)  # fmt: skip
-SECRET_WORDS = ("token", "secret", "passw", "credential")
-TEXTS = (".py", ".pyi", ".sh", ".md")
-"""Source files and documents may have such a word in their name: `tokenize.py` is no secret."""
+SECRET_FOLDER = re.compile(r"\.(git|ssh|aws|azure|kube|gnupg|ray|docker|config|venv|peers)")
+SECRET_NAME = re.compile(
+    r"[._]netrc|\.(pgpass|git-credentials|htpasswd|npmrc|pypirc)|kubeconfig.*|id_(rsa|dsa|ecdsa|ed25519).*|service-account.*\.json"
+    r"|\.env(\..*)?|.*\.(env|pem|key|p12|pfx|jks|kdbx|ppk)"
+)
+SECRET_WORD = re.compile(r"token|secret|passw|credential")
 
 
 def is_secret(path: PurePath) -> bool:
     """Returns whether a file's name marks it as a secret, even where git tracks it. path: relative to the upload."""
-    name = path.name.lower()
-    if any(part.lower() in SECRET_FOLDERS for part in path.parts) or any(fnmatch.fnmatchcase(name, each) for each in SECRET_NAMES):
+    *folders, name = path.as_posix().lower().split("/")
+    if any(map(SECRET_FOLDER.fullmatch, folders)) or SECRET_NAME.fullmatch(name):
         return True
-    return not name.endswith(TEXTS) and any(word in name for word in SECRET_WORDS)
+    return not name.endswith((".py", ".pyi", ".sh", ".md")) and SECRET_WORD.search(name) is not None  # `tokenize.py` is no secret
 
 
 @dataclass(frozen=True)
@@ -69,17 +66,14 @@ def collect(root: Path, needed: Iterable[Path] = ()) -> Upload:
     wanted = {name for name in tracked if (root / name).resolve() == root / name and (root / name).is_file()}
     problems = []
     for file in dict.fromkeys(path.resolve() for path in needed):
-        if not file.is_relative_to(root) or not file.is_file():
-            problems.append(f"{display(file)}: outside of what is uploaded ({display(root)}): the job could not read it")
-        elif is_secret(name := file.relative_to(root)):
-            problems.append(f"{display(file)}: left out of the upload, for its name looks like a secret's: the job could not read it")
+        if not file.is_relative_to(root) or not file.is_file() or is_secret(file.relative_to(root)):
+            problems.append(f"{display(file)}: not in {display(root)}, or named like a secret: not uploaded, so the job could not read it")
         else:
-            wanted.add(name)
+            wanted.add(file.relative_to(root))
     upload = Upload(root, tuple(sorted(name for name in wanted if not is_secret(name))), tuple(sorted(filter(is_secret, wanted))))
     if upload.bytes >= MAX_BYTES:
-        largest = sorted(upload.files, key=lambda name: -(root / name).stat().st_size)[:5]
-        told = ", ".join(f"{shown(str(name), 120)} ({mib((root / name).stat().st_size)})" for name in largest)
-        problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest are {told}")
+        largest = max(upload.files, key=lambda name: (root / name).stat().st_size)
+        problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest file is {largest}")
     if problems:
         raise UserError(*problems)
     return upload

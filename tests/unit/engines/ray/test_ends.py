@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("ray")
 from orchestrator import interrupt
 from orchestrator.engines import worker
+from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster, session_folder
-from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.schedulers import StoppableFIFO
 from orchestrator.engines.ray.tune import limit_variables
@@ -147,13 +147,14 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(ray_address, "_probe", lambda _: "the cluster does not take this token")
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         before = time.monotonic()
         with pytest.raises(UserError) as error:
-            check_address(address.replace("LISTENING", here), probe=lambda _: "the cluster does not take this token")
+            ray_address.check_address(address.replace("LISTENING", here))
     assert time.monotonic() - before < 5
     (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))
