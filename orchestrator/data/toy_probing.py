@@ -28,7 +28,7 @@ def generate(params: ToyParams, count: int = SENTENCES) -> dict[str, pd.DataFram
     lexicon = Lexicon(params)
     grammar = Grammar(params, lexicon, Random(f"toy-text/{params.seed}/probing"))
     known = {source for pairs in toy.generate(params).values() for source, _ in pairs}
-    drawn = (" ".join(word for word, _ in grammar.sentence()[0]) for _ in range(count))
+    drawn = (grammar.sentence()[0] for _ in range(count))
     sentences = [sentence for sentence in dict.fromkeys(drawn) if sentence not in known]
     Random(f"probing/{params.seed}").shuffle(sentences)  # later drawn sentences are rarer
     bins = pd.qcut([len(sentence.split()) for sentence in sentences], BINS, duplicates="drop")
