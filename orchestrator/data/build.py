@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,26 +18,22 @@ from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Truncate
 from orchestrator.specs.text_form import RAW, Form
 
-Progress = Callable[[str, int, int | None], None]
 CHUNK = 4096
 SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(
-    data: DataSpec, text: FileText, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False, form: Form = RAW
-) -> dict[str, Any]:
+def build(data: DataSpec, text: FileText, languages: list[str], out: Path, *, documents: bool = False, form: Form = RAW) -> dict[str, Any]:
     """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
 
     documents: each line is a document of several sentences.
     """
     tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents, form=form) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
-    dropped = _tokenise_train(data, text, tokenizers, work, on_progress)
+    dropped = _tokenise_train(data, text, tokenizers, work)
     kept = dropped.pop("kept")
     if not kept:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
-    on_progress("vocabulary", 0, None)
     segmenters = _learn(data, languages, work, kept, [MARK] if documents else [])
     names = ["joint"] if data.subword.joint else list(SIDES)
     for name, segmenter in zip(names, segmenters, strict=False):
@@ -46,10 +42,11 @@ def build(
     stats["vocab_sha256"] = {name: hashlib.sha256((out / f"{name}.vocab").read_bytes()).hexdigest() for name in names}
     if documents:
         segmenters = [DocumentSegmenter(segmenter, side) for segmenter, side in zip(segmenters, SIDES, strict=True)]
-    counts = _encode(zip(*map(_read, work), strict=True), segmenters, out, "train", data, True, lambda n: on_progress("encode", n, kept))
+    counts = _encode(zip(*map(_read, work), strict=True), segmenters, out, "train", data)
+    dropped |= counts["dropped"]
     if not counts["pairs"]:
-        raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped | counts['dropped'])}")
-    stats["splits"]["train"] = counts | {"dropped": dropped | counts["dropped"], "references": 1}
+        raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
+    stats["splits"]["train"] = counts | {"dropped": dropped, "references": 1}
     for path in work:
         path.unlink()
     for split in text.held_out:
@@ -57,10 +54,9 @@ def build(
     return stats
 
 
-def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer], work: list[Path], on_progress: Progress) -> dict[str, int]:
+def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
-    done = 0
     options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     with work[0].open(**options) as src_out, work[1].open(**options) as tgt_out:
         for rows in _chunks(text.rows("train")):
@@ -72,47 +68,35 @@ def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer],
                 if reason == "kept":
                     src_out.write(s + "\n")
                     tgt_out.write(t + "\n")
-            done += len(rows)
-            on_progress("tokenise", done, None)
     return counts
 
 
 def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, user_symbols: list[str]) -> list[subword.Segmenter]:
     """Learns the segmenters of source and target; a joint one is returned twice."""
-    subwords = data.subword
-    if subwords.joint:
-        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)] * 2
-    if subwords.merges == "joint" and subwords.kind != "word":
-        both = subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)
-        return [subword.UsedPieces.from_text(both, _read(path), len(user_symbols)) for path in work]
+    kind, size = data.subword.kind, data.subword.size
+    if data.subword.joint or data.subword.merges == "joint":
+        both = subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, kind, size, languages, user_symbols)
+        return [both] * 2 if data.subword.joint else [subword.UsedPieces.from_text(both, _read(path), len(user_symbols)) for path in work]
     sides = zip(work, languages, strict=True)
-    return [subword.learn(_read(path), count, subwords.kind, subwords.size, [language], user_symbols) for path, language in sides]
+    return [subword.learn(_read(path), count, kind, size, [language], user_symbols) for path, language in sides]
 
 
-def _encode(
-    rows: Iterable[tuple[str, str]],
-    segmenters: list[subword.Segmenter],
-    out: Path,
-    split: str,
-    data: DataSpec,
-    filtered: bool,
-    on_progress: Callable[[int], None] = lambda done: None,
-) -> dict[str, Any]:
-    """Writes the arrays of a split, truncated as `data` says. Returns {pairs, tokens: [src, tgt], unknown: [..], dropped}.
+def _encode(rows: Iterable[tuple[str, str]], segmenters: list[subword.Segmenter], out: Path, split: str, data: DataSpec) -> dict[str, Any]:
+    """Writes the arrays of a split, truncated as `data` says, the training split also filtered by length.
 
-    filtered: apply the length filters of `data`.
+    Returns {pairs, tokens: [src, tgt], unknown: [..], dropped}.
     """
     types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
     flat: list[list[np.ndarray]] = [[], []]
     lengths: list[list[int]] = [[], []]
     dropped = {"max_length": 0, "max_ratio": 0}
-    cut, done = data.truncate or Truncate(), 0
+    cut = data.truncate or Truncate()
     for chunk in _chunks(rows):
         encoded = [segmenter.encode([row[i] for row in chunk]) for i, segmenter in enumerate(segmenters)]
         keep = []
         for s, t in zip(*encoded, strict=True):
             s, t = truncated(s, cut.src), truncated(t, cut.tgt)
-            reason = _too_long(len(s), len(t), data) if filtered else None
+            reason = _too_long(len(s), len(t), data) if split == "train" else None
             if reason:
                 dropped[reason] += 1
             else:
@@ -120,13 +104,10 @@ def _encode(
         for i in range(2):
             lengths[i] += [len(pair[i]) for pair in keep]
             flat[i].append(np.fromiter(chain.from_iterable(pair[i] for pair in keep), dtype=types[i]))
-        done += len(chunk)
-        on_progress(done)
     arrays = [np.concatenate([*parts, np.empty(0, dtype)]) for parts, dtype in zip(flat, types, strict=True)]
     for side, array, counts in zip(SIDES, arrays, lengths, strict=True):
         np.save(out / f"{split}.{side}.npy", array, allow_pickle=False)
-        offsets = np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))]).astype(np.int64)
-        np.save(out / f"{split}.{side}.offsets.npy", offsets, allow_pickle=False)
+        np.save(out / f"{split}.{side}.offsets.npy", np.cumsum([0, *counts], dtype=np.int64), allow_pickle=False)
     unknown = [int((array == subword.UNK).sum()) for array in arrays]
     return {"pairs": len(lengths[0]), "tokens": [len(array) for array in arrays], "unknown": unknown, "dropped": dropped}
 
@@ -141,15 +122,16 @@ def _held_out(
     for i, name in enumerate(text.where(split)):
         if empty := [n for n, row in enumerate(rows, 1) if not row[i].strip()]:
             raise UserError(f"{name}: {len(empty):,} empty lines, the first is line {empty[0]}; {split} must have none")
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    for name, lines in zip(["src", *(f"ref{i}" for i in range(len(columns) - 1))], columns, strict=True):
-        (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    src, *references = (list(column) for column in zip(*rows, strict=True))
+    files = {"src": src} | {f"ref{i}": lines for i, lines in enumerate(references)}
     for i, lines in enumerate(text.raw(split)):
         if len(lines) != len(rows):
             raise UserError(f"{split}: {len(lines):,} lines of raw references {i}; expected {len(rows):,}, as many as tokenised ones")
-        (out / f"{split}.raw{i}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-    src, tgt = (t.tokenise(column) for t, column in zip(tokenizers, columns[:2], strict=True))
-    return _encode(zip(src, tgt, strict=True), segmenters, out, split, data, False) | {"references": len(columns) - 1}
+        files[f"raw{i}"] = lines
+    for name, lines in files.items():
+        (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    pairs = zip(tokenizers[0].tokenise(src), tokenizers[1].tokenise(references[0]), strict=True)
+    return _encode(pairs, segmenters, out, split, data) | {"references": len(references)}
 
 
 def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import senteval
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Generated, HuggingFace, SacreBleu, Source, User, load_entry
@@ -29,8 +28,6 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     their layout), a missing library, or a missing network.
     """
     log = on_progress or (lambda line: None)
-    if name == senteval.NAME:
-        return senteval.get(data_dir, log)
     entry = load_entry(name)
     if entry.generated is not None:
         log(f"{name} is generated; nothing to fetch")

@@ -39,42 +39,34 @@ class VerifiedFiles:
     def __init__(self, folder: Path, sizes: Mapping[str, int], sums: Mapping[str, str]) -> None:
         self.folder, self.sizes, self.sums = folder, sizes, sums
 
-    def check_sizes(self) -> None:
-        """Raises UserError for the first file whose size differs. Contents are not read."""
+    def check(self, *, contents: bool) -> None:
+        """Raises DamagedError for the first file whose size differs, or with `contents` its sha256."""
         for name in self.sizes:
-            self._status(name)
-
-    def verify_all(self) -> None:
-        """Raises UserError for the first file that differs from its recorded size or sha256."""
-        for name in self.sizes:
-            self.verified(name)
+            self.verified(name) if contents else self._status(name)
 
     def verified(self, name: str) -> Path:
-        """The path of a file. Raises UserError, with what was found and how to repair it, if the file is not as recorded."""
-        if name not in self.sizes:
-            raise self.error(name, "it was not written when this corpus was prepared")
+        """The path of a file. Raises DamagedError, with what was found and how to repair it, if the file is not as recorded."""
         status, path = self._status(name), self.folder / name
         stamp = (status.st_size, status.st_mtime_ns, self.sums[name])
         if _verified.get(str(path.absolute())) != stamp:
             found = sha256_of(path)
             if found != self.sums[name]:
-                raise self.error(name, f"found sha256 {found[:16]}.., expected {self.sums[name][:16]}..")
+                raise DamagedError(path, f"found sha256 {found[:16]}.., expected {self.sums[name][:16]}..")
             _verified[str(path.absolute())] = stamp
         return path
 
-    def error(self, name: str, found: str) -> DamagedError:
-        """The error for a file that is not as recorded."""
-        return DamagedError(self.folder / name, found)
-
     def _status(self, name: str) -> os.stat_result:
+        path = self.folder / name
+        if name not in self.sizes:
+            raise DamagedError(path, "it was not written when this corpus was prepared")
         try:
-            status = (self.folder / name).stat()
+            status = path.stat()
         except OSError as error:
-            raise self.error(name, f"it cannot be read: {error.strerror}") from None
+            raise DamagedError(path, f"it cannot be read: {error.strerror}") from None
         if not stat.S_ISREG(status.st_mode):
-            raise self.error(name, "found something else than a file")
+            raise DamagedError(path, "found something else than a file")
         if status.st_size != self.sizes[name]:
-            raise self.error(name, f"found {status.st_size:,} bytes, expected {self.sizes[name]:,}")
+            raise DamagedError(path, f"found {status.st_size:,} bytes, expected {self.sizes[name]:,}")
         return status
 
 

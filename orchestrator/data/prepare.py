@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from orchestrator.data import sentences, store, toy
-from orchestrator.data.build import Progress, build
+from orchestrator.data.build import build
 from orchestrator.data.integrity import DamagedError, file_hash, sha256_of
 from orchestrator.data.store import Prepared
 from orchestrator.data.text import FileText, text_of
 from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.files.folders import make
 from orchestrator.ledger.keys import manifest_key, without_grown
 from orchestrator.safe_text import log
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, load_entry
@@ -56,13 +56,11 @@ def about(data: DataSpec) -> dict[str, Any]:
     return found if entry.text == RAW else found | {"form": entry.text}
 
 
-def prepare(
-    data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None, *, verify: bool = False
-) -> Prepared:
+def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: bool = False) -> Prepared:
     """Returns the prepared corpus and builds it if `cache_dir` has none or a damaged one. Concurrent processes wait for the first.
 
-    on_progress: called with (stage, done, total), where total is None if unknown. verify: read every file now; by default sizes tell
-    damage, and contents are verified when they are opened. Raises UserError for absent or malformed text, which leaves no files behind.
+    verify: read every file now; by default sizes tell damage, and contents are verified when they are opened. Raises UserError for absent
+    or malformed text, which leaves no files behind.
     """
     source_manifest = manifest(data, data_dir)
     entry = load_entry(data.corpus)
@@ -73,67 +71,42 @@ def prepare(
     with contextlib.suppress(DamagedError):
         if (prepared := _load_prepared(folder, key, verify)) is not None:
             return prepared
-    with _locked(cache_dir / f".{key[:16]}.lock"):
+    make(cache_dir, "--cache-dir")
+    with FileLock(cache_dir / f".{key[:16]}.lock"):
         try:
             if (prepared := _load_prepared(folder, key, verify)) is not None:
                 return prepared
         except DamagedError as error:
             log(f"warning: {error.about}; it is prepared again from its source")
         for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder, on_progress)
+            atomic.remove(leftover)
+        return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder)
 
 
 def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
     """None if there is none. Raises DamagedError."""
     prepared = store.load(folder, key)
-    if prepared is not None and verify:
-        prepared.files.verify_all()
-    elif prepared is not None:
-        prepared.files.check_sizes()
+    if prepared is not None:
+        prepared.files.check(contents=verify)
     return prepared
 
 
-def _build(
-    data: DataSpec, text: FileText, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None
-) -> Prepared:
-    tmp, old = (folder.with_name(f".{folder.name}.{os.getpid()}{name}.tmp") for name in ("", "-old"))
-    tmp.mkdir()
-    documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
-    try:
-        progress = on_progress or (lambda stage, done, total: None)
-        stats = build(data, text, source_manifest["languages"], tmp, progress, documents=documents, form=form)
+def _build(data: DataSpec, text: FileText, source_manifest: dict[str, Any], key: str, folder: Path) -> Prepared:
+    with atomic.replacing(folder) as tmp:
+        tmp.mkdir()
+        documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
+        stats = build(data, text, source_manifest["languages"], tmp, documents=documents, form=form)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
-        content: dict[str, Any] = {"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}
-        content = json.loads(json.dumps(content))
+        content = json.loads(json.dumps({"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}))
         content[store.OWN_SHA256] = store.own_sha256(content)
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        for path in (*tmp.iterdir(), tmp):
-            _fsync(path)
-        if folder.exists():  # damaged, incomplete, or of an earlier version
-            folder.rename(old)
-        tmp.rename(folder)
-        _fsync(folder.parent)
-    finally:
-        for path in (tmp, old):
-            shutil.rmtree(path, ignore_errors=True)
+        for path in tmp.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        atomic.fsync_dir(tmp)
+        atomic.remove(folder)  # damaged, incomplete, or of an earlier version
     return Prepared(folder, content)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Excludes other processes; creates the folder. Raises UserError if it cannot be written."""
-    lock = FileLock(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError as error:
-        raise UserError(f"--cache-dir {path.parent}: cannot be written: {error.strerror}; expected a folder for prepared corpora") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
@@ -145,11 +118,3 @@ def _hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
             if entry.csv is not None:
                 found[name] += [entry.csv.src, entry.csv.tgt, *(str(n) for n in split.records or ())]
     return found
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

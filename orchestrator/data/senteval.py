@@ -1,18 +1,14 @@
-"""The ten probing tasks of SentEval (Conneau et al. 2018): names, files, labelled sentences, and fetching from SentEval's repository.
+"""The ten probing tasks of SentEval (Conneau et al. 2018): names, files and labelled sentences.
 
 Files are UTF-8, plain or gzipped, with one instance per line in tab-separated fields: `tr`, `va` or `te`; the label; optional further
-fields; the sentence. A task's instances are a data frame with the columns split, label and sentence. SentEval publishes no hashes.
+fields; the sentence. A task's instances are a data frame with the columns split, label and sentence.
 """
 
 from __future__ import annotations
 
-import http.client
-import shutil
-import urllib.request
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,17 +19,14 @@ from orchestrator.files.no_file import the_file
 from orchestrator.specs.positions import shown
 
 NAME = "senteval-probing"
-"""Folder in the data directory and name for `data get`."""
-BASE = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing"
-TIMEOUT = 60.0
-"""Seconds without data after which a download fails."""
+"""Folder in the data directory."""
+SOURCE = "data/probing of github.com/facebookresearch/SentEval has it"
 SPLITS = ("tr", "va", "te")
 MAX_SHOWN = 10
 """Number of faults of a file that are reported; the others are only counted."""
 
 
-@dataclass(frozen=True)
-class SentEvalTask:
+class SentEvalTask(NamedTuple):
     """One task. name: that of the toolkit; column: heading in Hao et al. 2019 (Table 5)."""
 
     name: str
@@ -66,7 +59,7 @@ def load(tasks: Iterable[SentEvalTask], folder: Path) -> tuple[dict[str, pd.Data
     for task in tasks:
         path = the_file([folder / task.file, folder / f"{task.file}.gz"])
         if path is None:
-            problems.append(f"{folder / task.file}[.gz]: no such file; get it with: nmt-ablate data get {NAME} --data-dir DIR")
+            problems.append(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
             continue
         sets[task.name], faults = read(path)
         problems += faults
@@ -112,50 +105,3 @@ def split_up(sentences: Sequence[str], labels: Sequence[str], held_out: float = 
     split = np.select([left <= each, left <= 2 * each], ["te", "va"], "tr")
     instances = pd.DataFrame({"split": split, "label": list(labels), "sentence": list(sentences)})
     return instances[instances["label"].isin(instances.loc[split == "tr", "label"])].reset_index(drop=True)
-
-
-# ---------------------------------------------------------------- the commands `data get` and `data check`
-
-
-def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
-    """Fetches missing files to DIR/senteval-probing and returns them. Raises UserError with a line for each file that failed or is bad."""
-    folder = _folder(data_dir, "get", "write to")
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = [task.file for task in TASKS.values() if the_file([folder / task.file, folder / f"{task.file}.gz"]) is None]
-    problems: list[str] = []
-    for file in missing:
-        log(f"{NAME}: {file}")
-        problems += _fetch(f"{BASE}/{file}", folder / file)
-    if problems:
-        raise UserError(*problems)
-    return [folder / file for file in missing]
-
-
-def _fetch(url: str, path: Path) -> list[str]:
-    """Fetches one file, completely or not at all. Returns its problems."""
-    tmp = path.with_name(f".{path.name}.tmp")
-    try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, tmp.open("wb") as out:
-            shutil.copyfileobj(answer, out)
-        faults = [f"{url}: delivered a bad file: {fault.removeprefix(f'{tmp}: ')}" for fault in read(tmp)[1]]
-        if not faults:
-            tmp.replace(path)
-        return faults
-    except (OSError, http.client.HTTPException) as error:
-        reason = " ".join(str(getattr(error, "reason", None) or error).split())[:200]
-        return [f"{NAME}: {url} could not be fetched; is there a network? ({reason})"]
-    finally:
-        tmp.unlink(missing_ok=True)
-
-
-def check(data_dir: Path | None) -> dict[str, Any]:
-    """Returns a report like `data check` of a corpus: sizes by task and split, and problems."""
-    sets, problems = load(TASKS.values(), _folder(data_dir, "check", "read"))
-    splits = {name: one["split"].value_counts().to_dict() | {"labels": one["label"].nunique()} for name, one in sets.items()}
-    return {"corpus": NAME, "splits": splits, "problems": problems, "warnings": []}
-
-
-def _folder(data_dir: Path | None, command: str, purpose: str) -> Path:
-    if data_dir is None:
-        raise UserError(f"data {command} {NAME} needs --data-dir DIR, the directory to {purpose}")
-    return data_dir / NAME

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
-from orchestrator.data.integrity import VerifiedFiles
+from orchestrator.data.integrity import DamagedError, VerifiedFiles
 from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
@@ -81,17 +81,12 @@ class Prepared:
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
 
-    @property
-    def splits(self) -> list[str]:
-        """Names of the splits: train, valid, then the test sets."""
-        return list(self.stats["splits"])
-
     def pairs(self, split: str) -> Pairs:
         """Token ids of a split, with the first reference as target. Raises UserError for an unknown split."""
         self._check(split)
         if split not in self._pairs:
             names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
-            self._pairs[split] = Pairs(*(_map(self.files.verified(name)) for name in names))
+            self._pairs[split] = Pairs(*(np.load(self.files.verified(name), mmap_mode="r", allow_pickle=False) for name in names))
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
@@ -159,7 +154,7 @@ class Prepared:
 
     def _check(self, split: str) -> str:
         if split not in self.stats["splits"]:
-            raise UserError(f"the prepared corpus has no split {split!r}; it has {', '.join(self.splits)}")
+            raise UserError(f"the prepared corpus has no split {split!r}; it has {', '.join(self.stats['splits'])}")
         return split
 
     def _raw(self, split: str, name: str) -> list[str]:
@@ -169,31 +164,17 @@ class Prepared:
 
 
 def load(path: Path, key: str) -> Prepared | None:
-    """The store at `path`, or None if it is absent, lacks a file, or has no sums because an earlier version wrote it.
-
-    Raises UserError for a store with another key and for an altered `about.json`.
-    """
+    """The store at `path`, or None if it is absent or of an earlier version. Raises DamagedError for an altered `about.json`."""
     try:
         record = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        found = str(record["key"])
-        whole = all((path / name).exists() for name in record["files"])
-        summed = set(record["sha256"]) == set(record["files"])
+        intact = record[OWN_SHA256] == own_sha256(record) and record["key"] == key
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
-    if found != key:
-        raise UserError(f"{path}: holds data of key {found}, expected {key}")
-    if not whole or not summed:
-        return None
-    if record.get(OWN_SHA256) != own_sha256(record):
-        raise VerifiedFiles(path, {}, {}).error(ABOUT, "its own sha256 differs")
+    if not intact:
+        raise DamagedError(path / ABOUT, "its own sha256 or its key differs")
     return Prepared(path, record)
 
 
 def own_sha256(record: dict[str, Any]) -> str:
     """sha256 of everything in `about.json` except this sum."""
     return digest({name: value for name, value in record.items() if name != OWN_SHA256})
-
-
-def _map(path: Path) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array

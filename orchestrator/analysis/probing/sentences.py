@@ -10,10 +10,9 @@ import pandas as pd
 
 from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.data import toy_probing
-from orchestrator.data.senteval import NAME, TASKS, SentEvalTask, load
-from orchestrator.data.toy_lexicon import ToyParams
+from orchestrator.data.senteval import NAME, SOURCE, TASKS, SentEvalTask, load
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.corpora import ToyParams, load_entry
 from orchestrator.specs.positions import shown
 
 LANGUAGE = "en"
@@ -39,7 +38,7 @@ def source_of(context: AnalysisContext, subject: Subject, tasks: tuple[SentEvalT
     if folder and not Path(folder).is_dir():
         raise UserError(f"--option data={shown(folder)}: no such folder; expected one that holds sentence_length.txt and so on")
     if not folder and context.data_dir is None:
-        raise UserError(f"probing: no --data-dir was given; get the sentences with: nmt-ablate data get {NAME} --data-dir DIR")
+        raise UserError(f"probing: found no --data-dir; expected one with the folder {NAME}: {SOURCE}, or --option data=FOLDER")
     return _files(tasks, Path(folder) if folder else Path(context.data_dir or "") / NAME)
 
 

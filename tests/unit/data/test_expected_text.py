@@ -62,8 +62,8 @@ def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) 
     data = DataSpec(corpus="iwslt14-de-en", subword=Subword(kind="word", size=60, joint=False), max_words=6)
     ready, entry = prepare(data, small, tmp_path / "cache"), corpora.load_entry("iwslt14-de-en")
     assert ready.stats["splits"]["train"]["pairs"] < 60
-    found = of_prepared(ready, ready.splits)
-    assert found == of_files(entry, small, ready.splits) and found["pairs"] == {"train": 60, "valid": 6, "test": 6}
+    found = of_prepared(ready, ready.stats["splits"])
+    assert found == of_files(entry, small, ready.stats["splits"]) and found["pairs"] == {"train": 60, "valid": 6, "test": 6}
 
 
 def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:

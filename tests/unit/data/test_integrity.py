@@ -60,10 +60,10 @@ def test_damage_that_sizes_tell_is_mended(ready, tiny, tmp_path, capsys):
     good = path.read_text()
     for damage in (lambda: path.write_text(good + "more\n"), path.unlink, lambda: (path.unlink(), os.mkfifo(path))):
         damage()
-        prepare(SPEC, tiny, tmp_path / "cache").files.verify_all()
+        prepare(SPEC, tiny, tmp_path / "cache").files.check(contents=True)
         assert path.read_text() == good
     err = capsys.readouterr().err.splitlines()
-    assert len(err) == 2 and all(line.startswith(f"warning: {path}: is not as it was prepared (found ") for line in err), err
+    assert len(err) == 3 and all(line.startswith(f"warning: {path}: is not as it was prepared (") for line in err), err
     assert [item.name for item in (tmp_path / "cache").iterdir() if item.is_dir()] == [ready.path.name], "nothing else stays"
 
 
@@ -74,7 +74,7 @@ def test_each_file_is_hashed_once_a_process_unless_it_changes(ready, tiny, tmp_p
     monkeypatch.setattr(integrity, "sha256_of", lambda path: (hashed.append(path.name), original(path))[1])
     for _ in range(3):
         again = prepare(SPEC, tiny, tmp_path / "cache")
-        again.pairs("train"), again.references("test"), again.references("test"), again.files.verify_all()
+        again.pairs("train"), again.references("test"), again.references("test"), again.files.check(contents=True)
     assert sorted(hashed) == sorted(ready.files.sizes)
     path = ready.path / "test.ref0.txt"
     os.utime(path, ns=(1, 1))

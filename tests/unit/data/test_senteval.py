@@ -1,17 +1,17 @@
-"""Probing data: the file format and what is wrong with files, fetching, and labels for the built-in language."""
+"""Probing data: the file format and what is wrong with files, and labels for the built-in language."""
 
 from __future__ import annotations
 
 import gzip
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.data import senteval, toy, toy_probing
-from orchestrator.data.senteval import NAME, TASKS, load, read, split_up
-from orchestrator.data.toy_lexicon import Lexicon, ToyParams
+from orchestrator.data import toy, toy_probing
+from orchestrator.data.senteval import TASKS, load, read, split_up
+from orchestrator.data.toy_lexicon import Lexicon
+from orchestrator.specs.corpora import ToyParams
 
 PARAMS = ToyParams(seed=3, vocabulary=60, train=300, valid=40, test=40)
 GOOD = "tr\tA\tone two\ntr\tB\ttwo three\nva\tA\tone four\nte\tB\tfour two\n"
@@ -58,7 +58,7 @@ def test_faults_of_all_files_come_at_once(tmp_path: Path) -> None:
     (tmp_path / "sentence_length.txt").write_text("tr\tA\nx\tA\tone\n" + "te\n" * 30)
     _, lines = load([TASKS["Length"], TASKS["Tense"]], tmp_path)
     assert "line 1: found" in lines[0] and "line 2: found" in lines[1] and len(lines) == 12
-    assert lines[10].endswith("22 more faults") and "past_present.txt[.gz]: no such file; get it with: nmt-ablate data get" in lines[11]
+    assert lines[10].endswith("22 more faults") and "past_present.txt[.gz]: no such file; data/probing of" in lines[11]
 
 
 def test_split_up_keeps_no_label_that_cannot_be_learnt() -> None:
@@ -66,45 +66,6 @@ def test_split_up_keeps_no_label_that_cannot_be_learnt() -> None:
     assert set(found["split"]) == {"tr"} and len(found) == 16
     whole = split_up(["s"] * 20, ["a", "b"] * 10)
     assert whole["split"].tolist() == ["tr"] * 16 + ["va"] * 2 + ["te"] * 2
-
-
-# ---------------------------------------------------------------- fetching
-
-
-@pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands for the repository."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    for task in TASKS.values():
-        (folder / task.file).write_text(GOOD)
-    monkeypatch.setattr(senteval, "BASE", folder.as_uri())
-    return folder
-
-
-def test_get_fetches_what_is_not_there(served: Path, tmp_path: Path, cli: Any) -> None:
-    place = tmp_path / "data" / NAME
-    place.mkdir(parents=True)
-    (place / "tree_depth.txt").write_text("mine")
-    code, out, err = cli("data", "get", NAME, "--data-dir", tmp_path / "data")
-    assert code == 0 and len(out.splitlines()) == 9 and "9 files written" in err
-    assert (place / "tree_depth.txt").read_text() == "mine" and (place / "word_content.txt").read_text() == GOOD
-    code, out, err = cli("data", "check", NAME, "--data-dir", tmp_path / "data")
-    assert code == 2 and err.count("error: ") == 1 and "tree_depth.txt: line 1: found 'mine'" in err
-
-
-def test_what_cannot_be_fetched_or_is_bad_leaves_nothing(served: Path, tmp_path: Path, cli: Any) -> None:
-    (served / "tree_depth.txt").unlink()
-    (served / "bigram_shift.txt").write_text("<html>")
-    code, _, err = cli("data", "get", NAME, "--data-dir", tmp_path)
-    errors = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(errors) == 2
-    assert "is there a network?" in errors[0] and "delivered a bad file: line 1: found '<html>'" in errors[1]
-    assert len(list((tmp_path / NAME).iterdir())) == 8, "neither bad nor temporary files"
-    assert cli("data", "get", NAME)[0] == 2
-
-
-# ---------------------------------------------------------------- the built-in language
 
 
 def test_bigram_shift_exchanges_two_neighbours() -> None:
