@@ -44,7 +44,7 @@ def add(
     from orchestrator.specs.schema import ScoreSpec
 
     path, report = own_corpus.add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test})
-    found = report.to_json()
+    found = vars(report)
     if as_json:
         print_json(found | {"file": str(path)})
     _print_report(found)
@@ -59,7 +59,7 @@ def add(
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data, or senteval-probing.")],
+    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data.")],
     data_dir: DataDir = None,
 ) -> None:
     """Fetch the missing files of a corpus, or print which files you must supply and in which layout.
@@ -76,7 +76,7 @@ def get(
 
 @app.command()
 def check(
-    names: Annotated[list[str], typer.Argument(metavar="NAME|FILE..", help="An entry, or parallel files with equally many lines.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME..", help="Names of entries in search_spaces/data, or of your own.")],
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -84,17 +84,10 @@ def check(
 
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
-    from orchestrator.data import check, senteval
-    from orchestrator.files.no_file import no_file
-    from orchestrator.specs.corpora import list_entries, load_entry
+    from orchestrator.data import check
+    from orchestrator.specs.corpora import load_entry
 
-    entries, paths = (*list_entries(), senteval.NAME), [Path(name) for name in names]
-    if any("/" in str(path) or path.is_file() or (str(path) not in entries and no_file(path)) for path in paths):
-        reports = [_check_files(paths)]
-    else:
-        reports = [
-            senteval.check(data_dir) if name == senteval.NAME else check.check(load_entry(name), data_dir).to_json() for name in names
-        ]
+    reports = [vars(check.check(load_entry(name), data_dir)) for name in names]
     if as_json:
         print_json(reports if len(reports) > 1 else reports[0])
     for report in reports:
@@ -108,17 +101,6 @@ def _print_report(report: dict[str, Any]) -> None:
         log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
     for line in report["warnings"]:
         log(f"warning: {line}")
-
-
-def _check_files(files: list[Path]) -> dict[str, Any]:
-    """The report of parallel files, which must have equally many lines."""
-    from orchestrator.data.check import problems_of
-    from orchestrator.data.corpus import inspect
-
-    reports = [inspect(path) for path in files]
-    splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
-    empty = [report.empty_message() for report in reports if report.empty]
-    return {"corpus": "files", "splits": splits, "problems": problems_of(reports), "warnings": empty}
 
 
 @app.command()

@@ -57,10 +57,10 @@ def new(
 
     Example:  nmt-ablate new mine/first --corpus toy-quickstart
     """
-    from orchestrator.data import starter
+    from orchestrator.data.own_corpus import write_table
 
     need_folder(data_dir, "--data-dir")
-    path = starter.write(address, corpus, data_dir)
+    path = write_table(address, corpus, data_dir)
     typer.echo(visible(display(path)))
     given = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
     log(f"next: nmt-ablate sweep {address} --engine local{given}")

@@ -3,156 +3,143 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import corpus, expected_text, text_form
-from orchestrator.data.integrity import file_hash
-from orchestrator.data.text import FileText, text_of
+from orchestrator.data import corpus, expected_text
+from orchestrator.data.text import text_of
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry
 
-
-@dataclass
-class SplitReport:
-    """Size of one split. Words are separated by spaces; `longest` is in words."""
-
-    pairs: int
-    references: int
-    src_words: int
-    tgt_words: int
-    longest: int
+EMPTY = "empty"
 
 
 @dataclass
 class Report:
-    """Result of a check. `problems` prevent the use of the corpus, `warnings` do not. Both are complete lines."""
+    """Result of a check. `problems` prevent the use of the corpus, `warnings` do not. Both are complete lines.
+
+    splits: name -> {pairs, references, src_words, tgt_words, longest (in words)}; words are separated by spaces.
+    """
 
     corpus: str
-    splits: dict[str, SplitReport] = field(default_factory=dict)
+    splits: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-    def add_empty(self, split: str, line: str) -> None:
-        """Adds a line about empty text: a warning for train, a problem for the other splits."""
-        if split == "train":
-            self.warnings.append(f"{line}; these pairs are left out")
-        else:
-            self.problems.append(f"{line}; {split} must have none")
+@dataclass
+class Column:
+    """What was seen of one file, or of one side of a split's records. bad: fault -> numbers of the lines that have it."""
+
+    where: str
+    lines: int = 0
+    words: int = 0
+    longest: int = 0
+    errors: list[str] = field(default_factory=list)
+    bad: dict[str, list[int]] = field(default_factory=dict)
+    hashes: set[bytes] = field(default_factory=set)  # 16 bytes a sentence, so that sets of millions of sentences fit in memory
+    text: Any = field(default_factory=hashlib.sha256)
+
+    def read(self, lines: Iterable[bytes], *, remember: bool) -> Column:
+        """Counts lines without stopping at bad ones. remember: also collects the hashes of the sentences."""
+        try:
+            for line in lines:
+                self.lines += 1
+                self.text.update(line + b"\n")
+                try:
+                    words = len(line.decode("utf-8").split())
+                except UnicodeDecodeError:
+                    self.bad.setdefault("not UTF-8", []).append(self.lines)
+                    continue
+                self.words, self.longest = self.words + words, max(self.longest, words)
+                if b"\0" in line:
+                    self.bad.setdefault("NUL character", []).append(self.lines)
+                if not words:
+                    self.bad.setdefault(EMPTY, []).append(self.lines)
+                if remember:
+                    self.hashes.add(hashlib.blake2b(line.strip(), digest_size=16).digest())
+        except UserError as error:
+            self.errors += error.lines
+        return self
+
+    def fault(self, kind: str) -> str:
+        numbers = self.bad[kind]
+        more = f", the first of {len(numbers):,} such lines" if len(numbers) > 1 else ""
+        return f"{self.where}: line {numbers[0]}: {kind}{more}"
 
 
 def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     """Checks for missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content and overlapping splits."""
-    report = Report(entry.name)
-    sources: dict[str, set[bytes]] = {}
-    if entry.generated is not None:
-        text = text_of(entry, data_dir, [])
-        for name in ("valid", "test", "train"):
-            _check_records(text, name, report, sources)
-    elif entry.needs_data_dir and (data_dir is None or not data_dir.is_dir()):
+    report, names = Report(entry.name), list(entry.splits) or list(REQUIRED)
+    lacking = [name for name in entry.splits if entry.lacks([name], data_dir)]
+    if {*lacking} & {*REQUIRED}:
         report.problems.append(entry.missing_message(REQUIRED, data_dir))
-    else:
-        _check_files(entry, data_dir, report, sources)
+    if entry.needs_data_dir and (data_dir is None or not data_dir.is_dir()):
+        return report
+    report.warnings += [entry.missing_message([name], data_dir) for name in lacking if name not in REQUIRED]
+    sources: dict[str, set[bytes]] = {}
+    for name in (name for name in names if name not in lacking):
+        columns = _columns(entry, data_dir, name)
+        sources[name] = columns[0].hashes
+        report.splits[name] = {"pairs": columns[0].lines, "references": len(columns) - 1, "src_words": columns[0].words}
+        report.splits[name] |= {"tgt_words": columns[1].words, "longest": max(column.longest for column in columns)}
+        _judge(name, columns, report)
     _check_overlap(report, sources)
-    lines = [] if report.problems or entry.csv is not None else [name for name in report.splits if name in entry.splits]
-    sums = {name: [file_hash(path) for path in entry.locate(name, data_dir)] for name in lines if entry.splits[name].sha256}
-    pairs = {name: split.pairs for name, split in report.splits.items()}
-    report.warnings += expected_text.differences(entry, {"pairs": pairs, "sha256": sums})
-    report.warnings += text_form.warnings(entry, data_dir)
+    text = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
+    text["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
+    report.warnings += expected_text.differences(entry, text) + expected_text.form_warnings(entry, data_dir)
     return report
 
 
-def _check_files(entry: CorpusEntry, data_dir: Path | None, report: Report, sources: dict[str, set[bytes]]) -> None:
-    seen: dict[tuple[str, ...], str] = {}
-    if entry.lacks(REQUIRED, data_dir):
-        report.problems.append(entry.missing_message(REQUIRED, data_dir))
-    for name, split in entry.splits.items():
-        if entry.lacks([name], data_dir):
-            if name not in REQUIRED:
-                report.warnings.append(entry.missing_message([name], data_dir))
-        elif entry.csv is not None:
-            _check_records(FileText(entry, data_dir, []), name, report, sources)
-        elif (same := seen.setdefault(tuple(split.files), name)) == name:
-            _check_lines(name, entry.locate(name, data_dir), report, sources)
-        else:
-            report.splits[name] = report.splits[same]
-            if same in ("train", "valid"):
-                sources[name] = sources[same]
-
-
-def _check_lines(name: str, paths: list[Path], report: Report, sources: dict[str, set[bytes]]) -> None:
-    """Checks a split in files with one sentence a line."""
-    marks: set[bytes] = set()
-    files = [corpus.inspect(path, (lambda line: marks.add(_hash(line))) if i == 0 else None) for i, path in enumerate(paths)]
-    sources[name] = marks
-    report.problems += problems_of(files)
-    for file in files:
-        if 0 < len(file.empty) < file.lines:
-            report.add_empty(name, file.empty_message())
-    lines, source, target = files[0].lines, files[0].words, files[1].words
-    report.splits[name] = SplitReport(lines, len(files) - 1, source, target, max(file.longest for file in files))
-
-
-def _check_records(text: FileText, name: str, report: Report, sources: dict[str, set[bytes]]) -> None:
-    """Checks a split that is generated or in a CSV file."""
-    path, words, marks, empty, equal = text.where(name)[0], [], set(), [], 0
+def _columns(entry: CorpusEntry, data_dir: Path | None, name: str) -> list[Column]:
+    """The source and the references of a split."""
+    if entry.generated is None and entry.csv is None:
+        paths = entry.locate(name, data_dir)
+        return [Column(str(path)).read(corpus.iter_bytes(path), remember=i == 0) for i, path in enumerate(paths)]
+    text = text_of(entry, data_dir, [])
+    columns = [Column(where) for where in text.where(name)]
     try:
-        for number, (source, reference) in enumerate(text.rows(name), 1):
-            words.append((len(source.split()), len(reference.split())))
-            marks.add(_hash(source))
-            equal += source == reference
-            if not min(words[-1]):
-                empty.append(number)
+        for row in text.rows(name):
+            for column, line in zip(columns, row, strict=True):
+                column.read([line.encode()], remember=column is columns[0])
     except UserError as error:
-        report.problems += error.lines
-        return
-    if not words:
-        report.problems.append(f"{path}: no records")
-        return
-    if equal == len(words):
-        report.problems.append(f"{path}: source and reference are the same text in every record; expected a text and its translation")
-    if empty:
-        first = f"the first is number {empty[0]} of them"
-        report.add_empty(name, f"{path}: {len(empty):,} of the records of {name} have an empty text, {first}")
-    sources[name] = marks
-    report.splits[name] = SplitReport(len(words), 1, sum(a for a, _ in words), sum(b for _, b in words), max(map(max, words)))
+        columns[0].errors += error.lines
+    return columns
 
 
-def problems_of(files: Sequence[corpus.FileReport]) -> list[str]:
-    """A line for everything because of which parallel files cannot be used. Source first. Raises UserError if a file cannot be read."""
-    problems = [line for file in files for line in file.errors]
-    problems += [f"{f.path}: all {f.lines:,} lines are empty; expected text" for f in files if f.lines and len(f.empty) == f.lines]
-    if len({file.lines for file in files}) > 1 and all(file.lines for file in files):
-        problems.append(corpus.unequal([file.path for file in files], [file.lines for file in files]))
+def _judge(name: str, columns: list[Column], report: Report) -> None:
+    """Adds what is wrong with a split."""
+    problems = [line for column in columns for line in column.errors]
+    for column in columns:
+        problems += [column.fault(kind) for kind in column.bad if kind != EMPTY]
+        if not column.lines and not column.errors:
+            problems.append(f"{column.where}: the file is empty")
+        elif len(empty := column.bad.get(EMPTY, [])) == column.lines > 0:
+            problems.append(f"{column.where}: all {column.lines:,} lines are empty; expected text")
+        elif empty and name == "train":
+            report.warnings.append(f"{column.fault(EMPTY)}; these pairs are left out")
+        elif empty:
+            problems.append(f"{column.fault(EMPTY)}; {name} must have none")
+    if len({column.lines for column in columns}) > 1 and all(column.lines for column in columns):
+        problems.append(corpus.unequal([column.where for column in columns], [column.lines for column in columns]))
     if not problems:
-        source, *references = (file.path for file in files)
-        equal = [path for path in references if file_hash(path) == file_hash(source)]
-        problems += [f"{source} and {path} hold the same text; expected a text and its translation" for path in equal]
-    return problems
+        source, *references = columns
+        same = [column.where for column in references if column.text.digest() == source.text.digest()]
+        problems += [f"{source.where} and {where} hold the same text; expected a text and its translation" for where in same]
+    report.problems += problems
 
 
 def _check_overlap(report: Report, sources: Mapping[str, set[bytes]]) -> None:
     """Adds a line for held-out sources that also occur in train or in another held-out split."""
-    valid = sources.get("valid", set())
-    tests = [name for name in sources if name not in ("train", "valid")]
-    for test in tests:
-        if valid and sources[test] == valid:
-            line = f"valid and {test} hold the same sources; expected different sentences to choose by and to score on"
-            report.problems.append(f"{report.corpus}: {line}")
-    for later in (name for name in sources if name != "train"):
-        if shared := len(sources[later] & sources.get("train", set())):
-            share = 100 * shared / max(len(sources[later]), 1)
-            report.warnings.append(f"{report.corpus}: {shared:,} sources of {later} ({share:.1f}%) are in train too")
-    for test in tests:
-        if shared := len(sources[test] & valid):
-            report.warnings.append(f"{report.corpus}: {shared:,} sources of {test} are in valid too")
-
-
-def _hash(line: str) -> bytes:
-    """A 16-byte hash of a sentence, so that sets of millions of sentences fit in memory."""
-    return hashlib.blake2b(line.strip().encode(), digest_size=16).digest()
+    train, valid = sources.get("train", set()), sources.get("valid", set())
+    for name, own in sources.items():
+        if name != "train" and (shared := len(own & train)):
+            share = f"{100 * shared / len(own):.1f}%"
+            report.warnings.append(f"{report.corpus}: {shared:,} sources of {name} ({share}) are in train too")
+        if name not in ("train", "valid") and (shared := len(own & valid)):
+            report.warnings.append(f"{report.corpus}: {shared:,} sources of {name} are in valid too")
+            if own == valid:
+                line = f"valid and {name} hold the same sources; expected different sentences to choose by and to score on"
+                report.problems.append(f"{report.corpus}: {line}")

@@ -6,13 +6,13 @@ a byte order mark at the start of the text. Compression is recognised by content
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import itertools
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -20,43 +20,40 @@ from orchestrator.errors import UserError
 from orchestrator.files.no_file import no_file
 
 MAX_LINE_BYTES = 1_000_000
-SHOWN = 3
 
 
-def open_text(path: Path) -> IO[bytes]:
-    """Opens the uncompressed text after its byte order mark as a binary stream.
+@contextlib.contextmanager
+def open_text(path: Path) -> Iterator[IO[bytes]]:
+    """Context: the uncompressed text after its byte order mark as a binary stream.
 
-    Raises UserError if `path` cannot be opened or is no file (a FIFO would block).
+    Raises UserError if `path` cannot be read, is no file (a FIFO would block) or holds damaged gzip data.
     """
     if (reason := no_file(path)) is not None:
         raise UserError(f"{path}: {reason}")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-        text = gzip.open(path, "rb") if packed else path.open("rb")  # noqa: SIM115
+        with gzip.open(path, "rb") if packed else path.open("rb") as text:
+            text.read(len(BOM_UTF8) * text.peek(len(BOM_UTF8)).startswith(BOM_UTF8))
+            yield cast(IO[bytes], text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip data: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    text.read(len(BOM_UTF8) * text.peek(len(BOM_UTF8)).startswith(BOM_UTF8))
-    return cast(IO[bytes], text)
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def iter_bytes(path: Path) -> Iterator[bytes]:
-    """Lines without their end. Raises UserError for a line over MAX_LINE_BYTES and for damaged compression."""
-    number = 0
-    try:
-        with open_text(path) as file:
-            while line := file.readline(MAX_LINE_BYTES + 2):
-                number += 1
-                if len(line) > MAX_LINE_BYTES + 1 or (len(line) == MAX_LINE_BYTES + 1 and not line.endswith(b"\n")):
-                    raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
-                line = line.removesuffix(b"\n")
-                yield line.removesuffix(b"\r")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip data after line {number}: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    """Lines without their end. Raises UserError like `open_text`, and for a line over MAX_LINE_BYTES."""
+    with open_text(path) as file:
+        for number in itertools.count(1):
+            line = file.readline(MAX_LINE_BYTES + 2)
+            if not line:
+                return
+            if len(line) > MAX_LINE_BYTES + 1 or (len(line) == MAX_LINE_BYTES + 1 and not line.endswith(b"\n")):
+                raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def iter_lines(path: Path) -> Iterator[str]:
@@ -65,7 +62,8 @@ def iter_lines(path: Path) -> Iterator[str]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(_not_utf8(path, number, error)) from None
+            where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
+            raise UserError(f"{path}: line {number} is not UTF-8: {where}") from None
         if "\0" in text:
             raise UserError(f"{path}: line {number} has a NUL character")
         yield text
@@ -79,15 +77,10 @@ def read_lines(path: Path) -> list[str]:
 def content_of(path: Path) -> tuple[str, int]:
     """sha256 of the uncompressed bytes after the byte order mark, and the number of lines that `iter_bytes` yields."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
-    try:
-        with open_text(path) as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-                lines, last = lines + block.count(b"\n"), block[-1:]
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip data: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_text(path) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            lines, last = lines + block.count(b"\n"), block[-1:]
     return digest.hexdigest(), lines + (last != b"\n")
 
 
@@ -104,66 +97,7 @@ def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
         yield tuple(line for line in row if line is not None)
 
 
-def unequal(paths: list[Path], counts: list[int]) -> str:
+def unequal(paths: Sequence[Path | str], counts: Sequence[int]) -> str:
     """The message for files whose numbers of lines differ."""
     found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
     return f"{found}; a line and its translation must have the same number"
-
-
-@dataclass
-class FileReport:
-    """Contents of one file. errors: complete messages; empty: numbers of the empty lines."""
-
-    path: Path
-    lines: int = 0
-    words: int = 0
-    longest: int = 0  # words
-    errors: list[str] = field(default_factory=list)
-    empty: list[int] = field(default_factory=list)
-
-    def empty_message(self) -> str:
-        """A message about the empty lines."""
-        return f"{self.path}: {len(self.empty):,} empty line{'s' * (len(self.empty) != 1)}{_where(self.empty)}"
-
-
-def inspect(path: Path, each: Callable[[str], None] | None = None) -> FileReport:
-    """Reads a whole file without stopping at bad lines; calls `each` with every line that is UTF-8."""
-    report = FileReport(path)
-    broken: list[tuple[int, UnicodeDecodeError]] = []
-    nul: list[int] = []
-    try:
-        for number, line in enumerate(iter_bytes(path), 1):
-            report.lines = number
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                broken.append((number, error))
-                continue
-            words = len(text.split())
-            report.words += words
-            report.longest = max(report.longest, words)
-            if "\0" in text:
-                nul.append(number)
-            if not words:
-                report.empty.append(number)
-            if each is not None:
-                each(text)
-    except UserError as error:
-        report.errors += error.lines
-    if broken:
-        more = f" ({len(broken):,} such lines)" if len(broken) > 1 else ""
-        report.errors.append(_not_utf8(path, *broken[0]) + more)
-    if nul:
-        report.errors.append(f"{path}: NUL characters in {len(nul):,} line{'s' * (len(nul) != 1)}{_where(nul)}")
-    if not report.lines and not report.errors:
-        report.errors.append(f"{path}: the file is empty")
-    return report
-
-
-def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> str:
-    return f"{path}: line {number} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start} of the line"
-
-
-def _where(numbers: list[int]) -> str:
-    shown = ", ".join(str(n) for n in numbers[:SHOWN])
-    return f" (line{'s' * (len(numbers) > 1)} {shown}{', ...' if len(numbers) > SHOWN else ''})"

@@ -1,20 +1,71 @@
-"""`nmt-ablate data add`: a catalogue entry for a user's own parallel files."""
+"""A user's own corpus: its catalogue entry (`nmt-ablate data add`), and a commented table to start from (`nmt-ablate new`)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.data.check import Report, check
 from orchestrator.data.integrity import file_hash
+from orchestrator.data.text import text_of
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces
 from orchestrator.specs import corpora, languages
+from orchestrator.specs.bleu_tokenizer import tokenizer_of
+from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.positions import display, shown
+from orchestrator.specs.schema import ScoreSpec
 from orchestrator.specs.show import dumped
+from orchestrator.specs.table import SEGMENT_WORDS, segments
+
+SAMPLE = 2000
+"""Training pairs whose letters are compared."""
+
+TEMPLATE = """\
+# {address}: three ways to fuse layers on {corpus}.
+#
+#   nmt-ablate plan {address}{data}              what will run (--probe: and how long it takes)
+#   nmt-ablate sweep {address} --engine local{data}
+#   nmt-ablate table {address}{data}             the table again
+#
+# `nmt-ablate schema` has every key, `nmt-ablate describe` lists the components.
+source: {{paper: {paper}, table: {table}}}
+data:
+  corpus: {corpus}
+  subword: {{kind: bpe, size: {size}, joint: {joint}}}   # {why}
+  max_length: 100                                # subwords; longer training pairs are left out
+batch: {{unit: tokens, size: 2000}}                # target tokens of an update
+model:                                           # small, for minutes on a CPU; Transformer-Base has 6 layers, 512, 2048 and 8 heads
+  d_model: 128
+  d_ff: 512
+  num_heads: 4
+  norm: pre
+  embeddings: tied-output
+  encoder: {{num_layers: 4}}
+  decoder: {{num_layers: 4}}
+optim:
+  schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 100}}
+  clip_norm: 1.0
+  label_smoothing: 0.1
+train: {{max_steps: 300, validate_every: 100, checkpoint_every: 100}}   # far from convergence: raise max_steps for results
+decode: {{checkpoint: last, beam_size: 4, length_penalty: {{kind: gnmt, alpha: 0.6}}}}
+score: {{test: test, metric: sacrebleu}}           # BLEU of the tokens of sacreBLEU's {tokenizer}
+sweep:
+  seeds: [1]                                     # [1, 2, 3] gives intervals and verdicts (docs/verdicts.md)
+rows:                                            # a row holds its differences to the above
+  baseline:
+    label: Transformer
+  linear:
+    label: linear combination of all layers (Dou 2018)
+    model: {{encoder: {{aggregation: {{kind: linear}}}}}}
+  hierarchical:
+    label: hierarchical aggregation (Dou 2018)
+    model: {{encoder: {{connection: {{kind: hierarchical}}}}}}
+"""
 
 
 def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> tuple[Path, Report]:
@@ -40,7 +91,7 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
     if problems:
         raise UserError(*problems)
     paths = {split: [str(file.resolve()) for file in each] for split, each in files.items()}
-    entry = corpora.load_entry(CorpusFiles(src=src, tgt=tgt, **paths)).model_copy(update={"name": name})
+    entry = load_entry(CorpusFiles(src=src, tgt=tgt, **paths)).model_copy(update={"name": name})
     report = check(entry, None)
     if report.problems:
         raise UserError(*report.problems)
@@ -48,7 +99,7 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
         split: {
             "src": each[0],
             "tgt": each[1:],
-            "pairs": report.splits[split].pairs,
+            "pairs": report.splits[split]["pairs"],
             "sha256": [file_hash(Path(file)) for file in each],
         }
         for split, each in paths.items()
@@ -56,6 +107,41 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
     text = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, 'splits': splits})}"
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{display(path)}: is there already, with other content; expected another name, or remove it first")
-    path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(path, text)
     return path, report
+
+
+def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
+    """Writes the table `paper/table` for a corpus to the user's own search spaces and returns its file.
+
+    The vocabulary depends on the size of the corpus, and is joint where the sides share most of their letters. Raises UserError for a
+    malformed address, a file that exists, an unknown corpus, or text that is absent.
+    """
+    if not segments(address, 2, 2):
+        raise UserError(f"{shown(address)}: no address of a table; expected PAPER/TABLE, such as mine/first: {SEGMENT_WORDS} each")
+    paper, table = address.split("/")
+    path = own_search_spaces() / paper / f"{table}.yaml"
+    if path.exists():
+        raise UserError(f"{display(path)}: is there already; expected another address")
+    entry = load_entry(corpus)
+    if entry.generated is None and entry.lacks(["train"], data_dir):
+        raise UserError(entry.missing_message(["train"], data_dir))
+    rows = text_of(entry, data_dir, []).rows("train")
+    sample = list(islice(rows, SAMPLE))
+    source, target = ({letter for row in sample for letter in row[side].lower() if letter.isalpha()} for side in (0, 1))
+    pairs = len(sample) + sum(1 for _ in rows)
+    joint = 2 * len(source & target) > len(source | target)
+    size = 8000 if pairs >= 100_000 or len(source | target) > 1000 else 4000 if pairs >= 10_000 else 1000
+    text = TEMPLATE.format(
+        address=address,
+        paper=paper,
+        table=table,
+        corpus=corpus,
+        data=" --data-dir DIR" if entry.needs_data_dir else "",
+        size=size,
+        joint=str(joint).lower(),
+        why=f"for {pairs:,} pairs; {'one vocabulary' if joint else 'a vocabulary for each side: they share few letters'}",
+        tokenizer=tokenizer_of(ScoreSpec(), entry.tgt),
+    )
+    atomic.write_text(path, text)
+    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -46,8 +45,9 @@ class FileText:
                 yield tuple(sentences.line_of(text, how) for text, how in zip(texts, ways, strict=True))
 
     def where(self, split: str) -> list[str]:
-        """Paths of the columns, for messages."""
-        return [str(path) for path in self.entry.locate(split, self.data_dir)]
+        paths = self.entry.locate(split, self.data_dir)
+        columns = ["", ""] if self.entry.csv is None else [f", column {self.entry.csv.src}", f", column {self.entry.csv.tgt}"]
+        return [f"{path}{columns[i > 0]}" for i, path in enumerate(paths)]
 
 
 class ToyText(FileText):
@@ -96,7 +96,5 @@ def csv_rows(path: Path, columns: tuple[str, str], records: tuple[int, int] | No
         raise UserError(f"{path}: record {start + number + 1} or soon after is not UTF-8") from None
     except csv.Error as error:
         raise UserError(f"{path}: record {start + number + 1}: {error}") from None
-    except (EOFError, zlib.error, OSError) as error:
-        raise UserError(f"{path}: cannot be read after record {start + number}: {error}") from None
     if stop is not None and number < stop - start:
         raise UserError(f"{path}: {start + number:,} records; expected at least {stop:,}")

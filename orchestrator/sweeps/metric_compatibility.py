@@ -3,8 +3,8 @@ taken for raw text."""
 
 from __future__ import annotations
 
+from orchestrator.data.expected_text import consequence, mismatch, unspaced
 from orchestrator.data.store import Prepared
-from orchestrator.data.text_form import consequence, mismatch, unspaced
 from orchestrator.scoring.rouge import without_marks
 from orchestrator.specs import languages
 from orchestrator.specs.bleu_tokenizer import BY_LANGUAGE, tokenizer_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.data import own_corpus, starter
+from orchestrator.data import own_corpus
 from orchestrator.data.prepare import manifest
 from orchestrator.engines.ray.jobs import sweep_job
 from orchestrator.errors import UserError
@@ -37,9 +37,9 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Pat
 
 def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]], tmp_path: Path) -> None:
     path, report = own_corpus.add("talks", "ja", "en", texts)
-    assert path == tmp_path / "search_spaces" / "data" / "talks.yaml" and {n: s.pairs for n, s in report.splits.items()} == SIZES
+    assert path == tmp_path / "search_spaces" / "data" / "talks.yaml" and {n: s["pairs"] for n, s in report.splits.items()} == SIZES
     assert own_corpus.add("talks", "ja", "en", texts)[0] == path, "the same call again changes nothing"
-    table = starter.write("mine/first", "talks", None)
+    table = own_corpus.write_table("mine/first", "talks", None)
     assert "joint: false" in table.read_text() and "sacreBLEU's 13a" in table.read_text()
     rows = resolve("mine/first")
     assert [row.id for row in rows] == ["mine/first/baseline", "mine/first/linear", "mine/first/hierarchical"]
@@ -61,9 +61,9 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
     own_corpus.add("talks", "ja", "en", texts)
     with pytest.raises(UserError, match="is there already, with other content"):
         own_corpus.add("talks", "en", "ja", texts)
-    starter.write("mine/first", "talks", None)
+    own_corpus.write_table("mine/first", "talks", None)
     with pytest.raises(UserError, match="is there already; expected another address"):
-        starter.write("mine/first", "talks", None)
+        own_corpus.write_table("mine/first", "talks", None)
     texts["test"][0].unlink()
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import subprocess
 import sys
@@ -236,14 +235,6 @@ def test_stores_that_lack_a_file_are_built_again(tiny, tmp_path):
     (ready.path / "about.json").write_text('{"half')
     assert len(prepare(SPEC, tiny, tmp_path / "cache").pairs("train")) == 60
     assert list((tmp_path / "cache").glob(".*.tmp")) == []
-
-
-def test_a_store_of_another_key_is_refused(tiny, tmp_path):
-    ready = prepare(SPEC, tiny, tmp_path / "cache")
-    about = json.loads((ready.path / "about.json").read_text())
-    (ready.path / "about.json").write_text(json.dumps(about | {"key": "0" * 64}))
-    with pytest.raises(UserError, match="holds data"):
-        prepare(SPEC, tiny, tmp_path / "cache")
 
 
 def test_what_a_killed_process_left_is_swept(tiny, tmp_path):

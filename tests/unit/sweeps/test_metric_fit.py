@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.data import text_form
+from orchestrator.data import expected_text
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
 from orchestrator.report.find import Finder
@@ -30,13 +30,17 @@ rows: {{base: {{}}}}
 
 
 def test_what_lines_look_like(raw_lines, token_lines):
-    assert text_form.appearance(raw_lines).form == "raw" and text_form.appearance(token_lines).form == "tokenised-escaped"
+    assert expected_text.appearance(raw_lines).form == "raw" and expected_text.appearance(token_lines).form == "tokenised-escaped"
     plain = [line.replace("&apos;", "'").replace("&quot;", '"').replace("&amp;", "&") for line in token_lines]
-    found = text_form.appearance(plain)
+    found = expected_text.appearance(plain)
     assert found.form == "tokenised" and str(found).startswith("looks tokenised (line 1: he said : ")
-    assert text_form.appearance(["no stop here"] * 50) is None and text_form.appearance([]) is None
-    assert text_form.appearance(["Fish &amp; chips, please."] * 9).form == "raw", "an escape alone makes no tokens"
-    assert text_form.unspaced(CHINESE) and not text_form.unspaced(raw_lines) and not text_form.unspaced([" ".join(x) for x in CHINESE])
+    assert expected_text.appearance(["no stop here"] * 50) is None and expected_text.appearance([]) is None
+    assert expected_text.appearance(["Fish &amp; chips, please."] * 9).form == "raw", "an escape alone makes no tokens"
+    assert (
+        expected_text.unspaced(CHINESE)
+        and not expected_text.unspaced(raw_lines)
+        and not expected_text.unspaced([" ".join(x) for x in CHINESE])
+    )
 
 
 @pytest.mark.parametrize(
