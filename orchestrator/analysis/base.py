@@ -1,13 +1,21 @@
-"""Input (`Context`, `Subject`) and output (`Analysis`) shared by all analyses."""
+"""Input (`AnalysisContext`, `Subject`) and output (`Analysis`) shared by all analyses, and the registry of their kinds.
+
+A kind is a function that a module of `orchestrator.analysis.kinds` registers:
+
+@register("length", options={"edges": "15,30,45"})
+def analyse(context: AnalysisContext) -> Analysis: ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
@@ -19,6 +27,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
+from orchestrator.specs.analyses import KINDS, MODULES
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
@@ -73,7 +82,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AnalysisContext:
-    """The inputs of an analysis. `options` maps each option of the kind to its text, defaults included."""
+    """The inputs of an analysis of one seed. `options` maps each option of the kind to its text, defaults included."""
 
     subjects: list[Subject]
     ledger: Ledger
@@ -81,12 +90,12 @@ class AnalysisContext:
     cache_dir: Path
     options: dict[str, str] = field(default_factory=dict)
 
-    def each_row(self, analyse_row: Callable[[Subject, list[str]], Records]) -> tuple[Records, list[str]]:
+    def each_row(self, analyse_row: Callable[[AnalysisContext, Subject, list[str]], Records]) -> tuple[Records, list[str]]:
         """Returns (the records of all rows, the notes that `analyse_row` appended). Raises UserError with the notes without a record."""
         notes: list[str] = []
-        records = [record for subject in self.subjects for record in analyse_row(subject, notes)]
+        records = [record for subject in self.subjects for record in analyse_row(self, subject, notes)]
         if not records:
-            raise UserError(*dict.fromkeys(notes or [f"{self.subjects[0].row.id}: found nothing to analyse"]))
+            raise UserError(*dict.fromkeys(notes))
         return records, list(dict.fromkeys(notes))
 
     def prepared(self, subject: Subject) -> Prepared:
@@ -113,10 +122,6 @@ class AnalysisContext:
     def train_record(self, subject: Subject) -> Record:
         """Returns the summary of the training, or {}."""
         return self.ledger.read_train(subject.train_key) or {}
-
-    def score_record(self, subject: Subject) -> Record:
-        """Returns the scores of the row's own test set, or {}."""
-        return (subject.keys.score and self.ledger.read_score(subject.train_key, subject.keys.score)) or {}
 
     def curve(self, subject: Subject, metric: str) -> list[tuple[int, float]]:
         """Returns (update, value) for each report of the history that has the metric."""
@@ -166,9 +171,8 @@ class Analysis:
     ledger, for `table` to read. width: of the figure in a paper, `column` (of one panel) or `page`.
     """
 
-    kind: str
     records: Records
-    draw: Callable[[Figure], None] | None = None
+    draw: Callable[[Figure, Records], None] | None = None
     notes: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None
@@ -181,6 +185,57 @@ class Analysis:
         return list(dict.fromkeys(name for record in self.records for name in record))
 
 
+Analyse = Callable[[AnalysisContext], Analysis]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of analysis. options: name -> default, both as text (`--option edges=10,20`).
+
+    needs_runs: leave out rows without a finished run. needs_weights: leave out rows without weights in the ledger's root, as in published
+    results.
+    """
+
+    analyse: Analyse
+    options: dict[str, str]
+    needs_runs: bool
+    needs_weights: bool
+
+
+_registered: dict[str, Kind] = {}
+
+
+def register(
+    name: str, *, options: dict[str, str] | None = None, needs_runs: bool = True, needs_weights: bool = False
+) -> Callable[[Analyse], Analyse]:
+    def add(analyse: Analyse) -> Analyse:
+        _registered[name] = Kind(analyse, options or {}, needs_runs, needs_weights)
+        return analyse
+
+    return add
+
+
+def kind_of(name: str) -> Kind:
+    """Imports the module of a kind and returns the kind. Raises UserError for an unknown name."""
+    if name not in KINDS:
+        raise UserError(f"--kind {shown(name)}: {nearest(name, KINDS)}")
+    import_module(f"orchestrator.analysis.kinds.{MODULES[name]}")
+    return _registered[name]
+
+
+def options_of(kind: str, given: list[str]) -> dict[str, str]:
+    """Returns the defaults of the kind updated with `KEY=VALUE` texts. Raises UserError for an unknown option or a missing value."""
+    options = dict(kind_of(kind).options)
+    for text in given:
+        name, _, value = text.partition("=")
+        if not value:
+            raise UserError(f"--option {shown(text)}: found no value; expected KEY=VALUE")
+        if name not in options:
+            raise UserError(f"--option {shown(text)}: {shown(name)} is no option of {kind}; {nearest(name, options)}")
+        options[name] = value
+    return options
+
+
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:
     """Groups records by the values of the columns (a tuple if there are several), in order of appearance."""
     groups: dict[Any, Records] = {}
@@ -190,6 +245,7 @@ def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Reco
     return groups
 
 
-def by_row(records: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Records]:
-    """Groups records by row and seed."""
-    return group_by(records, "row", "seed")
+def table_of(title: str, values: pd.Series[float] | pd.DataFrame, form: str = "{:.3f}") -> list[str]:
+    """Returns a title and the lines of a table for the terminal; the last level of a series' index becomes the columns."""
+    frame = values.unstack(sort=False) if isinstance(values, pd.Series) else values
+    return [title, *frame.to_string(float_format=form.format, na_rep="").splitlines()]

@@ -1,4 +1,4 @@
-"""Drawing helpers: one colour a model, one marker a depth or seed of it, sizes for one and two columns of a paper, heat maps, labels.
+"""Drawing helpers: one colour a model, one marker a depth of it, sizes for one and two columns of a paper, curves, heat maps, labels.
 
 The palette can be told apart in print and by colour-blind readers; no figure gives one colour to two models.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.analysis.base import Records, by_row
+from orchestrator.analysis.base import Records, group_by
 from orchestrator.safe_text import visible
 
 COLUMN, PAGE = 3.3, 6.9
@@ -56,16 +57,11 @@ _MODEL = re.compile(r"((?:[^,(]|\([^)]*\)?)*),?\s*(.*)")
 
 @dataclass(frozen=True)
 class Style:
-    """How a row is drawn. model: its label up to the first comma; variant: the rest, and the seed where there are several."""
+    """How a row is drawn."""
 
-    model: str
-    variant: str
+    name: str
     colour: str
     marker: str
-
-    @property
-    def name(self) -> str:
-        return short(", ".join(part for part in (self.model, self.variant) if part), 48)
 
     def line(self, style: str = "-", **more: Any) -> dict[str, Any]:
         """Arguments of `Axes.plot`."""
@@ -89,48 +85,53 @@ def model_of(label: str) -> tuple[str, str]:
     return (found[1].strip(), found[2].strip()) if found else (label, "")
 
 
-def styles(records: Records) -> dict[tuple[str, int], Style]:
-    """Maps (row, seed) to its style: a colour a model, and a marker a variant of it; each row its own of both if no model has variants.
+def styles(records: Iterable[dict[str, Any]]) -> dict[str, Style]:
+    """Maps each row to its style: a colour a model, and a marker a variant of it; each row its own of both if no model has variants.
 
-    Rows of one label are told apart by their address, runs of one row by their seed.
+    Rows of one label are told apart by their address.
     """
-    rows = {key: own[0]["label"] for key, own in by_row(records).items()}
-    names = {row: label for (row, _), label in rows.items()}
-    shared = {label for label, count in Counter(names.values()).items() if count > 1}
-    split = {}
-    for (row, seed), label in rows.items():
-        model, variant = model_of(label)
-        model += f" [{row.partition('/')[2]}]" if label in shared else ""
-        split[row, seed] = model, ", ".join(filter(None, (variant, f"seed {seed}" if len(rows) > len(names) else "")))
+    labels = {r["row"]: r["label"] for r in records}
+    shared = {label for label, count in Counter(labels.values()).items() if count > 1}
+    split = {row: model_of(label) for row, label in labels.items()}
+    split |= {row: (f"{split[row][0]} [{row.partition('/')[2]}]", split[row][1]) for row, label in labels.items() if label in shared}
     models, variants = (list(dict.fromkeys(pair[i] for pair in split.values())) for i in (0, 1))
-    each = list(dict.fromkeys(split.values()))
-    palette = colours(len(models) if len(models) > 1 else len(each))
-    found = {}
-    for key, (model, variant) in split.items():
-        mine = models.index(model) if len(models) > 1 else each.index((model, variant))
-        mark = models.index(model) if len(each) == len(models) else variants.index(variant)
-        found[key] = Style(model, variant, palette[mine], marker(mark))
+    palette, found = colours(len(models) if len(models) > 1 else len(variants)), {}
+    for row, (model, variant) in split.items():
+        colour = models.index(model) if len(models) > 1 else variants.index(variant)
+        mark = models.index(model) if len(models) == len(split) else variants.index(variant)
+        found[row] = Style(short(", ".join(filter(None, (model, variant))), 48), palette[colour], marker(mark))
     return found
 
 
-def plot_curve(axes: Axes, x: Sequence[float], y: Sequence[float], style: Style, **look: Any) -> None:
-    """Draws one curve, with a marker a point if there are few."""
-    axes.plot(x, y, **style.line() | {"marker": style.marker if len(x) <= MOST_MARKERS else None} | look)
+def curves(figure: Figure, by_title: Mapping[str, Records], x: str, y: str, **layout: Any) -> tuple[list[Axes], dict[str, Style]]:
+    """Draws a panel of curves per title, one a row, with a legend below. Returns the panels and the styles of the rows.
 
-
-def both_curves() -> list[Line2D]:
-    """Returns the entries of a legend that tell training from validation."""
-    return [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in (("training", "--"), ("validation", "-"))]
-
-
-def width_of(rows: int) -> str:
-    """Returns the width for curves of so many rows in one panel."""
-    return "column" if rows <= 6 else "page"
-
-
-def handles(found: Mapping[Any, Style]) -> list[Line2D]:
-    """Returns the entries of a legend, one a row."""
-    return [Line2D([], [], **style.line(), label=style.name) for style in dict.fromkeys(found.values())]
+    Where the records of a panel have both `data`, training is dashed without markers and validation solid.
+    """
+    found = styles(r for records in by_title.values() for r in records)
+    both = False
+    drawn = panels(figure, len(by_title), **layout)
+    for axes, (title, records) in zip(drawn, by_title.items(), strict=True):
+        has_both = len({r.get("data") for r in records}) > 1
+        both |= has_both
+        for row, of_row in group_by(records, "row").items():
+            for data in dict.fromkeys(r.get("data") for r in of_row):
+                own = [r for r in of_row if r.get("data") == data]
+                look = found[row].line()
+                if has_both and data == "training":
+                    look |= {"marker": None, "linestyle": "--", "linewidth": 0.9}
+                elif len(own) > MOST_MARKERS:
+                    look["marker"] = None
+                axes.plot([r[x] for r in own], [r[y] for r in own], **look)
+        if not any(isinstance(r[x], str) for r in records):
+            integer_ticks(axes, integer=axes.get_xlim()[1] > 4)
+        axes.set_title(short(title, 60))
+        axes.grid()
+    entries = [Line2D([], [], **style.line(), label=style.name) for style in found.values()]
+    if both:
+        entries += [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in (("training", "--"), ("validation", "-"))]
+    legend(figure, entries)
+    return drawn, found
 
 
 def legend(figure: Figure, entries: Sequence[Any]) -> None:
@@ -157,26 +158,11 @@ def panels(figure: Figure, count: int, height: float = PANEL, most: int = 3, **m
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table of values with the labels of its rows and columns; None is an empty cell. texts: written into cells (row, column)."""
+    """A table of values, whose index and columns are the labels; nan is an empty cell. texts: written into the cells."""
 
     title: str
-    rows: Sequence[str]
-    columns: Sequence[str]
-    values: Sequence[Sequence[float | None]]
-    texts: Mapping[tuple[int, int], str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, records: Records, title: str, rows: str, columns: str, value: str, labels: tuple[str, str] | None = None) -> HeatMap:
-        """Makes a map of records that have keys for the row and the column, with other columns as `labels` if given."""
-        names = [{r[key]: str(r[label]) for r in records} for key, label in zip((rows, columns), labels or (rows, columns), strict=True)]
-        i_names, j_names = (dict(sorted(own.items())) if all(isinstance(key, int) for key in own) else own for own in names)
-        cells = {(r[rows], r[columns]): r[value] for r in records}
-        return cls(title, list(i_names.values()), list(j_names.values()), [[cells.get((i, j)) for j in j_names] for i in i_names])
-
-    def first(self, most: int) -> HeatMap:
-        """Returns the first `most` rows and columns; the title says so."""
-        cut = f", first {most} tokens" if max(len(self.rows), len(self.columns)) > most else ""
-        return HeatMap(self.title + cut, self.rows[:most], self.columns[:most], [row[:most] for row in self.values[:most]], self.texts)
+    table: pd.DataFrame
+    texts: pd.DataFrame | None = None
 
 
 def heat_maps(
@@ -193,8 +179,8 @@ def heat_maps(
     cell: inches.
     """
     across = max(len(line) for line in grid)
-    heights = [1.0 + cell * max(len(each.rows) for each in line) for line in grid]
-    widths = [1.1 + cell * max(len(line[i].columns) for line in grid if i < len(line)) for i in range(across)]
+    heights = [1.0 + cell * max(len(each.table) for each in line) for line in grid]
+    widths = [1.1 + cell * max(len(line[i].table.columns) for line in grid if i < len(line)) for i in range(across)]
     figure.set_size_inches(sum(widths) + 0.9, sum(heights) + 0.3)
     panels = figure.subplots(len(grid), across, squeeze=False, width_ratios=widths, height_ratios=heights)
     image: Any = None
@@ -202,15 +188,15 @@ def heat_maps(
         for axes in line[len(maps) :]:
             axes.set_axis_off()
         for axes, one in zip(line, maps, strict=False):
-            table = np.array(one.values, dtype=float)  # None becomes nan
+            table, names = one.table.to_numpy(dtype=float), [str(name) for name in one.table.columns]
             high = np.nanmax(np.abs(table)) or 1.0
             low, high, colours = scale or ((-high, high, "RdBu_r") if np.nanmin(table) < 0 else (0.0, high, "viridis"))
             image = axes.imshow(np.ma.masked_invalid(table), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
-            axes.set_xticks(range(len(one.columns)), [short(name, 14) for name in one.columns])
-            axes.set_yticks(range(len(one.rows)), [short(name, 18) for name in one.rows])
-            axes.tick_params(axis="x", rotation=90 if max(map(len, one.columns)) > 3 else 0)
+            axes.set_xticks(range(len(names)), [short(name, 14) for name in names])
+            axes.set_yticks(range(len(table)), [short(str(name), 18) for name in one.table.index])
+            axes.tick_params(axis="x", rotation=90 if max(map(len, names)) > 3 else 0)
             axes.set(title=one.title, xlabel=axes_labels[0], ylabel=axes_labels[1])
-            for (y, x), text in one.texts.items():
+            for (y, x), text in np.ndenumerate([] if one.texts is None else one.texts.to_numpy()):
                 dark = colours == "viridis" and table[y, x] < low + 0.6 * (high - low)
                 axes.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
             if scale is None:
@@ -223,23 +209,7 @@ def integer_ticks(axes: Axes, nbins: int = 6, *, integer: bool = True) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, integer=integer))
 
 
-def label_rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Labels the rows of the axes, the first one at the top."""
-    axes.set_yticks(range(len(labels)), [short(label, 48) for label in labels])
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-
-
 def short(text: str, limit: int = 40) -> str:
     """Truncates a label to `limit` characters, escaped: two dollars would make a formula."""
     text = visible(text)
     return re.sub(r"(?<!\\)\$", r"\\$", text if len(text) <= limit else text[: limit - 3].rstrip() + "...")
-
-
-def without_note(label: str) -> str:
-    """Cuts brackets at the end of a label, such as `(control, not in the paper)`."""
-    return re.sub(r"\s*\([^()]*\)$", "", label)
-
-
-def dodged(places: Sequence[float], index: int, count: int, width: float) -> list[float]:
-    """Moves the points of curve `index` of `count` aside, so that bars at one place do not cover each other; width: of the axis."""
-    return [place + 0.012 * width * (index - (count - 1) / 2) for place in places]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from orchestrator.analysis import registry
-from orchestrator.analysis.base import Subject
+from orchestrator.analysis.base import Subject, kind_of
 from orchestrator.cost import controls
 from orchestrator.decoding.length_penalty import tuned_spec
 from orchestrator.errors import UserError
@@ -21,32 +21,27 @@ from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest
 from orchestrator.specs.row import Row
+from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Options that apply to the rows of every target, as for `run`. data: what matched controls depend on."""
+    """How the rows of every target are resolved, as for `run`."""
 
-    sets: list[str] = field(default_factory=list)
-    profile: str | None = None
+    options: RowOptions = field(default_factory=RowOptions)
     seed: int = 1
-    data: Data = field(default_factory=lambda: Data(None), compare=False)
+
+    @cached_property
+    def data(self) -> Data:
+        """What matched controls depend on."""
+        return Data(self.options.data_dir, self.options.cache_dir)
 
     def rows(self, target: str) -> list[Row]:
-        rows, left_out = controls.resolve(target, self.data, sets=self.sets, profile=self.profile, seed=self.seed)
+        rows, left_out = controls.resolve(target, self.data, sets=self.options.sets, profile=self.options.profile, seed=self.seed)
         for line in left_out:
             log(line)
         return rows
-
-
-@dataclass(frozen=True)
-class Group:
-    """One analysis and its subjects. `left_out` has a line for each row without a finished run or weights."""
-
-    kind: str
-    subjects: list[Subject]
-    left_out: list[str]
 
 
 def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
@@ -55,8 +50,7 @@ def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
     problems: list[str] = []
     for target in targets:
         try:
-            for row in selection.rows(target):
-                rows.setdefault(row.id, row)
+            rows |= {row.id: row for row in selection.rows(target) if row.id not in rows}
         except UserError as error:
             problems += error.lines
     if problems:
@@ -69,42 +63,37 @@ def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
 
     Otherwise each row's `analysis` decides; if there is only one kind, rows without one belong to it. Raises UserError if no row names one.
     """
-    if kind is not None:
-        registry.get(kind)
-        return {kind: list(rows)}
-    names = list(dict.fromkeys(row.analysis for row in rows if row.analysis is not None))
+    names = [kind] if kind is not None else list(dict.fromkeys(row.analysis for row in rows if row.analysis is not None))
     if not names:
         raise UserError(f"{rows[0].id}: names no analysis; give --kind: {nearest('', KINDS)}")
-    if len(names) == 1:
-        return {names[0]: list(rows)}
-    return {name: [row for row in rows if row.analysis == name] for name in names}
+    return {name: list(rows) if len(names) == 1 else [row for row in rows if row.analysis == name] for name in names}
 
 
-def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledger, data_dir: Path | None, again: str) -> Group:
+def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledger) -> tuple[list[Subject], list[str]]:
     """Returns the subjects of one analysis without duplicates: rows that run, and for analysis rows those in their `of`.
 
-    again: options for the command, shown in messages, that runs a missing row. Raises UserError if no subject is left.
+    The second list has a line for each row without a finished run or weights. Raises UserError if no subject is left.
     """
-    finder, needs = Finder(ledger, Data(data_dir)), registry.get(kind)
+    finder, needs = Finder(ledger, Data(selection.options.data_dir)), kind_of(kind)
     subjects: dict[str, Subject] = {}
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     for row, analysis_row in _expand(rows, selection):
-        if row.id in subjects:
+        if row.id in subjects or row.id in left_out:
             continue
         assert row.spec is not None
         keys = finder.keys(row) or Keys(None, None, None)
-        problem = _unfinished(row, keys, ledger) if needs.needs_runs else None
-        if problem is not None:
+        name = f"{row.id} seed {selection.seed}"
+        if needs.needs_runs and (problem := _unfinished(row, keys, ledger)) is not None:
             seed = "" if selection.seed == 1 else f" --seed {selection.seed}"
-            left_out.append(f"{row.id} seed {selection.seed}: {problem}; run it first: nmt-ablate run {row.id}{seed}{again}")
-        elif needs.needs_weights and not _has_weights(ledger, keys):
-            left_out.append(f"{row.id} seed {selection.seed}: its weights are not in {ledger.root} (published results hold none)")
+            left_out[row.id] = f"{name}: {problem}; run it first: nmt-ablate run {row.id}{seed}{selection.options.arguments}"
+        elif needs.needs_weights and not (keys.train and Store(ledger.run_dir(keys.train), keys.train).has_weights()):
+            left_out[row.id] = f"{name}: its weights are not in {ledger.root} (published results hold none)"
         else:
             subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, tuned_spec(row.spec, keys, ledger))
-    left_out = list(dict.fromkeys(left_out))
     if not subjects:
-        raise UserError(*(left_out or [f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"]))
-    return Group(kind, list(subjects.values()), left_out)
+        nothing = f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"
+        raise UserError(*(left_out.values() or [nothing]))
+    return list(subjects.values()), list(left_out.values())
 
 
 def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row, Row | None]]:
@@ -112,15 +101,12 @@ def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row,
     for row in rows:
         if row.spec is not None:
             yield row, None
+        # an address in the row's own table is looked up in its file, which need not lie in `search_spaces`
+        table = "/".join(row.id.split("/")[:2]) + "/"
         for address in row.of:
-            yield from ((other, row) for other in selection.rows(_in_same_file(row, address)) if other.spec is not None)
-
-
-def _in_same_file(row: Row, address: str) -> str:
-    """Returns the address relative to the row's file if it is in the same table; this also works outside of `search_spaces`."""
-    table = "/".join(row.id.split("/")[:2]) + "/"
-    here = address.startswith(table) and Path(row.source_file).is_file()
-    return f"{row.source_file}#{address.removeprefix(table)}" if here else address
+            here = address.startswith(table) and Path(row.source_file).is_file()
+            target = f"{row.source_file}#{address.removeprefix(table)}" if here else address
+            yield from ((other, row) for other in selection.rows(target) if other.spec is not None)
 
 
 def _label(row: Row, analysis_row: Row | None) -> str:
@@ -135,16 +121,9 @@ def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
     assert row.spec is not None
     if keys.train is None or keys.score is None:
         return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
-    view = RunView.read(ledger, {"": keys})
-    if view.status == "new":
-        return f"found no run in {ledger.root}"
-    if view.status == "trained":
-        return "its run is not scored"
-    return None if view.status == "done" else f"its run is {view.status}"
-
-
-def _has_weights(ledger: Ledger, keys: Keys) -> bool:
-    return keys.train is not None and Store(ledger.run_dir(keys.train), keys.train).has_weights()
+    status = RunView.read(ledger, {"": keys}).status
+    known = {"new": f"found no run in {ledger.root}", "trained": "its run is not scored", "done": None}
+    return known.get(status, f"its run is {status}")
 
 
 def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[str] = (), *, several_targets: bool = False) -> str:
@@ -153,13 +132,10 @@ def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[
     several_targets: whether the rows may be only part of a table, in which case their ids are part of the digest.
     """
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
-    if len(rows) == 1:
-        name = rows[0].id
-    elif len(tables) == 1:
-        name = tables[0]
-    else:
-        name = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
+    papers = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
+    name = rows[0].id if len(rows) == 1 else tables[0] if len(tables) == 1 else papers
     ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []
-    choices = [ids, sorted(selection.sets), sorted(options)]
-    suffix = (f"@{selection.profile}" if selection.profile else "") + (f"-seed{selection.seed}" if selection.seed != 1 else "")
+    choices = [ids, sorted(selection.options.sets or []), sorted(options)]
+    profile = f"@{selection.options.profile}" if selection.options.profile else ""
+    suffix = profile + (f"-seed{selection.seed}" if selection.seed != 1 else "")
     return (name + suffix).replace("/", "-") + (f"+{digest(choices)[:8]}" if any(choices) else "")

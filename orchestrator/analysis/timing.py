@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,17 +16,17 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.data.batching import Batch
-from orchestrator.data.store import Prepared
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.ledger.provenance import collect
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
 from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
+
+WORKS = ("train", "decode")
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Case:
     updates: list[Update] = field(default_factory=list)
     forced: bool = False
     batching: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {work: [] for work in WORKS})
     output_tokens: int = 0
 
     @cached_property
@@ -72,7 +71,11 @@ class Case:
         self.objective, self.optimizer  # noqa: B018  built before the clock starts
         started = self._now()
         for update in self.updates:
-            self._step(update)
+            self.optimizer.zero_grad(set_to_none=True)
+            for batch in update.micro_batches:
+                self.loss(update, batch).backward()
+            clip_gradients(self.model, self.subject.spec.optim.clip_norm)
+            self.optimizer.step()
         return self._now() - started
 
     def decode(self) -> float:
@@ -86,20 +89,17 @@ class Case:
         self.output_tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in outputs)
         return seconds
 
-    def _step(self, update: Update) -> None:
-        """Runs one update as in the training loop."""
-        self.optimizer.zero_grad(set_to_none=True)
-        for batch in update.micro_batches:
-            self.loss(update, batch).backward()
-        clip_gradients(self.model, self.subject.spec.optim.clip_norm)
-        self.optimizer.step()
-
     def loss(self, update: Update, batch: Batch) -> Tensor:
         """Returns the loss of one micro-batch as in the training loop."""
         tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
             loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
         return loss
+
+    def rates(self, work: str) -> list[float]:
+        """Returns updates/s (`train`) or sentences/s (`decode`) of each round."""
+        count = len(self.updates if work == "train" else self.sources)
+        return [count / seconds for seconds in self.seconds[work]]
 
     def _now(self) -> float:
         """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""
@@ -108,7 +108,7 @@ class Case:
         return time.process_time() if self.clock == "cpu" else time.perf_counter()
 
 
-def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
+def measure(cases: Sequence[Case], rounds: int) -> bool:
     """Fills `seconds` of all cases. Returns whether outputs were forced to the length of their sources (if any row lacks trained weights).
 
     An untimed warm-up round allocates the memory. Each round starts with a different case, because the first one finds caches filled by
@@ -119,7 +119,7 @@ def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
         case.forced = forced
     for current in range(-1, rounds):
         first = max(current, 0) % len(cases)
-        for work in works:
+        for work in WORKS:
             for case in (*cases[first:], *cases[:first]):
                 seconds = case.train() if work == "train" else case.decode()
                 if current >= 0:
@@ -127,37 +127,24 @@ def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
     return forced
 
 
-def make_case(context: AnalysisContext, subject: Subject, sentences: int, device: torch.device, clock: str) -> Case:
-    """Builds a case with at most `sentences` sources spread over the whole test set. Raises UserError if all of these are empty."""
-    prepared, test = context.prepared(subject), subject.spec.score.test
-    lines = prepared.sources(test)
+def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps: int, device: torch.device, clock: str) -> Case:
+    """Builds a case with `steps` updates and at most `sentences` sources spread over the whole test set.
+
+    Without trained weights the model is freshly initialised. Raises UserError if all sources are empty.
+    """
+    prepared, spec = context.prepared(subject), subject.spec
+    lines = prepared.sources(spec.score.test)
     every = max(1, len(lines) // sentences)
     sources = [ids for ids in prepared.encode(lines[::every][:sentences]) if ids]
     if not sources:
-        raise UserError(f"{subject.row.id}: test set {test} has no sentence to decode")
-    model, trained = _model(context, subject, prepared, device)
-    return Case(subject, model, trained, sources, subject.spec.search, device, clock)
-
-
-def first_updates(context: AnalysisContext, subject: Subject, steps: int) -> list[Update]:
-    spec = subject.spec
-    return list(islice(UpdateLoader(context.prepared(subject).pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-
-
-def _model(context: AnalysisContext, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
-    """Returns (trained model, True) if there are weights, else (freshly initialised model, False)."""
-    if subject.keys.train is not None:
-        try:
-            return load_model(subject.spec, prepared, context.store(subject), device), True
-        except UserError:
-            pass  # a run in a mirror has no tensors
-    model: Transformer = build(subject.spec.model.model_dump(), prepared.src_size, prepared.tgt_size, subject.spec.seed)
-    return model.to(device).eval(), False
-
-
-def machine(device: torch.device) -> str:
-    """Returns the name of the GPU or CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
+        raise UserError(f"{subject.row.id}: test set {spec.score.test} has no sentence to decode")
+    trained = subject.keys.train is not None and context.store(subject).has_weights()  # a run in a mirror has no tensors
+    if trained:
+        model = load_model(spec, prepared, context.store(subject), device)
+    else:
+        model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed).to(device).eval()
+    updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
+    return Case(subject, model, trained, sources, spec.search, device, clock, updates)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:
@@ -166,4 +153,4 @@ def paper_speed(subject: Subject, column: str) -> float | None:
     rows = [] if subject.analysis_row is None else subject.analysis_row.of
     if column == "train_speed" and subject.row.id in rows and len(subject.expect) == len(rows):
         value = list(subject.expect.values())[rows.index(subject.row.id)]
-    return None if value is None or isinstance(value, bool) else number(value)
+    return number(value)

@@ -60,21 +60,11 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     compared = Comparisons(rows, outcomes, starts, finder.reader, stated)
     (found,) = (record for record in compared.of_claims() if record["row"] == ours.id)
     effect = found["effect"] or {}
-    answer = effect.get("other_seeds_and_sentences") or {}
-    done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
-    return Comparison(
-        ours.id,
-        base.id,
-        found["verdict"],
-        found["reason"],
-        delta=effect.get("delta"),
-        low=answer.get("low"),
-        high=answer.get("high"),
-        p=effect.get("p"),
-        claim=found["claim"],
-        seeds=(done[0], done[1]),
-        seeds_needed=found["seeds_needed"],
-    )
+    interval = effect.get("other_seeds_and_sentences") or {}
+    done, of_base = (sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base))
+    said = {name: found[name] for name in ("verdict", "reason", "claim", "seeds_needed")}
+    said |= {"delta": effect.get("delta"), "p": effect.get("p"), "low": interval.get("low"), "high": interval.get("high")}
+    return Comparison(ours.id, base.id, **said, seeds=(done, of_base))
 
 
 def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:

@@ -17,7 +17,6 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.specs import index
-from orchestrator.specs.row import Row
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
 from orchestrator.sweeps.options import ExecutionOptions
@@ -52,7 +51,9 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
             elif seed is not None:
                 trained = keys[seed].train if seed in keys else None
                 line |= {"status": "needs-data" if trained is None else "new", "train_key": trained}
-            lines.append(line | reported | (_spec(row, seed) if spec and seed is not None else {}))
+            if spec and seed is not None and (seeded := row.at(seed).spec) is not None:
+                line |= {f"spec.{name}": value for name, value in flatten(seeded.model_dump(mode="json"))}
+            lines.append(line | reported)
     frame = pd.DataFrame(lines)
     return frame.astype({name: "Int64" for name in ("seed", "steps", "params") if name in frame})
 
@@ -82,19 +83,17 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     `results`, and for a row that was not decoded with this seed.
     """
     found = find(target, where, seed)
-    row = only(target, found.rows)
-    keys = found.finder.keys(row)
+    row, finder = only(target, found.rows), found.finder
+    keys, command = finder.keys(row), f"nmt-ablate run {shlex.quote(str(target))}"
     record = None
     if keys is not None and keys.train is not None and keys.decode is not None:
-        record = found.finder.ledger.read_decode(keys.train, keys.decode)
-        if record is None and found.finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
-            left_out = f"{row.id}: the translations with seed {seed} were left out of the ledger"
-            raise UserError(f"{left_out}; nmt-ablate run {shlex.quote(str(target))} --again makes them anew")
+        record = finder.ledger.read_decode(keys.train, keys.decode)
+        if record is None and finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
+            raise UserError(f"{row.id}: the translations with seed {seed} were left out of the ledger; {command} --again makes them anew")
     if record is None or row.spec is None:
-        command = f"nmt-ablate run {shlex.quote(str(target))}"
         raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected {command} first")
     columns = {}
-    if (prepared := found.finder.prepared(row.spec.data)) is not None:
+    if (prepared := finder.prepared(row.spec.data)) is not None:
         columns["source"] = prepared.sources(row.spec.score.test)
         for i, stream in enumerate(prepared.references(row.spec.score.test)):
             columns["reference" if i == 0 else f"reference{i + 1}"] = stream
@@ -137,26 +136,7 @@ def run(
 
 
 def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:
-    train = one.keys.train
-    return {
-        "status": one.status,
-        "reason": one.reason,
-        "steps": one.steps,
-        "params": one.params,
-        "bleu": one.bleu,
-        "chrf": one.chrf,
-        **one.also,
-        "tokens_per_second": one.tokens_per_second,
-        "sentences_per_second": one.sentences_per_second,
-        "signature": one.signature,
-        "train_key": train,
-        "decode_key": one.keys.decode,
-        "score_key": one.keys.score,
-        "shipped": train is not None and is_shipped(ledger, train),
-    }
-
-
-def _spec(row: Row, seed: int) -> dict[str, Any]:
-    seeded = row.at(seed).spec
-    assert seeded is not None
-    return {f"spec.{name}": value for name, value in flatten(seeded.model_dump(mode="json"))}
+    names = ("status", "reason", "steps", "params", "bleu", "chrf", "tokens_per_second", "sentences_per_second", "signature")
+    keys = {f"{name}_key": getattr(one.keys, name) for name in ("train", "decode", "score")}
+    shipped = one.keys.train is not None and is_shipped(ledger, one.keys.train)
+    return {name: getattr(one, name) for name in names} | one.also | keys | {"shipped": shipped}

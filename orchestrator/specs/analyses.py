@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_CURVES = dict.fromkeys(("hops", "steps", "depth"), "option_curves")
+_SHARED = {
+    "attention": ("attention-maps", "layer-attention"),
+    "option_curves": ("hops", "steps", "depth"),
+    "structure": ("grid", "parameters", "properties"),
+}
+"""Modules that register several kinds."""
 _FILES = (path.stem for path in (Path(__file__).parents[1] / "analysis" / "kinds").glob("[a-z]*.py"))
-MODULES = {name.replace("_", "-"): name for name in _FILES if name not in _CURVES.values()} | _CURVES
+MODULES = {name: module for module in _FILES for name in _SHARED.get(module, (module.replace("_", "-"),))}
 KINDS = tuple(sorted(MODULES))

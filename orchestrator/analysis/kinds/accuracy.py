@@ -6,13 +6,11 @@ since the last report, with dropout and before the update. The paper does not sa
 
 from __future__ import annotations
 
-from functools import partial
-
+import pandas as pd
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 
 METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
 
@@ -20,11 +18,10 @@ METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
 @register("accuracy")
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
-    records, notes = context.each_row(partial(analyse_row, context))
-    notes = ["training accuracy is of sampled positions with dropout on, validation accuracy of all positions without", *notes]
-    last = [curve[-1] for curve in group_by(records, "row", "seed", "data").values()]
-    summary = [f"{r['row']} seed {r['seed']}: {r['data']} {r['accuracy']:.2f} % at update {r['step']}" for r in last]
-    return Analysis("accuracy", records, partial(draw, records), notes, summary, width=figures.width_of(len(context.subjects)))
+    records, notes = context.each_row(analyse_row)
+    notes.insert(0, "training accuracy is of sampled positions with dropout on, validation accuracy of all positions without")
+    last = pd.DataFrame(records).groupby(["row", "data"], sort=False).accuracy.last()
+    return Analysis(records, draw, notes, table_of("accuracy at the last update [%]:", last, "{:.2f}"), width="column")
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
@@ -37,15 +34,6 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
     ]
 
 
-def draw(records: Records, figure: Figure) -> None:
-    """Draws one colour per model, training dashed and validation solid with markers."""
-    (axes,) = figures.panels(figure, 1)
-    styles = figures.styles(records)
-    for row, own in by_row(records).items():
-        for data, curve in group_by(own, "data").items():
-            look = {} if data == "validation" else {"marker": None, "linestyle": "--"}
-            figures.plot_curve(axes, [r["step"] for r in curve], [r["accuracy"] for r in curve], styles[row], **look)
-    figures.integer_ticks(axes)
+def draw(figure: Figure, records: Records) -> None:
+    (axes,), _ = figures.curves(figure, {"": records}, "step", "accuracy")
     axes.set(xlabel="updates", ylabel="token accuracy [%]")
-    axes.grid()
-    figures.legend(figure, [*figures.handles(styles), *figures.both_curves()])

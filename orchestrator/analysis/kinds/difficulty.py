@@ -11,24 +11,22 @@ and split into four quartiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
 from models.transformer import Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.progress import progress_bar, progress_bars
-from orchestrator.analysis.registry import register
-from orchestrator.analysis.translations import load, missing_snapshots, part_bleu, snapshots_of
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
+from orchestrator.analysis.translations import load_into, part_bleu, snapshots_of
 from orchestrator.data.batching import Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
-from orchestrator.ledger.weights import copy_into
+from orchestrator.safe_text import log
 from orchestrator.training.validation import BATCH
 
 Floats = npt.NDArray[np.float64]
@@ -39,42 +37,21 @@ QUARTILES = ("simple", "ordinary", "difficult", "challenging")
 @register("difficulty", options={"snapshots": "20", "device": "auto"})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row; `words` is the mean length
-    of the sources.
+    of the sources. Rows with another test set are left out with a note.
 
     Options: `snapshots`, K. Raises UserError without snapshots of the first row.
     """
     count, scorer = context.integer("snapshots", 1), context.subjects[0]
-    context.device()
-    paths = snapshots_of(context, scorer)[-count:]
+    paths = list(snapshots_of(context, scorer).values())[-count:]
     if not paths:
-        raise UserError(missing_snapshots(scorer, count))
-    notes = [f"baseline: {scorer.row.id}, which scores the sentences too"]
-    records = analyse_test_set(context, scorer, paths, notes)
-    if len(paths) < count:
-        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
-    if (fewest := min(r["sentences"] for r in records)) < 100:
-        notes.append(f"few sentences: {fewest} in a quartile; their BLEU says little")
-    for group in group_by(records, "quartile").values():
-        base = group[0]["bleu"]
-        for record in group:
-            record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
-    return Analysis("difficulty", records, partial(draw, records), notes, summary(records))
-
-
-def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[Path], notes: list[str]) -> Records:
-    """Returns the quartiles of the scoring row's own test set. Rows with another test set are left out with a note."""
-    prepared, test, device = context.prepared(scorer), scorer.spec.score.test, context.device()
-    model, pairs, sources = context.model(scorer).to(device), prepared.pairs(test), prepared.sources(test)
-    losses = []
-    with progress_bars() as bars, progress_bar(bars, f"{scorer.row.id} difficulty", len(paths), "snapshots") as advance:
-        for weights in load(scorer, paths):
-            copy_into(model, weights)
-            losses.append(nll(model, pairs, device))
-            advance()
-    scores = difficulty(np.stack(losses))
+        again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
+        raise UserError(f"{scorer.row.id}: found no snapshots of its weights; {again}")
+    prepared, test = context.prepared(scorer), scorer.spec.score.test
+    sources, scores = prepared.sources(test), difficulty(_losses(context, scorer, paths))
+    words = np.array([len(line.split()) for line in prepared.tokenise(sources, "src")])
     parts = [*zip(QUARTILES, quartiles(scores), strict=True), ("all", list(range(len(scores))))]
-    words = [len(line.split()) for line in prepared.tokenise(sources, "src")]
     records: Records = []
+    notes = [f"baseline: {scorer.row.id}, which scores the sentences too"]
     for subject in context.subjects:
         own, score = context.prepared(subject), subject.spec.score
         if own.sources(score.test) != sources:
@@ -84,13 +61,31 @@ def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[
         for name, indices in parts:
             record = subject.columns | {"quartile": name, "sentences": len(indices), "metric": score.metric}
             if indices:
-                record |= {
-                    "words": round(float(np.mean([words[i] for i in indices])), 2),
-                    "score_low": round(float(scores[indices].min()), 4),
-                    "score_high": round(float(scores[indices].max()), 4),
-                }
+                low, high = scores[indices].min(), scores[indices].max()
+                record |= {"words": round(words[indices].mean(), 2), "score_low": round(low, 4), "score_high": round(high, 4)}
             records.append(record | {"bleu": part_bleu(decoded, own, indices, subject.spec)})
-    return records
+    for own_quartile in group_by(records, "quartile").values():
+        base = own_quartile[0]["bleu"]
+        for record in own_quartile:
+            record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
+    if len(paths) < count:
+        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
+    if (fewest := min(r["sentences"] for r in records)) < 100:
+        notes.append(f"few sentences: {fewest} in a quartile; their BLEU says little")
+    gains = pd.DataFrame(records).set_index(["row", "quartile"]).gain
+    return Analysis(records, draw, notes, table_of("gain [BLEU]:", gains, "{:+.2f}"))
+
+
+def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
+    """Returns the losses of the test set [K, N] under K snapshots."""
+    device = context.device()
+    model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
+    losses = []
+    for path in paths:
+        load_into(model, scorer, path)
+        losses.append(nll(model, pairs, device))
+        log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
+    return np.stack(losses)
 
 
 @torch.no_grad()
@@ -118,24 +113,15 @@ def quartiles(scores: Floats) -> list[list[int]]:
     return [sorted(part.tolist()) for part in np.array_split(np.argsort(scores, kind="stable"), len(QUARTILES))]
 
 
-def summary(records: Records) -> list[str]:
-    """Returns a line per row with BLEU and gain of each quartile."""
-    lines = []
-    for (_, _, label), own in group_by(records, "row", "seed", "label").items():
-        cells = [f"{r['quartile']} " + ("-" if r["bleu"] is None else f"{r['bleu']:.2f} ({r['gain']:+.2f})") for r in own]
-        lines.append(f"{label}: {', '.join(cells)}")
-    return lines
-
-
-def draw(records: Records, figure: Figure) -> None:
+def draw(figure: Figure, records: Records) -> None:
     """Draws the gains over the baseline, one colour per row."""
     (axes,) = figures.panels(figure, 1)
-    rows, styles = list(by_row(records).items())[1:], figures.styles(records)
+    rows, styles = list(group_by(records, "row").items())[1:], figures.styles(records)
     width = 0.8 / max(1, len(rows))
-    for index, (key, own) in enumerate(rows):
-        gains = [float("nan") if r["gain"] is None else r["gain"] for r in own if r["quartile"] in QUARTILES]
-        places = [x - 0.4 + width * (index + 0.5) for x in range(len(QUARTILES))]
-        axes.bar(places, gains, width * 0.92, color=styles[key].colour, edgecolor="white", label=styles[key].name)
+    for index, (row, own) in enumerate(rows):
+        gains = [np.nan if r["gain"] is None else r["gain"] for r in own if r["quartile"] in QUARTILES]
+        places = np.arange(len(QUARTILES)) - 0.4 + width * (index + 0.5)
+        axes.bar(places, gains, width * 0.92, color=styles[row].colour, edgecolor="white", label=styles[row].name)
     sizes = {r["quartile"]: r["sentences"] for r in records}
     axes.set_xticks(range(len(QUARTILES)), [f"{name}\n{sizes[name]} sent." for name in QUARTILES])
     axes.axhline(0.0, color="black", linewidth=0.8)

@@ -5,9 +5,7 @@ The norm is the L2 norm over all parameters of the layer, for the whole update, 
 
 from __future__ import annotations
 
-import statistics
-from functools import partial
-
+import pandas as pd
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -15,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
 
@@ -24,14 +21,15 @@ from orchestrator.training.metrics import METRIC
 @register("gradient-norms", options={"steps": "10000"})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
-    steps = context.integer("steps", 1)
-    records, notes = context.each_row(partial(analyse_row, context, steps))
-    return Analysis("gradient-norms", records, partial(draw, records), notes, summary(records))
+    records, notes = context.each_row(analyse_row)
+    medians = pd.DataFrame(records).pivot_table(index="layer", columns="row", values="norm", aggfunc="median", sort=False)
+    return Analysis(records, draw, notes, table_of("median norm:", medians, "{:.3g}"))
 
 
-def analyse_row(context: AnalysisContext, steps: int, subject: Subject, notes: list[str]) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     """Returns the finite norms in order of layers and updates."""
-    history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= steps]
+    last = context.integer("steps", 1)
+    history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= last]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]
     records = [subject.columns | {"layer": layer, "step": step, "norm": norm} for layer, step, norm in sorted(points) if norm is not None]
     if not records:
@@ -44,33 +42,16 @@ def analyse_row(context: AnalysisContext, steps: int, subject: Subject, notes: l
     return records
 
 
-def summary(records: Records) -> list[str]:
-    """Returns a line per row: median norms of the bottom, middle and top layer, and the ratio of the largest to the smallest layer."""
-    lines = []
-    for (row, seed), own in by_row(records).items():
-        layers = {layer: [r["norm"] for r in curve] for layer, curve in group_by(own, "layer").items()}
-        medians = {layer: statistics.median(norms) for layer, norms in layers.items()}
-        last = max(medians)
-        named = [f"layer {layer} {medians[layer]:.3g}" for layer in dict.fromkeys((1, (last + 1) // 2, last)) if layer in medians]
-        low, high = min(medians.values()), max(medians.values())
-        ratio = f"; largest over smallest layer {high / low:.1f}" if low > 0 else ""
-        lines.append(f"{row} seed {seed}: median norm of {', '.join(named)}{ratio} ({len(layers[last])} updates)")
-    return lines
-
-
-def draw(records: Records, figure: Figure) -> None:
+def draw(figure: Figure, records: Records) -> None:
     """Draws one panel per row on a shared scale, one curve per layer, dark at the bottom and light at the top."""
-    rows = list(by_row(records).values())
+    rows = group_by(records, "row", "label")
     colours = ScalarMappable(Normalize(1, max(2, *(r["layer"] for r in records))), colormaps["viridis"])
     panels = figures.panels(figure, len(rows), sharey=True)
-    for axes, own in zip(panels, rows, strict=True):
+    for axes, ((_, label), own) in zip(panels, rows.items(), strict=True):
         for layer, curve in group_by(own, "layer").items():
-            points = [(r["step"], r["norm"]) for r in curve]
-            axes.plot(*zip(*points, strict=True), color=colours.to_rgba(layer), linewidth=0.9, marker="." if len(points) <= 30 else None)
-        axes.set(title=figures.short(own[0]["label"]), xlabel="updates")
+            axes.plot([r["step"] for r in curve], [r["norm"] for r in curve], color=colours.to_rgba(layer), linewidth=0.9)
+        axes.set(title=figures.short(label), xlabel="updates", yscale="log" if all(r["norm"] > 0 for r in records) else "linear")
         figures.integer_ticks(axes, 5)
         axes.grid()
-        if all(r["norm"] > 0 for r in records):
-            axes.set_yscale("log")
     panels[0].set_ylabel("L2 norm of the gradient")
     figure.colorbar(colours, ax=panels, label="encoder layer", ticks=MaxNLocator(integer=True, nbins=8))

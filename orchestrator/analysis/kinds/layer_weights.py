@@ -10,11 +10,12 @@ Shapes: T tokens, n streams, J sources, M sub-layers of a stack.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -25,8 +26,7 @@ from models.stack import Stack
 from models.sublayer import SubLayer
 from models.transformer import Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.decoding.beam import BOS
 
 Matrix = dict[int, list[float]]
@@ -41,8 +41,10 @@ def analyse(context: AnalysisContext) -> Analysis:
 
     Options: `sentences`, how many of the test set, or all.
     """
-    records, notes = context.each_row(partial(analyse_row, context))
-    return Analysis("layer-weights", records, partial(draw, records), notes, summary(records))
+    records, notes = context.each_row(analyse_row)
+    readers = pd.DataFrame(records).groupby(["row", "side", "component", "way", "reader"], sort=False).weight.agg(["first", "last"])
+    means = readers.groupby(["row", "side", "component", "way"], sort=False).mean()
+    return Analysis(records, draw, notes, table_of("weight of the lowest and of the newest source, mean over readers:", means))
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
@@ -85,16 +87,16 @@ def _residuals(model: Transformer, stack: Stack, pairs: Sequence[tuple[Sequence[
     if all(type(module.residual).weights is Residual.weights for module in sublayers):
         return {}
     seen: list[dict[str, Tensor]] = []
-    note: Callable[..., None] = lambda module, given: seen.append(module.residual.weights(given[0]))  # noqa: E731
-    hooks = [module.register_forward_pre_hook(note) for module in sublayers]
 
     def end(_: Any, given: Any, made: tuple[Tensor, Any]) -> None:
         seen.append({"read": torch.ones(1)} if stack.residual is None else stack.residual.weights(made[1].outputs[-1]))
 
-    hooks.append(stack.register_forward_hook(end))
     totals: dict[str, dict[int, Tensor]] = defaultdict(dict)
     tokens = 0
-    try:
+    with ExitStack() as hooks:
+        for module in sublayers:
+            hooks.enter_context(module.register_forward_pre_hook(lambda module, given: seen.append(module.residual.weights(given[0]))))
+        hooks.enter_context(stack.register_forward_hook(end))
         for source, target in pairs:
             seen.clear()
             model.decode(torch.tensor([[BOS, *target]]), model.encode(torch.tensor([source])))
@@ -103,9 +105,6 @@ def _residuals(model: Transformer, stack: Stack, pairs: Sequence[tuple[Sequence[
             for way, rows in _ways(seen, count).items():
                 for reader, row in rows.items():
                     totals[way][reader] = totals[way].get(reader, torch.zeros(())) + row.double().sum(0)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {way: {reader: (row / tokens).tolist() for reader, row in rows.items()} for way, rows in totals.items()}
 
 
@@ -140,26 +139,11 @@ def _by_token(weights: Tensor, tokens: int, axes: int) -> Tensor:
     return weights.reshape(-1, *own).expand(tokens, *own) if weights.dim() == axes else weights.reshape(tokens, *own)
 
 
-def summary(records: Records) -> list[str]:
-    """Returns a line per matrix: what readers of two sources or more read of the lowest and of the newest one, on average."""
-    lines = []
-    for (row, seed, side, component, way), own in group_by(records, "row", "seed", "side", "component", "way").items():
-        rows = [[r["weight"] for r in weights] for weights in group_by(own, "reader").values()]
-        longer = [weights for weights in rows if len(weights) > 1]
-        if longer:
-            low, new = (sum(weights[i] for weights in longer) / len(longer) for i in (0, -1))
-            lines.append(f"{row} seed {seed}: {side} {component} {way}  first {low:.3f}  last {new:.3f} of {len(longer)} readers")
-        else:
-            numbers = "  ".join(f"{weights[0]:.3f}" for weights in rows)
-            lines.append(f"{row} seed {seed}: {side} {component} {way}  {numbers}")
-    return lines
-
-
-def draw(records: Records, figure: Figure) -> None:
+def draw(figure: Figure, records: Records) -> None:
     """Draws a line per row with a heat map per matrix: readers from top to bottom, sources from left to right."""
-    grid = []
-    for own in group_by(records, "row", "seed").values():
-        matrices = group_by(own, "label", "side", "component", "way")
-        titles = {f"{figures.short(label, 34)}\n{side} {component} {way}": each for (label, side, component, way), each in matrices.items()}
-        grid.append([figures.HeatMap.of(each, title, "reader", "source", "weight") for title, each in titles.items()])
+    frame, grid = pd.DataFrame(records), []
+    for _, of_row in frame.groupby("row", sort=False):
+        matrices = of_row.groupby(["label", "side", "component", "way"], sort=False)
+        titles = ((f"{figures.short(label, 34)}\n{' '.join(names)}", own) for (label, *names), own in matrices)
+        grid.append([figures.HeatMap(title, own.pivot(index="reader", columns="source", values="weight")) for title, own in titles])
     figures.heat_maps(figure, grid, ("source", "reader"), "weight")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, register
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
 from orchestrator.scoring.rouge import FIGURES, rouge
@@ -30,7 +29,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         record = {"row": row, "label": f"Lead{count}", "corpus": corpus, "test": test, "sentences": count, "summaries": len(leads)}
         records.append(record | {name: round(scores[name], 4) for name in FIGURES} | {"signature": scores["signature"]})
     notes = ["articles are whole here: data.truncate shortens what a model reads, not the lead"]
-    return Analysis("lead", records, notes=notes)
+    return Analysis(records, notes=notes)
 
 
 def lead(documents: list[str], count: int) -> list[str]:

@@ -9,50 +9,56 @@ example, 13 epochs instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.loss_history import Losses, LossPoint, losses_of
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
 from orchestrator.errors import UserError
-from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import ratios
-from orchestrator.specs.table import number
+from orchestrator.specs.table import number as figure_of
+from orchestrator.tracking.history import number
+
+SHOWN = ["panel", "label", "measure", "step", "value", "paper", "note"]
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Rows compared with each other, the baseline first."""
+class LossPoint:
+    """One validation: `valid` is its nll per target token, `train` the mean of the updates since the previous validation.
 
-    title: str
-    subjects: list[Subject]
-
-
-@dataclass(frozen=True)
-class RowCurves:
-    """Losses of one row. part: the part that is compared. speed: training speed relative to the baseline, None if unknown.
-
-    limited: whether the run ended at `max_steps` or `max_epochs` instead of by its schedule.
+    epochs: since the start of the run; None without a whole epoch.
     """
 
-    whole: Losses
-    part: Losses
+    step: int
+    valid: float
+    train: float | None
+    epochs: float | None
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Validations of a row in order of updates, those that are compared.
+
+    cut: the one after which the learning rate was first cut, or None. end: the last one of the run; None if the run ended at `max_steps` or
+    `max_epochs` instead of by its schedule. bad: number of non-finite losses, which are left out.
+    """
+
+    points: list[LossPoint]
+    cut: LossPoint | None
+    end: LossPoint | None
+    bad: int
     words_per_second: float | None
-    speed: float | None
-    limited: bool = False
 
 
-ENDS: dict[str, tuple[Callable[[RowCurves, float], LossPoint | None], str]] = {
-    "baseline_loss": (lambda row, goal: row.part.reaches(goal), "not reached"),
-    "first_cut": (lambda row, goal: row.whole.cut, "no cut within the run"),
-    "end": (lambda row, goal: None if row.limited else row.whole.points[-1], "ended at its limit of updates or epochs"),
+ENDS: dict[str, tuple[Callable[[Losses, float], LossPoint | None], str]] = {
+    "baseline_loss": (lambda row, goal: next((p for p in row.points if p.valid <= goal), None), "not reached"),
+    "first_cut": (lambda row, goal: row.cut, "no cut within the run"),
+    "end": (lambda row, goal: row.end, "ended at its limit of updates or epochs"),
 }
 """Name of an end -> (the validation where a row reaches it, given the baseline's best loss; why there is none)."""
 
@@ -65,66 +71,117 @@ def analyse(context: AnalysisContext) -> Analysis:
     """
     until = context.choice("until", "end", "first-cut")
     notes: list[str] = []
-    losses = {s.row.id: found for s in context.subjects if (found := _losses(context, s, notes)) is not None}
-    if not losses:
+    panels: dict[str, dict[str, tuple[Subject, Losses]]] = {}
+    for subject in context.subjects:
+        losses = losses_of(context.ledger.history(subject.train_key), context.train_record(subject), until)
+        if losses.bad:
+            notes.append(f"{subject.name}: {losses.bad} losses are not finite; left out")
+        if not losses.points:
+            notes.append(f"{subject.name}: its history has no validation loss; left out")
+            continue
+        if until == "first-cut" and losses.cut is None:
+            notes.append(f"{subject.name}: no cut of the rate within its run; its curves are whole")
+        row = subject.analysis_row
+        title = str(subject.spec.data.corpus) if row is None else row.label or row.id
+        panels.setdefault(title, {})[subject.row.id] = subject, losses
+    if not panels:
         raise UserError(*notes)
     measured: Records = []
     curves: Records = []
-    for panel in panels([s for s in context.subjects if s.row.id in losses]):
-        rows = _row_curves(context, panel, losses, until, notes)
-        for subject, row in zip(panel.subjects, rows, strict=True):
-            columns = subject.columns | {"panel": panel.title}
-            for measure in measures(row, rows[0], is_baseline=subject is panel.subjects[0]):
-                measured.append(columns | measure | {"paper": paper(measure["measure"], subject, panel)})
-            curves += [columns | point for point in _point_records(row.part)]
-            if until == "first-cut" and row.whole.cut is None:
-                notes.append(f"{subject.name}: no cut of the rate within its run; its curves are whole")
+    for title, panel in panels.items():
+        subjects, (_, base) = [subject for subject, _ in panel.values()], next(iter(panel.values()))
+        speeds = speeds_of(context, panel, notes)
+        for subject, losses in panel.values():
+            columns = subject.columns | {"panel": title}
+            for measure in measures(losses, None if losses is base else base, speeds[subject.row.id]):
+                measured.append(columns | measure | {"paper": paper(measure["measure"], subject, subjects)})
+            curves += [columns | point for point in point_records(losses)]
     notes += [
         "training nll: mean over the updates since the validation before, with dropout; validation nll is without",
         "time saved, as the paper reckons it: 1 - (share of the baseline's epochs) / speed_ratio",
     ]
-    return Analysis("loss-curves", measured + curves, partial(draw, curves), list(dict.fromkeys(notes)), summary(measured))
+    return Analysis(measured + curves, draw, list(dict.fromkeys(notes)), shown=SHOWN)
 
 
-def panels(subjects: Sequence[Subject]) -> list[Panel]:
-    """Groups subjects by analysis row, in the order of its `of`, and the others by corpus."""
-    analysis_rows = {s.analysis_row.id: s.analysis_row for s in subjects if s.analysis_row is not None}
-    found: dict[str, Panel] = {}
-    for subject in subjects:
-        row = subject.analysis_row or next((a for a in analysis_rows.values() if subject.row.id in a.of), None)
-        data = subject.spec.data
-        key, title = (row.id, row.label or row.id) if row is not None else (data.model_dump_json(), str(data.corpus))
-        found.setdefault(key, Panel(title, [])).subjects.append(subject)
-    for key, panel in found.items():
-        order = analysis_rows[key].of if key in analysis_rows else []
-        panel.subjects.sort(key=lambda s: order.index(s.row.id) if s.row.id in order else len(order))
-    return list(found.values())
+def losses_of(history: Sequence[Mapping[str, Any]], record: Mapping[str, Any], until: str = "end") -> Losses:
+    """Reads the losses from a history in order of updates and the training's `record`, whose `rate_cuts` list the cuts of the rate.
+
+    until: `first-cut` leaves out the points after it.
+    """
+    ends = epoch_ends(history)
+    points: list[LossPoint] = []
+    bad, total, updates, last = 0, 0.0, 0, 0
+    for report in history:
+        step = int(report["step"])
+        train, valid = (number(report.get(name)) for name in ("train/nll", "valid/nll"))
+        bad += sum(value is not None and not math.isfinite(value) for value in (train, valid))
+        if train is not None:
+            if math.isfinite(train):
+                total, updates = total + train * (step - last), updates + step - last
+            last = step
+        if valid is not None and math.isfinite(valid):
+            epochs = float(np.interp(step, *np.array(ends).T)) if len(ends) > 1 else None
+            points.append(LossPoint(step, valid, total / updates if updates else None, epochs))
+            total, updates = 0.0, 0
+    first = next((cut["step"] for cut in record.get("rate_cuts") or []), None)
+    cut = next((p for p in points if p.step == first), None)
+    end = points[-1] if points and record.get("ended_by") not in ("max_steps", "max_epochs") else None
+    if until == "first-cut" and cut is not None:
+        points = [p for p in points if p.step <= cut.step]
+    return Losses(points, cut, end, bad, float(record.get("tokens_per_second") or 0.0) or None)
 
 
-def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> Records:
-    """Returns the measures of a row against the baseline. The baseline itself has no measures of savings.
+def epoch_ends(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Returns (update, finished epochs) for each report with a newly finished epoch; exact if each is validated, else within 50 updates.
+
+    The last one stands for the epoch that was not finished, of the mean length.
+    """
+    ends = [(0.0, 0.0)]
+    for report in history:
+        finished = number(report.get("train/epoch"))
+        if finished is not None and finished > ends[-1][1]:
+            ends.append((float(report["step"]), finished))
+    step, epochs = ends[-1]
+    return [*ends, (step + step / epochs, epochs + 1.0)] if epochs else ends
+
+
+def speeds_of(context: AnalysisContext, panel: Mapping[str, tuple[Subject, Losses]], notes: list[str]) -> dict[str, float | None]:
+    """Returns training speeds relative to the first row: from a joint measurement if there is one, else from the runs, with a note."""
+    base, (_, base_losses) = next(iter(panel.items()))
+    measured, _ = ratios(context.ledger, {row: [subject.train_key] for row, (subject, _) in panel.items()}, base)
+    speeds: dict[str, float | None] = {}
+    for row, (_, losses) in panel.items():
+        speeds[row] = measured.get(row, {}).get("train_speed")
+        if speeds[row] is None and losses.words_per_second and base_losses.words_per_second:
+            speeds[row] = losses.words_per_second / base_losses.words_per_second
+            if row != base:
+                notes.append("speed_ratio is of the runs themselves, which does not compare; analyse them with --kind speed first")
+    return speeds
+
+
+def measures(row: Losses, base: Losses | None, speed: float | None) -> Records:
+    """Returns the measures of a row against the baseline; base: None for the baseline itself, which saves nothing.
 
     Savings are in percent of the baseline's epochs and of its time; negative if the row needs more.
     """
-    best, goal = row.part.best(), base.part.best().valid
+    best, goal = (min(one.points, key=lambda p: p.valid) for one in (row, base or row))
     found = [_measure("best_valid_nll", best.valid, step=best.step)]
     for name, (end, missing) in ENDS.items():
-        ours, theirs = end(row, goal), end(base, goal)
+        ours, theirs = (end(one, goal.valid) for one in (row, base or row))
+        epochs, step = (None, None) if ours is None else (ours.epochs, ours.step)
         why = missing if ours is None else "no whole epoch"
-        step, epochs = (None, None) if ours is None else (ours.step, ours.epochs)
-        base_epochs = None if theirs is None else theirs.epochs
         found.append(_measure(f"epochs_to_{name}", epochs, why, step))
-        if not is_baseline:
-            share = None if epochs is None or not base_epochs else epochs / base_epochs
+        if base is not None:
             why = f"the baseline: {missing}" if ours is not None and theirs is None else why
+            share = epochs / theirs.epochs if epochs is not None and theirs is not None and theirs.epochs else None
             found.append(_measure(f"epochs_saved_to_{name}_pct", None if share is None else 100.0 * (1.0 - share), why))
-            time = None if share is None or not row.speed else 100.0 * (1.0 - share / row.speed)
+            time = 100.0 * (1.0 - share / speed) if share is not None and speed else None
             found.append(_measure(f"time_saved_to_{name}_pct", time, why if share is None else "no speed of both"))
     found.append(_measure("words_per_second", row.words_per_second, "not in its record"))
-    if not is_baseline:
-        found.append(_measure("speed_ratio", row.speed, "no speed of both"))
+    if base is not None:
+        found.append(_measure("speed_ratio", speed, "no speed of both"))
         for data in ("train", "valid"):
-            found.append(_measure(f"{data}_below_baseline_pct", below(row.part.points, base.part.points, data), "nothing in common"))
+            found.append(_measure(f"{data}_below_baseline_pct", below(row.points, base.points, data), "nothing in common"))
     return found
 
 
@@ -147,65 +204,19 @@ def below(row: Sequence[LossPoint], base: Sequence[LossPoint], data: str) -> flo
     return 100.0 * sum(lower) / len(lower) if lower else None
 
 
-def paper(name: str, subject: Subject, panel: Panel) -> float | None:
+def paper(name: str, subject: Subject, panel: Sequence[Subject]) -> float | None:
     """Returns the paper's figure from the row's own `expect`, or that of the analysis row, which applies to the second of two rows."""
-    is_second = len(panel.subjects) == 2 and subject is panel.subjects[1]
-    for source in (subject.row, subject.analysis_row if is_second else None):
-        if source is not None and (value := number(source.expect.get(name))) is not None:
+    rows = [subject.row, subject.analysis_row if len(panel) == 2 and subject is panel[1] else None]
+    for row in rows:
+        if row is not None and (value := figure_of(row.expect.get(name))) is not None:
             return value
     if name == "speed_ratio":
-        own, theirs = (paper("words_per_second", s, panel) for s in (subject, panel.subjects[0]))
+        own, theirs = (paper("words_per_second", s, panel) for s in (subject, panel[0]))
         return round(own / theirs, 4) if own and theirs else None
     return None
 
 
-def summary(records: Records) -> list[str]:
-    """Returns lines per row: its measures with the paper's in brackets, or why there is none."""
-    lines = []
-    for (row, seed, panel), own in group_by(records, "row", "seed", "panel").items():
-        lines.append(f"{panel}: {short_id(row)} seed {seed}, {own[0]['label']}")
-        lines += [f"  {r['measure'].removesuffix('_pct').replace('_', ' ')}: {_value(r)}" for r in own]
-    return lines
-
-
-def _value(record: Mapping[str, Any]) -> str:
-    """Formats a value as in `34.9% (paper 35%)` or `no cut within the run (paper 35%)`."""
-    unit, form = ("%", ".1f") if record["measure"].endswith("_pct") else ("", ",.4g")
-    ours = record["note"] if record["value"] is None else f"{record['value']:{form}}{unit}"
-    return ours if record["paper"] is None else f"{ours} (paper {record['paper']:{form}}{unit})"
-
-
-def _losses(context: AnalysisContext, subject: Subject, notes: list[str]) -> Losses | None:
-    """Returns the losses of a row, or None with a note if its history has no validation loss."""
-    losses = losses_of(context.ledger.history(subject.train_key), context.train_record(subject))
-    if losses.bad:
-        notes.append(f"{subject.name}: {losses.bad} losses are not finite; left out")
-    if not losses.points:
-        notes.append(f"{subject.name}: its history has no validation loss; left out")
-        return None
-    return losses
-
-
-def _row_curves(context: AnalysisContext, panel: Panel, losses: Mapping[str, Losses], until: str, notes: list[str]) -> list[RowCurves]:
-    """Returns the curves of each subject. Speed ratios come from a joint measurement if there is one, else from the runs, with a note."""
-    base = panel.subjects[0]
-    measured, _ = ratios(context.ledger, {s.row.id: [s.train_key] for s in panel.subjects}, base.row.id)
-    rates = {s.row.id: float(context.train_record(s).get("tokens_per_second") or 0.0) or None for s in panel.subjects}
-    rows = []
-    for subject in panel.subjects:
-        row, record, whole = subject.row.id, context.train_record(subject), losses[subject.row.id]
-        rate, base_rate = rates[row], rates[base.row.id]
-        speed = measured.get(row, {}).get("train_speed")
-        if speed is None and rate and base_rate:
-            speed = rate / base_rate
-            if subject is not base:
-                notes.append("speed_ratio is of the runs themselves, which does not compare; analyse them with --kind speed first")
-        limited = record.get("ended_by") in ("max_steps", "max_epochs")
-        rows.append(RowCurves(whole, whole.until_cut() if until == "first-cut" else whole, rate, speed, limited))
-    return rows
-
-
-def _point_records(losses: Losses) -> Records:
+def point_records(losses: Losses) -> Records:
     """Returns one record per loss; `note` marks the validation that caused the first cut."""
     return [
         {
@@ -222,23 +233,15 @@ def _point_records(losses: Losses) -> Records:
     ]
 
 
-def draw(records: Records, figure: Figure) -> None:
-    """Draws one panel per comparison, by epochs if every run has a whole one, else by updates: one colour a model, training dashed,
-    validation solid with markers, and dotted the first cut of the learning rate.
-    """
-    groups, styles = group_by(records, "panel"), figures.styles(records)
-    axis = "epochs" if all(r["epochs"] is not None for r in records) else "step"
-    panels = figures.panels(figure, len(groups), height=2.3)
-    for axes, (title, points) in zip(panels, groups.items(), strict=True):
-        for row, own in by_row(points).items():
-            for data, curve in group_by(own, "data").items():
-                look = {} if data == "validation" else {"marker": None, "linestyle": "--", "linewidth": 0.9}
-                figures.plot_curve(axes, [r[axis] for r in curve], [r["value"] for r in curve], styles[row], **look)
-            for r in own:
-                if r["note"] == "first cut" and r["data"] == "validation":
-                    axes.axvline(r[axis], color=styles[row].colour, linestyle=":")
-        figures.integer_ticks(axes, integer=axes.get_xlim()[1] > 4)
-        axes.set(title=figures.short(title, 60), xlabel="updates" if axis == "step" else axis)
-        axes.grid()
+def draw(figure: Figure, records: Records) -> None:
+    """Draws one panel per comparison, by epochs if every run has a whole one, else by updates; dotted: the first cut of the rate."""
+    points = [r for r in records if r["measure"] == "nll"]
+    axis, label = ("epochs", "epochs") if all(r["epochs"] is not None for r in points) else ("step", "updates")
+    groups = group_by(points, "panel")
+    panels, styles = figures.curves(figure, groups, axis, "value", height=2.3)
+    for axes, own in zip(panels, groups.values(), strict=True):
+        axes.set_xlabel(label)
+        for r in own:
+            if r["note"] == "first cut" and r["data"] == "validation":
+                axes.axvline(r[axis], color=styles[r["row"]].colour, linestyle=":")
     panels[0].set_ylabel("nll per target token [nats]")
-    figures.legend(figure, [*figures.handles(styles), *figures.both_curves()])

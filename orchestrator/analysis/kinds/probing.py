@@ -7,26 +7,18 @@ not change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
 import torch
-from rich.progress import Progress
 from sklearn.preprocessing import LabelEncoder
 
-from models.transformer import Transformer
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.probing.classifier import ClassifierSetting, Fitted, fit, search, share
-from orchestrator.analysis.probing.features import features
-from orchestrator.analysis.probing.sentences import limited, source_of
-from orchestrator.analysis.progress import progress_bar, progress_bars
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
+from orchestrator.analysis.classifier import Examples, fit, search, share
+from orchestrator.analysis.sentence_vectors import features, instances_of
 from orchestrator.data.senteval import SPLITS, TASKS, SentEvalTask
-from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.safe_text import visible
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import number
 
@@ -48,31 +40,83 @@ LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """Parsed options. limit: maximum number of instances per split."""
+@register("probing", options=DEFAULTS, needs_weights=True)
+def analyse(context: AnalysisContext) -> Analysis:
+    """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
 
-    tasks: tuple[SentEvalTask, ...]
-    nhid: list[int]
-    dropout: list[float]
-    l2: list[float]
-    limit: int | None
-    device: torch.device
+    majority: accuracy of tr's most frequent label. paper: the figure of the analysis row for the task's column. delta: ours minus the
+    paper's, on SentEval's data only. Raises UserError for invalid options or files, or if no row can be probed.
+    """
+    records, notes = context.each_row(analyse_row)
+    frame = pd.DataFrame(records)
+    notes.append("sentences go through each row's own tokenisation and subwords, also where they are tokenised already, as SentEval's are")
+    if (frame.encoders == 2).any():
+        notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
+    if (limit := context.limit()) is not None:
+        notes.append(f"at most {limit:,} instances a split: not comparable with the paper's numbers")
+    if frame.valid.min() < LEAST_VALID:
+        notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
+    if few := sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000}):
+        notes.append(f"few test sentences: {', '.join(few)}; their accuracy says little")
+    both = frame.rename(columns={"accuracy": "ours"}).set_index(["row", "column"])[["ours", "paper"]].astype(float)
+    table = both.stack().unstack("column", sort=False)
+    return Analysis(records, notes=notes, summary=table_of("accuracy [%]", table, "{:.2f}"), shown=SHOWN)
 
-    def search_space(self, task: SentEvalTask, valid: int) -> dict[str, Any]:
-        """Returns the arguments of `search`, with one setting if va has few instances (`valid`).
 
-        WordContent is linear, as in the toolkit.
-        """
-        space: dict[str, list[Any]] = {"nhid": [0] if task.name == "WordContent" else self.nhid, "dropout": self.dropout, "l2": self.l2}
-        return space if valid >= LEAST_VALID else {name: values[:1] for name, values in space.items()}
+def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+    """Returns one record per task of a row for which there are sentences."""
+    tasks, device, limit = _tasks(context.options["tasks"]), context.device(), context.limit()
+    space: dict[str, Any] = {"nhid": context.numbers("nhid")} | {name: _rates(name, context.options[name]) for name in ("dropout", "l2")}
+    source = instances_of(context, subject, tasks)
+    if isinstance(source, str):
+        notes.append(source)
+        return []
+    kind, instances = source
+    if kind == "toy":
+        missing = ", ".join(name for name in TASKS if name not in instances)
+        notes.append(f"toy: sentences of the built-in language, not SentEval's data; not made for it: {missing}")
+    prepared, model = context.prepared(subject), context.model(subject).to(device)
+    records: Records = []
+    for task in (task for task in tasks if task.name in instances):
+        whole = instances[task.name]
+        sample = whole if limit is None else whole.sample(frac=1, random_state=SEED).groupby("split").head(limit).sort_index()
+        vectors, width = features(model, prepared.encode_text(sample["sentence"].tolist()))
+        encoder = LabelEncoder().fit(whole["label"])  # of the whole tr, so that a limit does not change the problem
+        labels = torch.as_tensor(encoder.transform(sample["label"]), dtype=torch.long, device=device)
+        masks = {split: torch.as_tensor((sample["split"] == split).to_numpy(copy=True), device=device) for split in SPLITS}
+        data = {split: (vectors[mask], labels[mask]) for split, mask in masks.items()}
+        made = classify(data, width, len(encoder.classes_), space | ({"nhid": [0]} if task.name == "WordContent" else {}))
+        log(f"{subject.name} {task.name}: {made['accuracy']:.2f} %")
+        paper = number(subject.expect.get(task.column))
+        delta = round(made["accuracy"] - paper, 4) if paper is not None and kind == "senteval" else None
+        columns = subject.columns | {"data": kind, "encoders": 1 if model.extra_encoder is None else 2}
+        records.append(columns | {"task": task.name, "column": task.column} | made | {"paper": paper, "delta": delta})
+    return records
 
 
-def parse_options(context: AnalysisContext) -> Options:
-    """Parses all options. Raises UserError naming the invalid one."""
-    dropout, l2 = (_rates(name, context.options[name]) for name in ("dropout", "l2"))
-    tasks = _tasks(context.options["tasks"])
-    return Options(tasks, context.numbers("nhid"), dropout, l2, context.limit(), context.device())
+def classify(data: dict[str, Examples], width: int, classes: int, space: dict[str, Any]) -> dict[str, Any]:
+    """Returns the columns of one task. space: the settings to compare, as `search` takes them; only the first ones if va has few instances.
+
+    width: of the vectors of the first encoder.
+    """
+    sizes = {split: len(labels) for split, (_, labels) in data.items()}
+    if sizes["va"] < LEAST_VALID:
+        space = {option: values[:1] for option, values in space.items()}
+    best = search(lambda setting: fit(data["tr"], data["va"], width, classes, setting, SEED), **space)
+    majority = data["tr"][1].mode().values
+    return {
+        "accuracy": round(100.0 * share(best.probe, data["te"]), 4),
+        "valid_accuracy": round(100.0 * best.valid, 4),
+        "majority": round(100.0 * (data["te"][1] == majority).double().mean().item(), 4),
+        "classes": classes,
+        "train": sizes["tr"],
+        "valid": sizes["va"],
+        "test": sizes["te"],
+        "nhid": best.setting.nhid,
+        "dropout": best.setting.dropout,
+        "l2": best.setting.l2,
+        "epochs": best.epochs,
+    }
 
 
 def _tasks(text: str) -> tuple[SentEvalTask, ...]:
@@ -94,99 +138,3 @@ def _rates(name: str, text: str) -> list[float]:
     if not all(0.0 <= value < 1.0 for value in values):
         raise UserError(f"--option {name}={shown(text)}: expected numbers from 0 to below 1, as in {name}={DEFAULTS[name]}")
     return values
-
-
-@register("probing", options=DEFAULTS, needs_weights=True)
-def analyse(context: AnalysisContext) -> Analysis:
-    """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
-
-    majority: accuracy of tr's most frequent label. paper: the figure of the analysis row for the task's column. delta: ours minus the
-    paper's, on SentEval's data only. Raises UserError for invalid options or files, or if no row can be probed.
-    """
-    options = parse_options(context)
-    with progress_bars() as bars:
-        records, notes = context.each_row(partial(analyse_row, context, options, bars))
-    return Analysis("probing", records, notes=notes + _notes(records, options), summary=summary(records), shown=SHOWN)
-
-
-def analyse_row(context: AnalysisContext, options: Options, bars: Progress, subject: Subject, notes: list[str]) -> Records:
-    """Returns one record per task of a row for which there are sentences."""
-    source = source_of(context, subject, options.tasks)
-    if isinstance(source, str):
-        notes.append(source)
-        return []
-    notes += source.notes
-    prepared, model = context.prepared(subject), context.model(subject).to(options.device)
-    columns = subject.columns | {"data": source.data, "encoders": 1 if model.extra_encoder is None else 2}
-    records: Records = []
-    for task in options.tasks:
-        if task.name in source.sets:
-            made = analyse_task(model, prepared, source.sets[task.name], options, task, bars, f"{subject.name} {task.name}")
-            paper = number(subject.expect.get(task.column))
-            comparable = paper is not None and source.data == "senteval"
-            delta = round(made["accuracy"] - paper, 4) if comparable else None
-            bars.console.print(visible(f"{subject.name} {task.name}: {made['accuracy']:.2f} %"), markup=False, soft_wrap=True)
-            records.append(columns | {"task": task.name, "column": task.column} | made | {"paper": paper, "delta": delta})
-    return records
-
-
-def analyse_task(
-    model: Transformer, prepared: Prepared, whole: pd.DataFrame, options: Options, task: SentEvalTask, bars: Progress, name: str
-) -> dict[str, Any]:
-    """Returns the columns of one task. The classes are those of the whole tr, so that a limit does not change the problem."""
-    encoder, instances = LabelEncoder().fit(whole["label"]), limited(whole, options.limit, SEED)
-    with progress_bar(bars, name, len(instances), "sentences") as advance:
-        vectors, width = features(model, prepared.encode_text(instances["sentence"].tolist()), advance)
-    labels = torch.as_tensor(encoder.transform(instances["label"]), dtype=torch.long, device=options.device)
-    masks = {split: torch.as_tensor((instances["split"] == split).to_numpy(copy=True), device=options.device) for split in SPLITS}
-    data = {split: (vectors[mask], labels[mask]) for split, mask in masks.items()}
-    sizes, classes = {split: len(labels) for split, (_, labels) in data.items()}, len(encoder.classes_)
-    space = options.search_space(task, sizes["va"])
-    fits = sum(len(space["dropout"]) if units else 1 for units in space["nhid"]) + len(space["l2"]) - 1
-    with progress_bar(bars, name, fits, "classifiers") as advance:
-
-        def fit_one(setting: ClassifierSetting) -> Fitted:
-            fitted = fit(data["tr"], data["va"], width, classes, setting, SEED)
-            advance()
-            return fitted
-
-        best = search(fit_one, **space)
-    majority = data["tr"][1].mode().values
-    return {
-        "accuracy": round(100.0 * share(best.probe, data["te"]), 4),
-        "valid_accuracy": round(100.0 * best.valid, 4),
-        "majority": round(100.0 * (data["te"][1] == majority).double().mean().item(), 4),
-        "classes": classes,
-        "train": sizes["tr"],
-        "valid": sizes["va"],
-        "test": sizes["te"],
-        "nhid": best.setting.nhid,
-        "dropout": best.setting.dropout,
-        "l2": best.setting.l2,
-        "epochs": best.epochs,
-    }
-
-
-def summary(records: Records) -> list[str]:
-    """Returns the paper's table: a line per row, the paper's figures below ours."""
-    columns = list(group_by(records, "column"))
-    lines = [("accuracy [%]", columns)]
-    for row in by_row(records).values():
-        own = {r["column"]: r for r in row}
-        for whose, field in (("ours", "accuracy"), ("paper", "paper")):
-            cells = ["" if c not in own or own[c][field] is None else f"{own[c][field]:.2f}" for c in columns]
-            lines += [(f"{row[0]['label']} ({whose})", cells)] if any(cells) else []
-    width = max(len(name) for name, _ in lines)
-    return [f"{name:{width}}" + "".join(f"{cell:>8}" for cell in cells) for name, cells in lines]
-
-
-def _notes(records: Records, options: Options) -> list[str]:
-    notes = ["sentences go through each row's own tokenisation and subwords, also where they are tokenised already, as SentEval's are"]
-    if any(r["encoders"] == 2 for r in records):
-        notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
-    if options.limit is not None:
-        notes.append(f"at most {options.limit:,} instances a split: not comparable with the paper's numbers")
-    if any(r["valid"] < LEAST_VALID for r in records):
-        notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
-    few = sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000})
-    return notes + ([f"few test sentences: {', '.join(few)}; their accuracy says little"] if few else [])

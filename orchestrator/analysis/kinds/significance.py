@@ -12,11 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
-from orchestrator.analysis.registry import register
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import Comparison
@@ -29,42 +27,39 @@ from orchestrator.sweeps.plan import Data
 OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto"}
 """baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap."""
 
+SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", "p_bootstrap"]
+
 
 @register("significance", options=OPTIONS)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
-    samples, draw_seed = context.integer("samples", 1), context.integer("draw")
-    rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
-    missing: list[str] = []
+    samples, test = context.integer("samples", 1), context.choice("test", "auto", *RULES)
     owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
-    comparer = Comparer(context.ledger, lambda data: context.prepared(owners[data.model_dump_json()]), samples, draw_seed)
+    corpus = lambda data: context.prepared(owners[data.model_dump_json()])  # noqa: E731
+    comparer = Comparer(context.ledger, corpus, samples, context.integer("draw"))
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: Records = []
     kept: list[Path] = []
+    missing: list[str] = []
+    rules: dict[str, Rule] = {}
     for subject in context.subjects:
         if (base := _baseline(subject, context, missing)) is None:
             continue
         seeds = _common_seeds(subject.row, base, finder)
         if not seeds:
             missing.append(f"{subject.row.id}: {base.id} is the same run, or has none of a seed of this row, scored on the same test set")
+        named = subject.analysis_row.significance if subject.analysis_row is not None else None
+        rule = rule_of((named or subject.row.significance) if test == "auto" else test)
         for seed, (ours, theirs) in seeds.items():
             comparison = comparer.compare(subject.spec, ours, theirs)
             assert comparison is not None  # context.prepared makes the corpus or raises
             kept.append(comparer.save(ours, theirs, comparison))
-            columns = subject.columns | {"seed": seed, "baseline": base.id}
-            records.append(columns | _record(comparison, rules[subject.row.id]))
+            records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, rule))
+            rules[subject.row.id] = rule
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
-    used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
-    notes, summary = _notes(records, samples, used) + missing, [_line(record) for record in records]
-    return Analysis("significance", records, notes=notes, summary=summary, kept=kept)
-
-
-def _rule(subject: Subject, context: AnalysisContext) -> Rule:
-    """Returns the rule for the mark. Raises UserError for an unknown test."""
-    test = context.choice("test", "auto", *RULES)
-    named = subject.analysis_row.significance if subject.analysis_row is not None else None
-    return rule_of((named or subject.row.significance) if test == "auto" else test)
+    notes = _notes(records, samples, list(rules.values())) + missing
+    return Analysis(records, notes=notes, shown=SHOWN, kept=kept)
 
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
@@ -108,27 +103,10 @@ def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, 
 
 def _record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
     bootstrap, sign = comparison.bootstrap, comparison.sign
-    values = {
-        "bleu": comparison.bleu,
-        "baseline_bleu": comparison.baseline_bleu,
-        "delta": comparison.delta,
-        "low": bootstrap.low,
-        "high": bootstrap.high,
-        "wins": bootstrap.wins,
-        "p_bootstrap": bootstrap.p,
-        "p_sign": sign.p,
-    }
+    values = {name: getattr(comparison, name) for name in ("bleu", "baseline_bleu", "delta")}
+    values |= {"low": bootstrap.low, "high": bootstrap.high, "wins": bootstrap.wins, "p_bootstrap": bootstrap.p, "p_sign": sign.p}
     counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": rule.test, "mark": rule.mark([comparison])}
     return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
-
-
-def _line(r: dict[str, Any]) -> str:
-    """Formats `row9 seed 1  +0.42 [+0.10, +0.75] †  sign p 0.0030 (70:41)  bootstrap p 0.0090  over row1`."""
-    interval = f"[{r['low']:+.2f}, {r['high']:+.2f}]"
-    tests = f"sign p {r['p_sign']:.4f} ({r['better']}:{r['worse']})  bootstrap p {r['p_bootstrap']:.4f}"
-    return (
-        f"{short_id(r['row'])} seed {r['seed']}  {r['delta']:+.2f} {interval} {r['mark'] or ' '}  {tests}  over {short_id(r['baseline'])}"
-    )
 
 
 def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> list[str]:

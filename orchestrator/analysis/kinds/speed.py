@@ -12,16 +12,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.base import Analysis, AnalysisContext
-from orchestrator.analysis.registry import register
-from orchestrator.analysis.timing import Case, first_updates, machine, make_case, measure, paper_speed
+import torch
+
+from orchestrator.analysis.base import Analysis, AnalysisContext, register
+from orchestrator.analysis.timing import WORKS, Case, make_case, measure, paper_speed
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
-from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
+from orchestrator.ledger.provenance import collect
+from orchestrator.report.speeds import FOLDER, ratio_of
 
 FORMAT = 1
-WORKS = ("train", "decode")
 UNLIMITED = 1 << 40
 OPTIONS = {"rounds": "5", "steps": "4", "sentences": "64", "batch": "own", "beam": "own", "device": "auto"}
 """rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
@@ -36,19 +37,19 @@ def analyse(context: AnalysisContext) -> Analysis:
     batch, beam = context.limit("batch"), context.limit("beam")
     device = context.device()
     clock = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
-    cases = [make_case(context, subject, sentences, device, clock) for subject in context.subjects]
+    cases = [make_case(context, subject, sentences, steps, device, clock) for subject in context.subjects]
     for case in cases:
-        case.updates = first_updates(context, case.subject, steps)
         if batch is not None:
             case.batching = {"batch_tokens": UNLIMITED, "batch_sentences": batch}
         if beam is not None:
             case.search = case.search.model_copy(update={"beam_size": beam})
-    forced = measure(cases, rounds, WORKS)
-    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine(device), "clock": clock, "forced_length": forced}
+    forced = measure(cases, rounds)
+    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
+    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "clock": clock, "forced_length": forced}
     path = _save(context, cases, about)
     notes = [
         f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
-        f"rounds); {clock} clock of {about['device']}",
+        f"rounds); {clock} clock of {machine}",
         f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
     ]
     if forced:
@@ -56,27 +57,21 @@ def analyse(context: AnalysisContext) -> Analysis:
     lowest, highest = (pick(case.output_tokens for case in cases) for pick in (min, max))
     if lowest != highest:
         notes.append(f"outputs have {lowest:,} to {highest:,} tokens: a row that writes longer outputs decodes fewer sentences a second")
-    return Analysis("speed", [_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN, kept=[path])
-
-
-def rates(case: Case, work: str) -> list[float]:
-    """Returns updates/s or sentences/s of each round."""
-    count = len(case.updates if work == "train" else case.sources)
-    return [count / seconds for seconds in case.seconds[work]]
+    return Analysis([_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN, kept=[path])
 
 
 def _record(case: Case, base: Case) -> dict[str, Any]:
-    decoding = statistics.median(rates(case, "decode"))
+    decoding = statistics.median(case.rates("decode"))
     record: dict[str, Any] = case.subject.columns | {
         "weights": "trained" if case.trained else "fresh",
         "params": case.params,
         "output_tokens": case.output_tokens,
-        "train_steps_per_second": round(statistics.median(rates(case, "train")), 4),
+        "train_steps_per_second": round(statistics.median(case.rates("train")), 4),
         "decode_sentences_per_second": round(decoding, 4),
         "decode_tokens_per_second": round(decoding * case.output_tokens / len(case.sources), 1),
     }
     for work in WORKS:
-        ours, theirs = rates(case, work), rates(base, work)
+        ours, theirs = case.rates(work), base.rates(work)
         ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
         paper, base_paper = (paper_speed(each.subject, f"{work}_speed") for each in (case, base))
         record |= {
@@ -92,9 +87,9 @@ def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) ->
     """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows on the same device replaces it."""
     rows = []
     for case in cases:
-        keys = {"train_key": case.subject.keys.train, "decode_key": case.subject.keys.decode}
-        speeds = {name: [round(rate, 6) for rate in rates(case, name.removesuffix("_speed"))] for name in SPEEDS}
-        rows.append({"id": case.subject.row.id, "seed": case.subject.spec.seed, **keys, **speeds})
+        subject, speeds = case.subject, {f"{work}_speed": [round(rate, 6) for rate in case.rates(work)] for work in WORKS}
+        keys = {"train_key": subject.keys.train, "decode_key": subject.keys.decode}
+        rows.append({"id": subject.row.id, "seed": subject.spec.seed} | keys | speeds)
     key = digest({"format": FORMAT, "device": about["device"], "rows": [row["train_key"] or row["id"] for row in rows]})
     path = context.ledger.root / FOLDER / f"{short(key)}.json"
     atomic.write_json(path, {"key": key, "measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows})

@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from orchestrator.analysis import registry
-from orchestrator.analysis.base import Analysis, AnalysisContext
+from orchestrator.analysis.base import Analysis, AnalysisContext, kind_of, options_of
 from orchestrator.analysis.files import WIDTHS, write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.rows import open_ledger
@@ -22,7 +21,6 @@ from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
-from orchestrator.sweeps.plan import Data
 from orchestrator.tables import cell, make_table
 from orchestrator.tracking.analyses import log_analysis
 from orchestrator.tracking.environment import checked_uri
@@ -52,10 +50,10 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
         raise UserError(f"--width {shown(outputs.width)}: {nearest(outputs.width, WIDTHS)}")
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(outputs.tracking_uri)
-    selection = RowSelection(list(options.sets or []), options.profile, seed, Data(options.data_dir, options.cache_dir))
+    selection = RowSelection(options, seed)
     rows = rows_of(targets, selection)
     kinds = kinds_of(rows, kind)
-    settings_of = {name: registry.options_of(name, list(settings)) for name in kinds}
+    settings_of = {name: options_of(name, list(settings)) for name in kinds}
     name, ledger = folder_name(rows, selection, settings, several_targets=len(targets) > 1), open_ledger(options.results)
     folder = outputs.out if outputs.out is not None else options.results / "analyses" / name
     make(folder, "--out" if outputs.out is not None else "--results")
@@ -64,21 +62,21 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     done = 0
     for each, its_rows in kinds.items():
         try:
-            found = group(each, its_rows, selection, ledger, options.data_dir, options.arguments)
-            context = AnalysisContext(found.subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
-            analysis = registry.get(each).analyse(context)
+            subjects, left_out = group(each, its_rows, selection, ledger)
+            context = AnalysisContext(subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
+            analysis = kind_of(each).analyse(context)
         except UserError as error:
             problems += error.lines
             continue
         done += 1
-        for line in found.left_out:
+        for line in left_out:
             log(f"left out: {line}")
-        files = write(analysis, context, folder, outputs.width)
+        files = write(each, analysis, context, folder, outputs.width)
         if outputs.export is not None:
             _export(analysis.kept, options.results, outputs.export)
         if not outputs.no_tracking:
-            _log(analysis, context, files, name, its_rows, selection, options.results, uri)
-        _print(analysis, files, name, outputs.as_json)  # last: the reader of stdout may be gone
+            _log(each, context, files, name, its_rows, selection, uri)
+        _print(each, analysis, files, name, outputs.as_json)  # last: the reader of stdout may be gone
     if not done:
         raise UserError(*problems)
     for line in problems:
@@ -94,46 +92,45 @@ def _export(written: list[Path], results: Path, target: Path) -> None:
 
 
 def _log(
-    analysis: Analysis,
+    kind: str,
     context: AnalysisContext,
     files: dict[str, Path],
     name: str,
     rows: list[Row],
     selection: RowSelection,
-    results: Path,
     uri: str | None,
 ) -> None:
     """To MLflow; a warning where that fails."""
-    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": selection.profile or "as published"}
+    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": selection.options.profile or "as published"}
     tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
     params = {"seed": selection.seed, **context.options}
-    if warning := log_analysis(results, f"{analysis.kind} {name}", analysis.kind, list(files.values()), params, tags, uri):
+    if warning := log_analysis(selection.options.results, f"{kind} {name}", kind, list(files.values()), params, tags, uri):
         log(warning)
 
 
-def _print(analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:
+def _print(kind: str, analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:
     """On stdout: a table with its notes and the paths of the files, or one JSON object."""
     if as_json:
-        record = {"kind": analysis.kind, "columns": analysis.columns, "records": analysis.records}
+        record = {"kind": kind, "columns": analysis.columns, "records": analysis.records}
         paths = {ending: str(path) for ending, path in files.items()}
         print_json(atomic.plain(record | {"files": paths, "notes": analysis.notes}))
         return
     screen = console()
     wide = len(analysis.shown or analysis.columns) > MAX_COLUMNS
     if analysis.summary and (wide or len(analysis.records) > MAX_RECORDS):
-        screen.print(visible(f"{analysis.kind}: {name}: all {len(analysis.records)} lines are in the files"), markup=False)
+        screen.print(visible(f"{kind}: {name}: all {len(analysis.records)} lines are in the files"), markup=False)
     else:
-        screen.print(_table(analysis, name))
+        screen.print(_table(analysis, f"{kind}: {name}"))
     for line in (*analysis.summary, *(f"note: {line}" for line in analysis.notes)):
         screen.print(visible(line), markup=False)
     for path in files.values():
         screen.print(visible(str(path)), markup=False, soft_wrap=True)
 
 
-def _table(analysis: Analysis, name: str) -> Table:
+def _table(analysis: Analysis, title: str) -> Table:
     columns = analysis.columns if analysis.shown is None else analysis.shown
     numeric = [column for column in columns if all(_is_number(record.get(column)) for record in analysis.records)]
-    table = make_table(columns, title=f"{analysis.kind}: {name}", numeric=numeric)
+    table = make_table(columns, title=title, numeric=numeric)
     for record in analysis.records[:MAX_RECORDS]:
         table.add_row(*(cell(_text(record.get(column))) for column in columns))
     if len(analysis.records) > MAX_RECORDS:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from models.transformer import build
-from orchestrator.analysis.base import AnalysisContext, Subject
-from orchestrator.analysis.registry import options_of
+from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, options_of
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -75,8 +75,22 @@ class Lab:
         found = self.rows[row] if isinstance(row, str) else row
         return Subject(found, keys_for(found, Data(None)), found.label, asked)
 
+    def score(self, row: str) -> dict[str, Any]:
+        """The score of the ledger."""
+        keys = self.subject(row).keys
+        return self.ledger.read_score(keys.train, keys.score)
+
     def context(self, kind: str, *names: str, options: list[str] | None = None) -> AnalysisContext:
         return AnalysisContext([self.subject(name) for name in names], self.ledger, None, self.cache, options_of(kind, options or []))
+
+
+def drawn(made: Analysis) -> Figure:
+    """The figure of an analysis."""
+    figure = Figure(layout="constrained")
+    assert made.draw is not None
+    made.draw(figure, made.records)
+    figure.draw_without_rendering()
+    return figure
 
 
 def _shuffled(line: str) -> str:

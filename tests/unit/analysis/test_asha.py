@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from orchestrator.analysis.kinds.asha import analyse
 from orchestrator.errors import UserError
+from tests.unit.analysis.conftest import drawn
 
 FINALS = {"base": 3.0, "hier": 1.0, "iter": 2.0, "hop1": 4.0}
 
@@ -29,22 +29,17 @@ def grid(own: Any) -> Any:
 
 
 def values(made: Any, name: str) -> dict[Any, Any]:
-    return {r["reduction_factor"] or r["rungs"]: r[name] for r in made.records if name in r and "row" not in r}
+    return {r["reduction_factor"]: r[name] for r in made.records if name in r and "row" not in r}
 
 
-def test_what_is_spent_and_what_is_kept(grid, tmp_path):
+def test_what_is_spent_and_what_is_kept(grid):
     made = analyse(grid.context("asha", *FINALS, options=["orders=200", "top=2", "reduction_factor=2,4"]))
     assert values(made, "best_kept") == {2: 1.0, 4: 1.0}  # no curve crosses another
     assert 0.25 < values(made, "share")[4] <= values(made, "share")[2] + 0.25 < 1.25
     survived = {r["row"].rpartition("/")[2]: r["survived"] for r in made.records if "row" in r and r["reduction_factor"] == 2}
     assert survived["hier"] == 1.0 > survived["iter"] > survived["hop1"]
     assert "the best 2: small/hier, small/iter" in " ".join(made.notes)
-    assert "reduction factor 2, rungs 2 4: " in made.summary[0]
-    figure = Figure(layout="constrained")
-    assert made.draw is not None
-    made.draw(figure)
-    figure.savefig(tmp_path / "asha.png")
-    assert [len(axes.lines) for axes in figure.axes] == [4]
+    assert [len(axes.lines) for axes in drawn(made).axes] == [4]
 
 
 def test_a_training_that_rows_share_is_one_run(grid, about):
@@ -55,25 +50,12 @@ def test_a_training_that_rows_share_is_one_run(grid, about):
     assert not any(r["row"] == twin.id for r in made.records if "row" in r)
 
 
-def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
-    asked = {f"demo/small/{name}:1": name in ("base", "hier") for name in FINALS}
-    file = tmp_path / "demo.asha.json"
-    file.write_text(json.dumps({"rungs": {"2": [{"run": run, "value": 1.0, "cutoff": None, "continue": on} for run, on in asked.items()]}}))
-    context = grid.context("asha", *FINALS, options=["orders=5", "top=2", "reduction_factor=2", f"decisions={file}"])
-    made = analyse(context)
-    assert values(made, "share")["demo.asha.json"] == (8 + 8 + 2 + 2) / 32
-    assert [values(made, f"{name}_kept")["demo.asha.json"] for name in ("best", "top")] == [1.0, 0.0]
-    with pytest.raises(UserError, match="it is of other rows: demo/small/hop1"):
-        analyse(grid.context("asha", "base", "hier", "iter", options=[f"decisions={file}", "top=2"]))
-
-
 @pytest.mark.parametrize(
     ("option", "message"),
     [
         ("metric=valid/nil", "did you mean valid/nll"),
         ("rungs=3", "was not validated at step 3"),
         ("top=9", "expected at most 4"),
-        ("decisions=nowhere.json", "found no decisions of ASHA"),
         ("reduction_factor=1", "expected whole numbers >= 2"),
     ],
 )

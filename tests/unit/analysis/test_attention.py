@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from models.attention import attention_weights
 from models.cache import Cache
-from orchestrator.analysis.attention import attention, pieces
-from orchestrator.analysis.kinds import attention_maps, layer_attention
-from orchestrator.analysis.kinds.attention_maps import top_cross_attention
+from orchestrator.analysis.kinds.attention import attention, attention_maps, layer_attention, pieces, top_cross_attention
 from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
+from tests.unit.analysis.conftest import drawn
 
-KINDS = {"attention-maps": attention_maps.analyse, "layer-attention": layer_attention.analyse}
+KINDS = {"attention-maps": attention_maps, "layer-attention": layer_attention}
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("attention-maps", [None]), ("layer-attention", [1, 2, 3])])
@@ -29,10 +27,7 @@ def test_weights_of_a_position_add_up_to_one(kind: str, hops: list[Any], lab: An
         sums[place] = sums.get(place, 0.0) + r["weight"]
     assert all(total == pytest.approx(1.0, abs=1e-4) for total in sums.values())
     assert {place[0] for place in sums} - {"all"} == {0, 5} and {place[2] for place in sums} == set(hops)
-    assert len(made.summary) == max(2, len(hops))
-    figure = Figure(layout="constrained")
-    made.draw(figure)
-    assert len(figure.axes) == (3 if kind == "attention-maps" else 2 * 3 + 3 + 1), "maps, empty places and one bar"
+    assert len(drawn(made).axes) == (3 if kind == "attention-maps" else 2 * 3 + 3 + 1), "maps, empty places and one bar"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +91,7 @@ def test_batched_and_cached_passes_look_at_the_same_layers(lab: Any) -> None:
                 steps += [a[0] for module, a in trace if module is model.decoder.aggregation]
         assert torch.allclose(torch.cat(steps), found[i], atol=1e-5)
     mean = torch.cat(list(found.values())).mean(0)
-    for r in layer_attention.analyse(context).records:
+    for r in layer_attention(context).records:
         if r["sentence"] == "all":
             assert r["weight"] == pytest.approx(float(mean[int(r["layer"][1:]), r["hop"] - 1]), abs=1e-4)
 
@@ -119,4 +114,4 @@ def test_what_is_not_there(kind: str, lab: Any) -> None:
     with pytest.raises(UserError, match="found 40; expected numbers below 40"):
         KINDS[kind](lab.context(kind, "hop1", options=["sentences=0,40"]))
     with pytest.raises(UserError, match="demo/small/base: its decoder has no mlrf-self-attention"):
-        layer_attention.analyse(lab.context("layer-attention", "base"))
+        layer_attention(lab.context("layer-attention", "base"))

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from orchestrator.analysis.kinds import accuracy
-from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of
-from orchestrator.analysis.option_curve import positions
+from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of, positions
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
+from tests.unit.analysis.conftest import drawn
 
-OVER_SENTENCES = ["bars: 95 % interval over sentences", "an interval over sentences does not say what other seeds would give"]
+OVER_SENTENCES = ["an interval over sentences does not say what other seeds would give"]
 SA = {"kind": "mlrf-self-attention"}
 
 
@@ -37,7 +36,7 @@ def test_bleu_by_hops(lab: Any) -> None:
 
 def test_bleu_by_hops_says_what_is_missing(lab: Any) -> None:
     notes = HOPS.analyse(lab.context("hops", "hop1")).notes
-    assert len(notes) == 4 and "nothing to compare" in notes[0] and "no baseline" in notes[1]
+    assert len(notes) == 3 and "nothing to compare" in notes[0] and "no baseline" in notes[1]
     with pytest.raises(UserError, match="no row with aggregation mlrf-self-attention"):
         HOPS.analyse(lab.context("hops", "base", "hier"))
 
@@ -101,9 +100,7 @@ def test_bleu_by_steps(recurrent: Any) -> None:
     assert [(r["layers"], r["steps"]) for r in made.records] == [(None, None), (1, 1), (1, 8), (1, "J"), (3, 2)]
     assert [r["bleu"] == 100.0 for r in made.records] == [False, False, True, False, False]
     assert made.notes == OVER_SENTENCES
-    figure = Figure()
-    made.draw(figure)
-    (axes,) = figure.axes
+    (axes,) = (figure := drawn(made)).axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "8", "J"]
     (dashed,) = [line for line in axes.lines if line.get_linestyle() == "--" and len(line.get_ydata())]
     assert list(dashed.get_ydata()) == [made.records[0]["bleu"]] * 2

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.files import write
 from orchestrator.analysis.kinds.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
 from orchestrator.decoding.beam import BOS, EOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
+from tests.unit.analysis.conftest import drawn
 
 
 def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
@@ -27,9 +26,6 @@ def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
     for step in range(1, count + 1):
         generator = torch.Generator().manual_seed(step)
         store.save_snapshot(step, {n: w + noise * torch.randn(w.shape, generator=generator) for n, w in sorted(weights.items())}, count)
-
-
-# ------------------------------------------------------------ the equations
 
 
 def test_the_score_is_mean_plus_standard_deviation() -> None:
@@ -64,13 +60,9 @@ def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
     assert quartiles(np.zeros(2)) == [[0], [1], [], []]
 
 
-# ------------------------------------------------------------ the analysis
-
-
-def test_quartiles_of_the_test_set(own: Any, tmp_path: Path) -> None:
+def test_quartiles_of_the_test_set(own: Any) -> None:
     with_snapshots(own, "base", 3)
-    context = own.context("difficulty", "base", "hier", "iter")
-    made = analyse(context)
+    made = analyse(own.context("difficulty", "base", "hier", "iter"))
     assert [r["quartile"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
     for name in QUARTILES:
         cells = {r["label"]: r for r in made.records if r["quartile"] == name}
@@ -78,10 +70,9 @@ def test_quartiles_of_the_test_set(own: Any, tmp_path: Path) -> None:
         assert cells["iterative"]["gain"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["gain"] == 0.0
     base = made.records[:4]
     assert all(a["score_high"] <= b["score_low"] for a, b in pairwise(base))
-    known = context.score_record(context.subjects[0])
-    assert known is not None and made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-3)
+    assert made.records[4]["bleu"] == pytest.approx(own.score("base")["bleu"], abs=1e-3)
     assert any("K = 3, not 20" in note for note in made.notes)
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
+    assert len(drawn(made).axes[0].patches) == 2 * 4
 
 
 def test_the_last_k_snapshots_count(own: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import struct
 from pathlib import Path
@@ -15,20 +14,19 @@ from matplotlib.figure import Figure
 from scipy.stats import t
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.files import _images, write
-from orchestrator.analysis.intervals import Intervals
+from orchestrator.analysis.base import Analysis
+from orchestrator.analysis.files import images, write
 from orchestrator.analysis.kinds import accuracy
-from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS
+from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, Intervals
 
 
-def records(*labels: str, seeds: tuple[int, ...] = (1,)) -> list[dict[str, Any]]:
-    return [{"row": f"p/t/{place}", "label": label, "seed": seed} for place, label in enumerate(labels) for seed in seeds]
+def records(*labels: str) -> list[dict[str, Any]]:
+    return [{"row": f"p/t/{place}", "label": label} for place, label in enumerate(labels)]
 
 
 def test_a_colour_a_model_and_a_marker_a_depth() -> None:
     labels = [f"{model}, {layers} layers" for model in ("plain", "MSC (ours, too)") for layers in (6, 18)]
     found = list(figures.styles(records(*labels)).values())
-    assert [style.model for style in found] == ["plain", "plain", "MSC (ours, too)", "MSC (ours, too)"]
     assert found[0].colour == found[1].colour != found[2].colour and found[0].marker == found[2].marker != found[1].marker
 
 
@@ -45,9 +43,7 @@ def test_models_with_and_without_variants_differ() -> None:
     assert found[2].colour == found[3].colour and found[2].marker != found[3].marker
 
 
-def test_seeds_of_one_row_and_rows_of_one_label_differ() -> None:
-    seeds = figures.styles(records("BASE", seeds=(1, 2))).values()
-    assert [style.name for style in seeds] == ["BASE, seed 1", "BASE, seed 2"] and len({style.colour for style in seeds}) == 2
+def test_rows_of_one_label_differ() -> None:
     assert [style.name for style in figures.styles(records("BASE", "BASE")).values()] == ["BASE [t/0]", "BASE [t/1]"]
 
 
@@ -58,12 +54,8 @@ def test_labels_are_drawn_as_they_are_written() -> None:
     for text in (style.name, figures.short(label), figures.short(figures.short(label))):
         assert text == r"\x1b[31m costs \$1 or \$2_ {"
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        figures.label_rows(axes, [label])
-        axes.set_title(figures.short(label))
-
-    assert ElementTree.fromstring(_images(draw, 3.0)["svg"])
+    analysis = Analysis([], lambda figure, _: figure.subplots().set_title(figures.short(label)))
+    assert ElementTree.fromstring(images(analysis, 3.0)["svg"])
 
 
 def test_a_legend_never_covers_the_axes() -> None:
@@ -79,16 +71,16 @@ def test_a_legend_never_covers_the_axes() -> None:
 
 def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:
     context = lab.context("accuracy", "base", "iter")
-    written = write(accuracy.analyse(context), context, tmp_path)
+    written = write("accuracy", accuracy.analyse(context), context, tmp_path)
     pdf = written["pdf"].read_bytes()
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
-    assert write(accuracy.analyse(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
+    assert write("accuracy", accuracy.analyse(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
 
 
 @pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
 def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, width: str | None, inches: float) -> None:
     context = lab.context("accuracy", "base", "iter")
-    png = write(accuracy.analyse(context), context, tmp_path, width)["png"].read_bytes()
+    png = write("accuracy", accuracy.analyse(context), context, tmp_path, width)["png"].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
 
 
@@ -101,12 +93,12 @@ def test_a_bad_width_is_one_line_and_exit_2(lab: Any, cli: Any, tmp_path: Path) 
 def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own: Any) -> None:
     context = own.context("depth", "base", "hier")
     base, hier = (own.rows[name].id for name in ("base", "hier"))
-    one = Intervals(context, context.subjects)
+    one = Intervals(context)
     half, over = one.half(base)
     assert over == "sentences" and half is not None and 1.0 < half < 60.0
     for seed in (2, 3):
         own.finish("base", spoil=lambda source, seed=seed: len(source.split()) > 6 + seed, seed=seed)
-    more = Intervals(context, context.subjects)
+    more = Intervals(context)
     scores = np.array([outcome.bleu for outcome in more.outcomes[base]])
     half, over = more.half(base)
     assert over == "seeds" and half == pytest.approx(t.ppf(0.975, 2) * scores.std(ddof=1) / math.sqrt(3), abs=1e-3)
@@ -131,7 +123,7 @@ def test_a_baseline_that_others_start_from_gives_way_to_one_trained_as_long() ->
 
     def labels(*found: dict[str, Any]) -> list[str]:
         figure = Figure(layout="constrained")
-        STEPS.draw([copy.copy(r) for r in found], figure)
+        STEPS.draw(figure, list(found))
         return [text.get_text() for text in figure.legends[0].get_texts()]
 
     assert labels(start, point) == ["Base: 11.00", "layers: 1"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.analysis.files import write
 from orchestrator.analysis.kinds.gradient_norms import analyse
 from orchestrator.errors import UserError
 from orchestrator.training.metrics import SAMPLES
 from orchestrator.training.reporters import HistoryReporter
+from tests.unit.analysis.conftest import drawn
 
 
 def logged(lab: Any, name: str, samples: list[Any]) -> None:
@@ -20,17 +19,15 @@ def logged(lab: Any, name: str, samples: list[Any]) -> None:
     HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples}, None)
 
 
-def test_a_record_for_each_layer_and_update(own: Any, tmp_path: Path) -> None:
+def test_a_record_for_each_layer_and_update(own: Any) -> None:
     logged(own, "base", [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]])
     context = own.context("gradient-norms", "base", "hier", options=["steps=20"])
     made = analyse(context)
     assert [(r["layer"], r["step"], r["norm"]) for r in made.records][:3] == [(1, 10, 0.5), (1, 20, 0.75), (2, 10, 0.25)]
     assert len(made.records) == 8
-    assert made.summary == [
-        "demo/small/base seed 1: median norm of layer 1 0.625, layer 2 0.25, layer 4 1.5; largest over smallest layer 12.0 (2 updates)"
-    ]
+    assert [line.split() for line in made.summary][3:] == [["1", "0.625"], ["2", "0.25"], ["3", "0.125"], ["4", "1.5"]]
     assert any("hier" in note and "train.log_gradient_norms" in note for note in made.notes)
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
+    assert len(drawn(made).axes[0].lines) == 4
 
 
 def test_norms_that_are_not_finite_are_counted(own: Any) -> None:

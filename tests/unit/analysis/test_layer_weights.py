@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from models import build
 from models.sublayer import SubLayer
-from orchestrator.analysis.kinds.layer_weights import analyse, draw, multiplied_out, weights_of
+from orchestrator.analysis.kinds.layer_weights import analyse, multiplied_out, weights_of
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
+from tests.unit.analysis.conftest import drawn
 from tests.unit.models.model_cases import VOCAB, config, off_start
 from tests.unit.models.residual_cases import model_of
 
@@ -101,10 +101,7 @@ def test_a_row_has_records_a_figure_and_a_summary(own: Any) -> None:
     own.finish("base")
     made = analyse(own.context("layer-weights", "base", "hop1", options=["sentences=3"]))
     assert {(r["side"], r["component"]) for r in made.records} == {("encoder", "depth_attention"), ("decoder", "dlcl")}
-    assert len(made.notes) == 1 and "hop1" in made.notes[0] and len(made.summary) == 2
-    assert made.draw is not None
-    figure = Figure(layout="constrained")
-    draw(made.records, figure)
-    assert len(figure.axes) == 4, "two heat maps and their bars"
+    assert len(made.notes) == 1 and "hop1" in made.notes[0]
+    assert len(drawn(made).axes) == 4, "two heat maps and their bars"
     with pytest.raises(UserError, match="hop1: no component of it weighs layers"):
         analyse(own.context("layer-weights", "hop1"))

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
-from orchestrator.analysis.files import write
-from orchestrator.analysis.kinds.loss_curves import RowCurves, analyse, below, measures
-from orchestrator.analysis.loss_history import losses_of
+from orchestrator.analysis.kinds.loss_curves import analyse, below, losses_of, measures
+from tests.unit.analysis.conftest import drawn
 
 EPOCH = 10
 """Updates."""
@@ -77,9 +75,9 @@ def test_a_history_without_a_whole_epoch_or_with_bad_losses() -> None:
 
 
 def test_the_cut_belongs_to_the_validation_that_rose() -> None:
-    found = losses_of(history([3.0, 2.0, 2.5, 1.5]), cut_after(3))
+    found = losses_of(history([3.0, 2.0, 2.5, 1.5]), cut_after(3), "first-cut")
     assert found.cut is not None and found.cut.epochs == 3.0 and found.cut.valid == 2.5
-    assert [p.step for p in found.until_cut().points] == [10, 20, 30]
+    assert [p.step for p in found.points] == [10, 20, 30]
     assert losses_of(history([3.0, 2.0]), {}).cut is None
 
 
@@ -99,12 +97,12 @@ def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
     assert "epochs_saved_to_first_cut_pct" not in values(made, "base"), "a baseline saves nothing of its own"
 
 
-def test_until_the_first_cut_or_whole(own: Any, tmp_path: Path) -> None:
+def test_until_the_first_cut_or_whole(own: Any) -> None:
     """Behind the cut the baseline is better: only the whole curves count it."""
     trained(own, "base", falling(8, 5), cuts=(5,))
     trained(own, "hier", falling(8, 4, end=2.0), cuts=(4,))
     early = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
-    whole = analyse(context := own.context("loss-curves", "base", "hier"))
+    whole = analyse(own.context("loss-curves", "base", "hier"))
     shown = [[r["step"] for r in made.records if r["row"].endswith("base") and r.get("data") == "validation"] for made in (early, whole)]
     assert shown == [[10, 20, 30, 40, 50], [10, 20, 30, 40, 50, 60, 70, 80]]
     assert (values(early, "base")["best_valid_nll"], values(whole, "base")["best_valid_nll"]) == (2.0, 1.875)
@@ -112,7 +110,6 @@ def test_until_the_first_cut_or_whole(own: Any, tmp_path: Path) -> None:
         (50, "training"),
         (50, "validation"),
     ]
-    assert set(write(whole, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_what_never_happens_is_said(own: Any) -> None:
@@ -124,7 +121,6 @@ def test_what_never_happens_is_said(own: Any) -> None:
     assert said["epochs_to_first_cut"] == (None, "no cut within the run")
     assert said["epochs_saved_to_end_pct"] == (None, "ended at its limit of updates or epochs")
     assert sum("no cut of the rate within its run" in note for note in made.notes) == 2
-    assert any(line == "  epochs to baseline loss: not reached" for line in made.summary)
 
 
 def test_lower_throughout_or_not() -> None:
@@ -142,9 +138,7 @@ def test_epochs_decide_not_updates() -> None:
     """A row with batches of half the size makes twice the updates an epoch."""
     base = losses_of(history([4.0, 3.0, 2.0, 1.0]), {})
     row = losses_of([r | {"step": 2 * r["step"]} for r in history([2.0, 1.0])], {})
-    found = {
-        m["measure"]: m["value"] for m in measures(RowCurves(row, row, None, None), RowCurves(base, base, None, None), is_baseline=False)
-    }
+    found = {m["measure"]: m["value"] for m in measures(row, base, None)}
     assert found["epochs_saved_to_baseline_loss_pct"] == 50.0
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 
@@ -172,12 +166,7 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     right = about(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
     base = about(own.rows["base"], expect={"words_per_second": 1710})
     context = own.context("loss-curves", "base")
-    context.subjects[:] = [
-        own.subject("hier", left),
-        own.subject(base),  # a row of the file itself, asked for by another too
-        own.subject("iter", right),
-        own.subject("hop1", right),
-    ]
+    context.subjects[:] = [own.subject(base, left), own.subject("hier", left), own.subject("hop1", right), own.subject("iter", right)]
     made = analyse(context)
     assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == [
         ("left panel", "base"),
@@ -187,9 +176,7 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     ]
     assert papers(made, "hier") == expect | {"speed_ratio": 0.9187} and papers(made, "base") == {"words_per_second": 1710}
     assert papers(made, "iter") == {}
-    assert "  epochs to first cut: no cut within the run (paper 13)" in made.summary
-    figure = Figure()
-    made.draw(figure)
+    figure = drawn(made)
     assert [axes.get_title() for axes in figure.axes] == ["left panel", "right panel"]
     assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
 
@@ -198,9 +185,7 @@ def test_the_figure_has_both_curves_of_each_row_and_the_cut(own: Any) -> None:
     trained(own, "base", falling(8, 5), cuts=(5,))
     trained(own, "hier", [9.0] * 8)
     made = analyse(own.context("loss-curves", "base", "hier"))
-    figure = Figure()
-    made.draw(figure)
-    (axes,) = figure.axes
+    (axes,) = drawn(made).axes
     assert axes.get_xlabel() == "epochs"
     lines = {style: [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == style] for style in ("-", "--", ":")}
     epochs = list(range(1, 9))
@@ -210,9 +195,7 @@ def test_the_figure_has_both_curves_of_each_row_and_the_cut(own: Any) -> None:
 def test_without_a_whole_epoch_the_figure_is_by_updates(lab: Any) -> None:
     made = analyse(lab.context("loss-curves", "base"))
     assert {r["step"] for r in made.records if r["measure"] == "nll"} == {2, 4}
-    figure = Figure()
-    made.draw(figure)
-    assert figure.axes[0].get_xlabel() == "updates"
+    assert drawn(made).axes[0].get_xlabel() == "updates"
 
 
 def test_rows_without_losses_are_left_out(own: Any) -> None:

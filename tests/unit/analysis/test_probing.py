@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from models.site import Memory
-from orchestrator.analysis.kinds.probing import analyse, parse_options
-from orchestrator.analysis.probing import classifier
-from orchestrator.analysis.probing.classifier import ClassifierSetting, Examples, Fitted, Probe, fit, search, share
-from orchestrator.analysis.probing.features import features, mean
+from orchestrator.analysis import classifier
+from orchestrator.analysis.classifier import ClassifierSetting, Examples, Fitted, Probe, fit, search, share
+from orchestrator.analysis.kinds import probing
+from orchestrator.analysis.kinds.probing import analyse, classify
+from orchestrator.analysis.sentence_vectors import features, mean
 from orchestrator.data.senteval import TASKS
 from orchestrator.errors import UserError
 
@@ -57,9 +58,6 @@ def blobs(count: int, classes: int = 3, *, seed: int = 1, spread: float = 0.5) -
     return m_e, labels
 
 
-# ---------------------------------------------------------------- vectors
-
-
 def test_vectors_of_a_batch_are_those_of_the_sentences_alone(model: Any, ids: list[list[int]]) -> None:
     found, width = features(model, ids)
     assert found.shape == (len(ids), 16) and width == 16 and not found.requires_grad
@@ -86,15 +84,11 @@ def test_a_second_encoder_gives_a_second_vector(model: Any, ids: list[list[int]]
 
 def test_training_mode_is_refused_and_nothing_stays_behind(model: Any, ids: list[list[int]]) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    done: list[int] = []
-    features(model, ids, done.append)
-    assert sum(done) == len(ids) and not model.encoder._forward_hooks
+    features(model, ids)
+    assert not model.encoder._forward_hooks
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     with pytest.raises(AssertionError, match="dropout"):
         features(model.train(), ids)
-
-
-# ---------------------------------------------------------------- gate and classifier
 
 
 def test_gate_is_its_equation() -> None:
@@ -158,7 +152,7 @@ def test_the_best_state_counts_not_the_last(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(states) > 3 and all(torch.equal(value, states[1][name]) for name, value in fitted.probe.state_dict().items())
 
 
-def test_search_first_units_and_dropout_then_decay(lab: Any) -> None:
+def test_search_first_units_and_dropout_then_decay() -> None:
     tried: list[ClassifierSetting] = []
 
     def fake(setting: ClassifierSetting) -> Fitted:
@@ -166,18 +160,21 @@ def test_search_first_units_and_dropout_then_decay(lab: Any) -> None:
         good = (setting.nhid == 100) + (setting.dropout == 0.1) + (setting.l2 == 1e-3)
         return Fitted(Probe(8, 0, 3, setting.nhid, 0.0), setting, float(good), 4)
 
-    options = parse_options(lab.context("probing", "base"))
-    assert search(fake, **options.search_space(TASKS["Length"], 200)).setting == ClassifierSetting(100, 0.1, 1e-3)
+    space = {"nhid": [50, 100, 200], "dropout": [0.0, 0.1, 0.2], "l2": [1e-5, 1e-4, 1e-3, 1e-2]}
+    assert search(fake, **space).setting == ClassifierSetting(100, 0.1, 1e-3)
     assert len(tried) == 9 + 3 and {setting.l2 for setting in tried[:9]} == {1e-5}
     tried.clear()
-    search(fake, **options.search_space(TASKS["WordContent"], 200))
+    search(fake, **space | {"nhid": [0]})
     assert [setting.nhid for setting in tried] == [0] * 4, "linear"
-    tried.clear()
-    search(fake, **options.search_space(TASKS["Length"], 199))
-    assert tried == [ClassifierSetting(50, 0.0, 1e-5)], "few validation sentences choose nothing"
 
 
-# ---------------------------------------------------------------- the analysis
+@pytest.mark.parametrize(("valid", "count"), [(199, 1), (200, 3)])
+def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[ClassifierSetting] = []
+    monkeypatch.setattr(probing, "fit", lambda *given: tried.append(given[4]) or fit(*given))
+    data = {"tr": blobs(64), "va": blobs(valid, seed=2), "te": blobs(9, seed=3)}
+    made = classify(data, 8, 3, {"nhid": [0], "dropout": [0.0], "l2": [1e-5, 1e-4, 1e-3]})
+    assert len(tried) == count and tried[0] == ClassifierSetting(0, 0.0, 1e-5) and made["classes"] == 3 and made["valid"] == valid
 
 
 def written(lab: Any, folder: Path, name: str, label: Any, lines: list[str] | None = None) -> None:
@@ -220,7 +217,7 @@ def test_papers_figures_stand_beside_ours(lab: Any, about: Any, tmp_path: Path) 
         assert (record["data"], record["paper"]) == (data, 92.2)
         known = round(record["accuracy"] - 92.2, 4) if data == "senteval" else None
         assert record["delta"] == known, "other sentences do not compare"
-        assert [line.split() for line in made.summary][2][-1] == "92.20"
+        assert made.summary[-1].split() == ["paper", "92.20"]
 
 
 def test_a_row_whose_source_is_another_language_is_left_out(lab: Any, about: Any) -> None:

@@ -94,9 +94,8 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> No
 
 def test_training_steps_leave_the_weights(own: Any) -> None:
     context: AnalysisContext = own.context("speed", "hier", options=SMALL)
-    cases = [timing.make_case(context, subject, 4, torch.device("cpu"), "wall") for subject in context.subjects]
-    cases[0].updates = timing.first_updates(context, cases[0].subject, 1)
-    forced = timing.measure(cases, 1, ("train", "decode"))
+    cases = [timing.make_case(context, subject, 4, 1, torch.device("cpu"), "wall") for subject in context.subjects]
+    forced = timing.measure(cases, 1)
     fresh = context.model(context.subjects[0])
     assert not forced and all(torch.equal(a, b) for a, b in zip(cases[0].model.parameters(), fresh.parameters(), strict=True))
     assert any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in cases[0].model.parameters()), "and yet they are steps"

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import registry
+from orchestrator.analysis.base import options_of
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.export import export
 from orchestrator.report.find import Finder
-from orchestrator.specs.analyses import KINDS
+from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_can_be_asked_for(kind: str) -> None:
-    assert callable(registry.get(kind).analyse)
-    assert all(isinstance(value, str) for value in registry.options_of(kind, []).values())
+SMOKE = RowOptions(profile="smoke")
 
 
 @pytest.mark.parametrize(
@@ -33,37 +29,37 @@ def test_every_kind_can_be_asked_for(kind: str) -> None:
 )
 def test_bad_options_are_named(kind: str, given: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        registry.options_of(kind, given)
+        options_of(kind, given)
 
 
 def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab: Any, about: Any) -> None:
     asks = about(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
-    found = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger, None, "")
-    assert [(s.row.id, s.label, s.analysis_row is asks) for s in found.subjects] == [
+    found, _ = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger)
+    assert [(s.row.id, s.label, s.analysis_row is asks) for s in found] == [
         ("demo/small/hop1", "one hop", False),
         ("demo/small/hier", "hierarchical", True),
         ("demo/small/base", "baseline", True),
     ]
     alone = about(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
-    assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger, None, "").subjects] == ["(a) without diversity"]
+    assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger)[0]] == ["(a) without diversity"]
 
 
 def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab: Any) -> None:
-    found = group("length", [lab.rows["base"], lab.rows["later"]], RowSelection(), lab.ledger, None, " --profile smoke")
-    assert [s.row.id for s in found.subjects] == ["demo/small/base"]
+    found, left_out = group("length", [lab.rows["base"], lab.rows["later"]], RowSelection(SMOKE), lab.ledger)
+    assert [s.row.id for s in found] == ["demo/small/base"]
     expected = "run it first: nmt-ablate run demo/small/later --profile smoke"
-    assert len(found.left_out) == 1 and found.left_out[0].endswith(expected) and "found no run" in found.left_out[0]
+    assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
 def test_no_row_has_a_run(lab: Any) -> None:
     with pytest.raises(UserError, match="demo/small/later seed 1: found no run"):
-        group("length", [lab.rows["later"]], RowSelection(), lab.ledger, None, "")
+        group("length", [lab.rows["later"]], RowSelection(), lab.ledger)
     with pytest.raises(UserError, match=r"seed 2.*nmt-ablate run demo/small/base --seed 2"):
-        group("length", [lab.rows["base"].at(2)], RowSelection(seed=2), lab.ledger, None, "")
+        group("length", [lab.rows["base"].at(2)], RowSelection(seed=2), lab.ledger)
 
 
 def test_properties_need_no_run(lab: Any) -> None:
-    assert len(group("properties", [lab.rows["later"]], RowSelection(), lab.ledger, None, "").subjects) == 1
+    assert len(group("properties", [lab.rows["later"]], RowSelection(), lab.ledger)[0]) == 1
 
 
 def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
@@ -73,9 +69,9 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     published = tmp_path / "published"
     export(lab.ledger, lab.subject("hier").train_key, published)
     mirrored = Ledger(tmp_path / "results", [published])
-    assert len(group("length", [lab.rows["hier"]], RowSelection(), mirrored, None, "").subjects) == 1
+    assert len(group("length", [lab.rows["hier"]], RowSelection(), mirrored)[0]) == 1
     with pytest.raises(UserError, match="demo/small/hier seed 1: its weights are not in"):
-        group("exploitation", [lab.rows["hier"]], RowSelection(), mirrored, None, "")
+        group("exploitation", [lab.rows["hier"]], RowSelection(), mirrored)
 
 
 def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab: Any, tmp_path: Path) -> None:
@@ -85,7 +81,7 @@ def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab:
         made.finish(name, spoil=lambda source: len(source.split()) > 6)
     keys = made.subject("hier").keys
     made.ledger.write_tune(keys.train, keys.tune, {"alpha": 1.5})
-    found = group("significance", [made.rows["base"], made.rows["hier"]], RowSelection(), made.ledger, None, "").subjects
+    found = group("significance", [made.rows["base"], made.rows["hier"]], RowSelection(), made.ledger)[0]
     assert [s.spec.decode.length_penalty.alpha for s in found] == [0.5, 1.5], "not tuned yet: the first candidate"
     finder = Finder(made.ledger, Data(None))
     assert [[o.status for o in finder.outcomes(s.row, [1])] for s in found] == [["done"], ["done"]]
@@ -113,10 +109,10 @@ def test_folders_of_different_analyses_differ(lab: Any) -> None:
     rows = list(lab.rows.values())
     names = [
         folder_name(rows, RowSelection()),
-        folder_name(rows, RowSelection(profile="smoke")),
-        folder_name(rows, RowSelection(profile="smoke", seed=2)),
+        folder_name(rows, RowSelection(SMOKE)),
+        folder_name(rows, RowSelection(SMOKE, 2)),
         folder_name(rows[:1], RowSelection()),
-        folder_name(rows, RowSelection(["model.d_model=8"])),
+        folder_name(rows, RowSelection(RowOptions(sets=["model.d_model=8"]))),
         folder_name(rows, RowSelection(), ["edges=3"]),
         folder_name(rows[:2], RowSelection(), several_targets=True),
         folder_name(rows[1:3], RowSelection(), several_targets=True),

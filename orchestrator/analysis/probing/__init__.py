@@ -1,1 +1,0 @@
-"""Sentences, features and classifiers for the kind `probing`."""
