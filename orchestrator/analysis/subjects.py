@@ -99,7 +99,7 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
 def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row, Row | None]]:
     """Yields (row that runs, analysis row that names it or None)."""
     for row in rows:
-        if row.spec is not None:
+        if row.kind == "run":
             yield row, None
         # an address in the row's own table is looked up in its file, which need not lie in `search_spaces`
         table = "/".join(row.id.split("/")[:2]) + "/"

@@ -8,20 +8,54 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli.options import AsJson, Results
+from orchestrator.cli.options import AsJson, Results, expand_options
 from orchestrator.cli.output import print_json, version
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder, need_place
 from orchestrator.ledger import object_store
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.sweeps.options import RESULTS
+from orchestrator.sweeps.options import RESULTS, RowOptions
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Move results to another machine: one archive, merged there.\n\nExample:  nmt-ablate results export ledger.tar",
+    help="Add translations of other systems; move results to another machine.\n\nExample:  nmt-ablate results export ledger.tar",
 )
+
+
+@app.command("add")
+@expand_options()
+def add(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Translations of the test set, one a line; or TSV with columns seed and hypothesis.")
+    ],
+    options: RowOptions,
+    row: Annotated[str, typer.Option("--row", help="The row, of kind external: an address or FILE.yaml#row.")],
+    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of the translations; not with TSV.")] = None,
+    system: Annotated[str, typer.Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
+    note: Annotated[str, typer.Option("--note", help="Anything that a reader should know of them.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Replace other translations of the seed; they move to RESULTS/earlier/N.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add translations of another system to a row of kind external: scored as ours are, compared by `table` and `verdict`.
+
+    Example:  nmt-ablate results add fairseq.de --row mine/first/fairseq --seed 1 --system "fairseq 0.12.2"
+    """
+    from orchestrator.cli.commands.rows import resolve_rows
+    from orchestrator.lifecycle import external
+
+    need_folder(options.data_dir, "--data-dir")
+    for folder, name in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
+        make(folder, name)
+    rows = resolve_rows(row, options)
+    if len(rows) != 1:
+        raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
+    for each in external.add(file, external.read(file, seed), rows[0], options, {"system": system, "note": note}, again):
+        if as_json:
+            print_json(each)
+        log(f"{each['id']} seed {each['seed']}: {each['status']}; BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f}; {each['signature']}")
+    object_store.push(options.results)
 
 
 @app.command("export")

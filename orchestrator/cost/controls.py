@@ -59,7 +59,7 @@ def resolve(
     if first.control is not None:
         (of,), (against,) = (resolved(f"{first.table.path}#{first.control[place]}") for place in (0, 2))
         control = Control(first.control[1], of.id, against.id)
-        if of.spec is None or against.spec is None:
+        if of.kind != "run" or against.kind != "run":
             raise UserError(f"{control.name}: found rows of kind {of.kind} and {against.kind}; expected rows of kind run")
         try:
             return [matcher.row(control, of, against)], []

@@ -109,13 +109,17 @@ class Prepared:
         """Corpus lines with the tokenisation and case of the spec."""
         return self._tokenizers[side].tokenise(lines)
 
+    def tokenise_text(self, lines: list[str], side: Side) -> list[str]:
+        """Tokenises running text, whatever the form of the corpus."""
+        return self._tokenizers[side].tokenise_text(lines)
+
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Encodes corpus lines to ids, without BOS and the last EOS, truncated as the spec says."""
         return self.encode_tokens(self.tokenise(lines, side), side)
 
     def encode_text(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Encodes running text to ids, whatever the form of the corpus."""
-        return self.encode_tokens(self._tokenizers[side].tokenise_text(lines), side)
+        return self.encode_tokens(self.tokenise_text(lines, side), side)
 
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Encodes lines from `tokenise` to ids, truncated as the spec says."""

@@ -69,6 +69,19 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     return Keys(train, decode, score, tune)
 
 
+def external_keys(row_id: str, seed: int, score: ScoreSpec, manifest: Mapping[str, Any] | None) -> Keys:
+    """Keys of the translations that another system made of a test set, kept under the address of their row. Arguments as for `keys_of`.
+
+    The row has no training; `train` names its folder in the ledger and does not depend on the text.
+    """
+    train = digest({"format": FORMAT, "external": row_id, "seed": seed, "test": score.test})
+    if manifest is None:
+        return Keys(train, None, None)
+    form = {name: manifest["preparation"][name] for name in ("tokenizer", "lowercase")}
+    decode = digest({"format": FORMAT, "train": train, "test": split_key(dict(manifest), score.test), **form})
+    return Keys(train, decode, digest({"format": FORMAT, "decode": decode, "score": _score_meaning(score, manifest)}))
+
+
 def manifest_key(manifest: dict[str, Any]) -> str:
     """sha256 of a whole manifest: the name of the prepared data."""
     return digest(manifest)

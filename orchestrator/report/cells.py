@@ -11,7 +11,7 @@ from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.specs.table import FAILED, number
+from orchestrator.specs.table import FAILED, SCORED, number
 
 _TITLES = {
     "params": "params",
@@ -75,14 +75,16 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def state(line: Line) -> str:
-    """Status of a row: `done`, `done (shipped)` with the product, `not run`, `quoted`, or the reason why it has no figures."""
-    if line.kind != "run":
+    """Status of a row: `done`, `done (shipped)`, `not run`, `quoted`, `external: fairseq 0.12.2`, or the reason why it has no figures."""
+    if line.kind not in SCORED:
         kind = f"{line.kind} ({line.analysis})" if line.analysis else line.kind
         return f"{kind}: {line.note}" if line.note else kind
     if line.ours is None:
-        return "not run"
+        return "not run" if line.kind == "run" else "external: not added"
     if line.ours["status"] != "done":
         return str(line.ours["reason"])
+    if line.kind == "external":
+        return f"external: {line.ours['system']}" if "system" in line.ours else "external"
     return ("done (shipped)" if line.ours.get("shipped") else "done") + "".join(
         f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items()
     )

@@ -59,11 +59,12 @@ def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
         "tokens_per_second": _mean(o.tokens_per_second for o in done),
         "sentences_per_second": _mean(o.sentences_per_second for o in done),
         "data": _corpus(row),
-        "steps": [o.steps for o in done],
+        "steps": [o.steps for o in done if row.kind == "run"],
         "signature": done[0].signature,
         "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o.seed not in seeds},
     }
-    return _others(row, done) | ours
+    systems = ", ".join(dict.fromkeys(o.system for o in done if o.system))
+    return _others(row, done) | ours | ({"system": systems} if systems else {})
 
 
 def _corpus(row: Row) -> str | None:

@@ -16,7 +16,7 @@ from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
 from orchestrator.paths import PUBLISHED_LEDGER
-from orchestrator.report.spec_index import entries, meaning_of, search_of, training_of
+from orchestrator.report.spec_index import entries, external_of, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row
@@ -33,6 +33,7 @@ class SeedResult:
     stated: failed by the row's own rule (see `ledger.run_view`); then `params` is set and the BLEU is in the reason.
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
     keys: keys of its records in the ledger. text: the text of training and test set (see `data.expected_text`).
+    system: of an external row, the system that made its translations.
     changed: components that changed since the training (see `ledger.component_sources`). earlier: folders of superseded results.
     """
 
@@ -48,6 +49,7 @@ class SeedResult:
     sentences_per_second: float | None = None
     capsule: dict[str, Any] | None = None
     also: dict[str, float] = field(default_factory=dict)
+    system: str = ""
     keys: Keys = NO_KEYS
     stated: bool = False
     text: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Finder:
         if row.spec is None:
             return {}
         self._index()
-        trained = self._seeds.get(training_of(row.spec), set())
+        trained = self._seeds.get(external_of(row.id) if row.kind == "external" else training_of(row.spec), set())
         keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds})}
         return {seed: found for seed, found in keys.items() if found is not None}
 
@@ -93,6 +95,8 @@ class Finder:
             found = keys_for(row, self.data)
         except UserError:  # the test set is missing
             found = NO_KEYS
+        if found.score is None and row.kind == "external":
+            return self._index().get(external_of(row.id, row.spec.score), {}).get(row.spec.seed)
         if found.score is None:
             return self._index().get(meaning_of(row.spec), {}).get(row.spec.seed) or self._by_record(row)
         return found
@@ -143,6 +147,7 @@ class Finder:
             outcome.reason,
             view.steps,
             keys=keys,
+            system=(record.get("external") or {}).get("system", ""),
             stated=outcome.as_stated,
             changed=tuple(view.changed),
             earlier=tuple(superseded.folders(self.ledger.root, keys.train[:16])),
@@ -151,7 +156,8 @@ class Finder:
         if outcome.as_stated:
             return replace(made, params=params)
         if outcome.status == "trained":
-            return replace(made, reason="not scored", params=params)
+            reason = "not scored this way: add the file again" if row.kind == "external" else "not scored"
+            return replace(made, reason=reason, params=params)
         if outcome.status != "done" or scored is None:
             return made
         return replace(

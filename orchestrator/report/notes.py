@@ -14,7 +14,7 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.specs.row import Row
-from orchestrator.specs.table import number
+from orchestrator.specs.table import SCORED, number
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 
@@ -40,7 +40,7 @@ def notes(
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
     found += _effects(ours)
     found += _speed(rows, base, measured)
-    return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind == "run"]
+    return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind in SCORED]
 
 
 def claim_note(claim: Mapping[str, Any]) -> str:
@@ -150,7 +150,7 @@ def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, 
     A difference of one unit of the last printed digit is accepted, because papers round and truncate (10,977,824 is printed 10.97M). Rows
     whose vocabulary sizes are unknown are left out.
     """
-    counted = {row.id: _count(row, finder) for row in rows if row.spec is not None and {"params", "params_added"} & row.expect.keys()}
+    counted = {row.id: _count(row, finder) for row in rows if row.kind == "run" and {"params", "params_added"} & row.expect.keys()}
     counted |= {row.id: _count(row, finder) for row in rows if row.id in start.values() and row.id not in counted}
     lines = []
     for row in rows:
@@ -195,7 +195,8 @@ def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRes
     for row in rows:
         folders = sorted({f"{path.parent.parent.name}/{path.parent.name}" for o in outcomes[row.id] for path in o.earlier})
         if folders:
-            lines.append(f"{short_id(row.id)}: trained again; the result before is kept (--results RESULTS/{', RESULTS/'.join(folders)})")
+            how, kept = "added" if row.kind == "external" else "trained", ", RESULTS/".join(folders)
+            lines.append(f"{short_id(row.id)}: {how} again; the result before is kept (--results RESULTS/{kept})")
     return lines
 
 

@@ -57,6 +57,9 @@ def entries(ledger: Ledger) -> Iterator[Entry]:
 
 def _entry(record: Mapping[str, Any]) -> Entry | None:
     try:
+        if record.get("kind") == "external":
+            meaning, name = (external_of(record["id"], score) for score in (ScoreSpec.model_validate(record["score"]), None))
+            return Entry(int(record["seed"]), meaning, name, name, None, dict(record["keys"]), [])
         plain = dict(record["spec"])
         seed = int(plain.pop("seed"))
         also = [other for other in (record.get("also") or {}).values() if "score" in other]
@@ -72,6 +75,11 @@ def _validated(text: str) -> tuple[RunSpec, str, str, str]:
     """Of a spec without its seed, as JSON, which the seeds of a row share."""
     spec = RunSpec.model_validate(json.loads(text))
     return spec, meaning_of(spec), search_of(spec), training_of(spec)
+
+
+def external_of(row_id: str, score: ScoreSpec | None = None) -> str:
+    """Digest of an external row with its scoring; without one it is shared by all its results."""
+    return digest(["external", row_id, None if score is None else score.model_dump(mode="json")])
 
 
 def meaning_of(spec: RunSpec) -> str:

@@ -49,8 +49,9 @@ def wanted(rows: Sequence[Row], given: Iterable[str] | None = None) -> dict[str,
     found = {}
     for table in by_table(rows).values():
         start = starts(table) if given is not None or any(row.controls for row in table) else {}
+        trained = {row.id for row in table if row.kind == "run"}
         for row in table:
             kinds = row.controls if given is None else given
-            if row.id in start:
+            if {row.id, start.get(row.id)} <= trained:
                 found[row.id] = [Control(kind, start[row.id], row.id) for kind in dict.fromkeys(kinds)]
     return {row_id: controls for row_id, controls in found.items() if controls}

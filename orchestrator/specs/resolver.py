@@ -13,6 +13,7 @@ from orchestrator.specs.positions import Located
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
+from orchestrator.specs.table import SCORED
 
 
 class UnfitError(UserError):
@@ -35,7 +36,7 @@ class Resolver:
         spec: RunSpec | None = None
         parent: Row | None = None
         also: dict[str, ScoreSpec] = {}
-        if parsed.head.kind == "run":
+        if parsed.head.kind in SCORED:
             address = None
             if parsed.head.init_from is not None:
                 if row_id in chain:
@@ -108,7 +109,7 @@ def check_written(table: TableFile) -> None:
     """Raises UserError with every problem of the file, sorted by line: structure, specs, references. The rows of a grid are not checked."""
     problems = list(table.problems)
     for parsed in table.written.values():
-        if parsed.head.kind == "run":
+        if parsed.head.kind in SCORED:
             spec, found, _ = check.check(parsed.spec)
             problems += found if spec is None else scorings.resolve(parsed.figures.also, spec)[1]
         problems += row_references.problems_of(table, parsed)

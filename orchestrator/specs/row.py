@@ -31,7 +31,8 @@ class Control:
 class Row:
     """A resolved row of a table.
 
-    spec: None for quoted rows and analyses. parent: the resolved row that `init_from` names, with the same seed.
+    spec: None for quoted rows and analyses; of an external row only data, score and seed count.
+    parent: the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
     of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
     significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Position, nearest, shown
-from orchestrator.specs.table import segments
+from orchestrator.specs.table import SCORED, segments
 
 
 def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
@@ -18,12 +20,12 @@ def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
 def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
     """Returns the address of the row in `compare_with`, or None.
 
-    Raises UserError if it is not another row of the table of kind run, or if the rows that it leads to come back to this one.
+    Raises UserError if it is not another row of the table of kind run or external, or if the rows that it leads to come back to this one.
     """
     name, position = parsed.head.compare_with, table.document.at(("rows", parsed.name, "compare_with"))
     if name is None:
         return None
-    home, row = _named(table, parsed, name, position)
+    home, row = _named(table, parsed, name, position, SCORED)
     if home is not table:
         raise UserError(position.line(f"found '{shown(name)}', a row of another table; {nearest(name, table.rows)}"))
     seen, current = [row], row
@@ -63,7 +65,7 @@ def problems_of(table: TableFile, parsed: ParsedRow) -> list[str]:
     return problems + ([] if parsed.head.init_from is None else _circles(table, parsed))
 
 
-def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position) -> tuple[TableFile, str]:
+def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position, kinds: Sequence[str] = ("run",)) -> tuple[TableFile, str]:
     if name in table.rows:
         home, row = table, name
     elif segments(name, 3, 4) and name.startswith(table.address + "/") and name[len(table.address) + 1 :] in table.rows:
@@ -76,8 +78,10 @@ def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position) -
         home, row = target.table, target.row or ""
     else:
         raise UserError(position.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
-    if home.rows[row].head.kind != "run":
-        raise UserError(position.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
+    if home.rows[row].head.kind not in kinds:
+        raise UserError(
+            position.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind {' or '.join(kinds)}")
+        )
     if home is table and row == parsed.name:
         raise UserError(position.line(f"found the row itself, '{name}'; expected another row"))
     return home, row

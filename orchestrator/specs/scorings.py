@@ -37,13 +37,13 @@ class Figures:
 def of_row(file: Figures, document: Document, at: KeyPath, head: RowHeader, problems: list[str]) -> Figures:
     """Returns the figures of the row at `at`, merged onto the file's, and appends one line per problem to `problems`.
 
-    An analysis has only its analysis and significance, a quoted row nothing.
+    An analysis has only its analysis and significance, a quoted or external row nothing.
     """
     found = file.merged(document, at, head)
     if head.kind == "analysis" and found.analysis is None:
         problems.append(document.at(at).line("analysis is missing; expected the row or the file to name one"))
     if head.kind != "run":
-        return Figures() if head.kind == "quoted" else Figures(analysis=found.analysis, significance=found.significance)
+        return Figures(analysis=found.analysis, significance=found.significance) if head.kind == "analysis" else Figures()
     for name, parts in found.means.data.items():
         problems += _mean_problems(found.means.at((name,)), name, parts, list(found.also.data))
     return found

@@ -32,7 +32,7 @@ def to_yaml(row: Row) -> str:
 def as_plain(row: Row) -> dict[str, Any]:
     """Returns a row, its spec and the specs of its parents as plain data."""
     data = as_data(row)
-    data["spec"] = None if row.spec is None else row.spec.model_dump()
+    data["spec"] = row.spec.model_dump() if row.spec is not None and row.kind == "run" else None
     parents: dict[str, Any] = {}
     parent = row.parent
     while parent is not None and parent.spec is not None:

@@ -23,7 +23,9 @@ FAILED = "failed"
 """The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.run_view`)."""
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
-Kind = Literal["run", "quoted", "analysis"]
+Kind = Literal["run", "quoted", "analysis", "external"]
+SCORED = ("run", "external")
+"""Kinds of rows that have a score of ours."""
 ControlKind = Literal["params", "flops"]
 if TYPE_CHECKING:
     AnalysisName = str
@@ -104,7 +106,7 @@ class RowHeader(FigureHeader):
     """What the row is called in tables; empty: its name."""
     kind: Kind = "run"
     """run: the row is trained and scored; quoted: it is never run, the paper's numbers are printed beside the others; analysis: it shows an
-    analysis of other rows."""
+    analysis of other rows; external: another system made its translations, which `results add` takes."""
     expect: dict[str, Any] = Field(default_factory=dict)
     """What the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true or false, or null; `bleu: failed` for a failed run."""
     assumed: list[str] = Field(default_factory=list)
@@ -135,8 +137,9 @@ class RowHeader(FigureHeader):
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
         if self.kind == "analysis" and not self.of:
             raise ValueError("of is missing; expected the rows that the analysis looks at")
-        for key in ("also", "means", "failed_below", "controls", "use", "compare_with") if self.kind != "run" else ():
-            if key in self.model_fields_set and getattr(self, key) not in (None, {}):
+        for key in ("also", "means", "failed_below", "controls", "use", "init_from", "compare_with") if self.kind != "run" else ():
+            comparable = key == "compare_with" and self.kind == "external"
+            if key in self.model_fields_set and getattr(self, key) not in (None, {}) and not comparable:
                 raise ValueError(f"{key} is given in a row of kind {self.kind}; expected only in rows of kind run")
         if not self.note.isprintable():
             raise ValueError("note has more than one line; expected one")

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.paths import in_search_spaces
 from orchestrator.specs import claims, scorings, yaml_file
 from orchestrator.specs import templates as row_templates
-from orchestrator.specs.check import SECTIONS
+from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.corpus_files import make_absolute
 from orchestrator.specs.grid.combinations import read_grid
 from orchestrator.specs.messages import problems_of
@@ -23,6 +23,8 @@ from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead,
 from orchestrator.specs.templates import Template, TemplateHead
 
 MAX_PARENTS = 16
+EXTERNAL = (("external", "data"), ("external", "score"))
+"""Sections that a row of kind external has: its test set and how it is scored."""
 H = TypeVar("H", bound=BaseModel)
 
 
@@ -170,13 +172,15 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         return
     valid, own = _part(table, path, RowHead)
     head = valid or RowHead()
-    if head.kind != "run" and own.data:
-        first = next(iter(own.data))
+    if first := next((name for name in own.data if head.kind != "run" and (head.kind, name) not in EXTERNAL), None):
         table.problems.append(own.at((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
     base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
     figures = Figures() if valid is None else scorings.of_row(table.figures, document, path, head, table.problems)
-    table.written[name] = ParsedRow(name, head, base.merged(own), position, figures)
+    spec = base.merged(own)
+    if head.kind == "external":  # it has no model and no training
+        spec.data = defaults() | {"train": {"max_steps": 1}} | {part: spec.data[part] for part in ("data", "score") if part in spec.data}
+    table.written[name] = ParsedRow(name, head, spec, position, figures)
 
 
 def missing(path: Path) -> str:

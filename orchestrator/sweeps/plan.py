@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.data import expected_text, prepare, store
 from orchestrator.data.store import Prepared
-from orchestrator.ledger.keys import Keys, keys_of, manifest_key
+from orchestrator.ledger.keys import Keys, external_keys, keys_of, manifest_key
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_view import RunView
@@ -164,6 +164,7 @@ def plan(
 ) -> Plan:
     """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`. data: a cache to reuse."""
     data, result = data or Data(data_dir, cache_dir), Plan()
+    rows = [row for row in rows if row.kind == "run"]
     first: dict[str, str] = {}
     requested = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
     added: set[tuple[str, int]] = set()
@@ -199,6 +200,8 @@ def plan(
 def keys_for(row: Row, data: Data) -> Keys:
     """Keys of a row with its seed. All None if data is absent."""
     assert row.spec is not None
+    if row.kind == "external":
+        return external_keys(row.id, row.spec.seed, row.spec.score, data.manifest(row.spec.data))
     parent = None if row.parent is None else keys_for(row.parent, data).train
     manifest = data.manifest(row.spec.data)
     return keys_of(row.spec, None if row.parent is not None and parent is None else manifest, parent)

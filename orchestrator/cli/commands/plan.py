@@ -119,7 +119,7 @@ def plan(
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
     """Table -> what these seeds can find, for tables whose recipe has a noise floor."""
-    tables = by_table(row for row in rows if row.spec is not None)
+    tables = by_table(row for row in rows if row.kind == "run")
     found = {}
     for table, own in tables.items():
         base = baseline(own)

@@ -63,7 +63,7 @@ def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
 
 def only(target: object, rows: list[Row]) -> Row:
     """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
-    found = [row for row in rows if row.spec is not None]
+    found = [row for row in rows if row.kind == "run"]
     if len(found) != 1:
         raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24])}")
     return found[0]

@@ -19,7 +19,7 @@ from orchestrator.specs.claims import of_table
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
-from orchestrator.specs.table import SweepSpec
+from orchestrator.specs.table import SCORED, SweepSpec
 from orchestrator.sweeps.options import RowOptions, quoted
 
 TERMINAL = "terminal"
@@ -66,7 +66,7 @@ def _section(
     options: RowOptions,
     seeds: Iterable[int],
 ) -> Section:
-    runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
+    runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind in SCORED}
     base = None
     if baseline is not None:
         base = runs.get(baseline.removeprefix(f"{address}/"))

@@ -15,6 +15,7 @@ from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.verdicts import ONE_SEED
 from orchestrator.specs.row import Row, starts
+from orchestrator.specs.table import SCORED
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Headline:
 def headline(section: Section) -> Headline:
     """The first lines of the page."""
     lines = section.table.rows
-    run = [line for line in lines if line.kind == "run"]
+    run = [line for line in lines if line.kind in SCORED]
     done = [line for line in run if has_figures(line)]
     seeds = sorted({seed for line in run for seed in (line.ours or {}).get("seeds", [])})
     started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]

@@ -68,7 +68,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     seeds, controls = parse_seeds(options.get("seeds")), parse_controls(options.get("controls"))
     rows, section = resolve(target, sets=sets, profile=profile), sweep_of(target, profile)
     seeds = seeds or section.seeds
-    planned, trained = runs(rows, seeds), [row for row in rows if row.spec is not None]
+    planned, trained = runs(rows, seeds), [row for row in rows if row.kind == "run"]
     if options.get("until_decided"):
         looks.check(target, section, seeds, options.get("max_hours"))
     if not planned:
@@ -86,7 +86,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     if matched:
         content["controls"] = {row: [control.kind for control in each] for row, each in matched.items()}
     number = len(planned) + sum(map(len, matched.values())) * len(seeds)
-    names = {row.spec.data.corpus for row in trained if row.spec is not None and isinstance(row.spec.data.corpus, str)}
+    names = {row.spec.data.corpus for row in rows if row.spec is not None and isinstance(row.spec.data.corpus, str)}
     tables, entries = _tables(target, rows), [corpora.entry_file(corpus) for corpus in sorted(names)]
     inside = tuple(path for path in (*tables, *entries) if path.resolve().is_relative_to(root))
     outside = {path: f"{OUTSIDE}/{i}-{path.name}" for i, path in enumerate(tables) if path not in inside}

@@ -1,0 +1,155 @@
+"""Translations of other systems: added, compared, carried, refused, set aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.data.prepare import prepare
+from orchestrator.specs.rows import resolve
+
+Add = Callable[..., tuple[int, str, str]]
+TABLE = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+train: {max_steps: 4}
+claims:
+  - {row: good, effect: 20.0}
+rows:
+  base: {}
+  good: {kind: external, compare_with: poor, note: made elsewhere}
+  poor: {kind: external, label: poor system}
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def references(table: Path, cache: Path) -> list[str]:
+    (base, *_) = resolve(table)
+    assert base.spec is not None
+    return prepare(base.spec.data, None, cache).reference_text("test")[0]
+
+
+@pytest.fixture
+def add(table: Path, cache: Path, cli: Add, tmp_path: Path) -> Add:
+    """`add(text, row, *options)`: `results add` of a file with this text."""
+
+    def run(text: str | bytes, row: str, *options: object) -> tuple[int, str, str]:
+        file = tmp_path / "system.txt"
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        places = ("--results", tmp_path / "results", "--cache-dir", cache)
+        return cli("results", "add", file, "--row", f"{table}#{row}", *places, *options)
+
+    return run
+
+
+def damaged(references: list[str], every: int, seed: int) -> list[str]:
+    """The references, of which each `every`-th has its words turned round."""
+    return [" ".join(line.split()[::-1]) if (i + seed) % every == 0 else line for i, line in enumerate(references)]
+
+
+def text_of(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_two_seeds_have_an_interval_and_a_verdict_and_travel(
+    add: Add, cli: Add, table: Path, references: list[str], tmp_path: Path
+) -> None:
+    rows = [f"{seed}\t{line}" for seed in (1, 2) for line in damaged(references, 5 + seed, seed)]
+    assert add("\n".join(["seed\thypothesis", *rows]), "good", "--system", "fairseq 0.12.2")[0] == 0
+    for seed in (1, 2):
+        code, out, _ = add(text_of(damaged(references, 2, seed)), "poor", "--seed", seed, "--json")
+        assert code == 0 and json.loads(out)["status"] == "added" and json.loads(out)["signature"].startswith("BLEU|nrefs:1")
+    kept = sorted(path.name for path in (tmp_path / "results").iterdir())
+    assert cli("results", "export", tmp_path / "all.tar", "--results", tmp_path / "results")[0] == 0
+    assert cli("results", "import", tmp_path / "all.tar", "--results", tmp_path / "new")[0] == 0
+    assert cli("results", "export", tmp_path / "packed", "--packed", "--results", tmp_path / "results")[0] == 0
+    tables = []
+    for results in ("results", "new", "packed"):  # without the corpus
+        places = ("--results", tmp_path / results, "--cache-dir", tmp_path / "none")
+        code, out, _ = cli("verdict", table, *places, "--json")
+        (record,) = map(json.loads, out.splitlines())
+        answer = record["effect"]["other_seeds_and_sentences"]
+        assert code == 0 and record["against"] == "demo/small/poor" and record["effect"]["seeds"] == [2, 2]
+        assert 0 < answer["low"] < record["effect"]["delta"] < answer["high"]
+        tables.append(cli("table", table, *places, "--format", "md")[1])
+    assert tables[0] == tables[1] == tables[2] and "external: fairseq 0.12.2 |" in tables[0] and "good: made elsewhere" in tables[0]
+    code, out, _ = cli("plan", table, "--results", tmp_path / "results", "--json")
+    assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/base"]
+    assert cli("gc", "--results", tmp_path / "results", "--delete")[0] == 0
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == kept
+    code, _, err = cli("run", f"{table}#good", "--results", tmp_path / "results", "--no-tracking")
+    assert code == 2 and "no row of kind run" in err
+
+
+def test_other_translations_are_refused_and_with_again_the_earlier_ones_are_set_aside(
+    add: Add, references: list[str], tmp_path: Path
+) -> None:
+    first, second = (text_of(damaged(references, every, 1)) for every in (2, 3))
+    assert add(first, "good", "--seed", 1)[0] == 0
+    code, out, _ = add(first, "good", "--seed", 1, "--json")
+    assert code == 0 and json.loads(out)["status"] == "known"
+    code, _, err = add(second, "good", "--seed", 1)
+    assert code == 2 and "demo/small/good seed 1 has other translations, of system.txt; expected --again" in err
+    code, out, _ = add(second, "good", "--seed", 1, "--again", "--json")
+    (run,) = (tmp_path / "results" / "earlier" / "1").iterdir()
+    assert code == 0 and json.loads(out)["status"] == "added" and next((run / "decode").glob("*.txt")).read_text() == first
+    assert next((tmp_path / "results" / run.name / "decode").glob("*.txt")).read_text() == second
+
+
+def test_another_scoring_needs_the_file_again(add: Add, cli: Add, table: Path, references: list[str], tmp_path: Path, cache: Path) -> None:
+    text = text_of(damaged(references, 2, 1))
+    assert add(text, "good", "--seed", 1)[0] == 0
+    table.write_text(TABLE + "score: {lowercase: true}\n", encoding="utf-8")
+    out = cli("table", table, "--results", tmp_path / "results", "--cache-dir", cache, "--format", "md")[1]
+    assert "not scored this way: add the file again" in out
+    code, out, _ = add(text, "good", "--seed", 1, "--json")
+    assert code == 0 and json.loads(out)["status"] == "added" and "case:lc" in json.loads(out)["signature"]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "expected"),
+    [
+        (lambda lines: text_of(lines[1:]), ("--seed", 1), "found 39 translations with seed 1; expected 40, as test set test has sentences"),
+        (lambda lines: "", ("--seed", 1), "found no text"),
+        (lambda lines: "\n" * len(lines), ("--seed", 1), "found no text"),
+        (lambda lines: text_of(["wo@@ rd", *lines[1:]]), ("--seed", 1), "system.txt:1: found the subword mark '@@'"),
+        (lambda lines: text_of([lines[0], "\u2581word", *lines[2:]]), ("--seed", 1), "system.txt:2: found the subword mark '\u2581'"),
+        (lambda lines: text_of(lines).encode() + b"\xe4\n", ("--seed", 1), "line 41 is not UTF-8"),
+        (text_of, (), "found plain text; expected --seed N"),
+        (lambda lines: "hypothesis\tseed\na\t1\n", ("--seed", 1), "found a column seed; expected no --seed with it"),
+        (lambda lines: "hypothesis\tseed\na\t1\nb\n", (), "system.txt:3: found 'b'; expected a hypothesis and a seed with a tab between"),
+    ],
+)
+def test_files_that_are_refused(change, options: tuple, expected: str, add: Add, references: list[str], tmp_path: Path) -> None:
+    code, _, err = add(change(references), "good", *options)
+    assert code == 2 and expected in err and err.count("\n") == 1
+    assert not any((tmp_path / "results").glob("*/train.json"))
+
+
+def test_rows_that_are_refused(add: Add, references: list[str], cli: Add, table: Path) -> None:
+    code, _, err = add(text_of(references), "base", "--seed", 1)
+    assert code == 2 and "mine.yaml:7: demo/small/base: found a row of kind run; expected one of kind external" in err
+    for key, expected in (
+        ("model: {d_ff: 8}", "found in a row of kind external"),
+        ("init_from: base", "init_from is given in a row of kind external"),
+    ):
+        table.write_text(TABLE.replace("label: poor system", key), encoding="utf-8")
+        code, _, err = cli("show", table)
+        assert code == 2 and expected in err
+    table.write_text(TABLE + "  child: {init_from: poor}\n", encoding="utf-8")
+    assert "a row of kind external; expected one of kind run" in cli("show", table)[2]
