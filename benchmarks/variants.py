@@ -36,7 +36,7 @@ from training_step import updates_of  # noqa: E402
 from models import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
-from orchestrator.analysis.timing import Case, paper_speed  # noqa: E402
+from orchestrator.analysis.kinds.speed import Case, paper_speed  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
 from orchestrator.report.speeds import ratio_of  # noqa: E402
 from orchestrator.specs import index, profiles  # noqa: E402
@@ -187,7 +187,7 @@ def measure_table(address: str, size: Size, args: argparse.Namespace, tick: Call
 
 def _record(one: Measured, base: Measured, targets: int, sentences: int) -> dict[str, Any]:
     subject = one.case.subject
-    record: dict[str, Any] = {"row": subject.row.id, "label": subject.row.label, "params": one.case.params}
+    record: dict[str, Any] = {"row": subject.row.id, "label": subject.row.label, "params": count_parameters(one.case.model)}
     record |= {"kept_bytes": one.kept, "kept": round(one.kept / base.kept, 3)}
     for name, work in (("train", targets), ("beam", sentences), ("greedy", sentences)):
         rates, theirs = [work / s for s in one.seconds[name]], [work / s for s in base.seconds[name]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from torch import nn
 
@@ -32,16 +32,6 @@ def references_of(prepared: Prepared, lines: list[list[str]], text: list[list[st
             tokenise=lambda stream, side: prepared.tokenise(stream, side) if tokenised is None else tokenised,
         ),
     )
-
-
-def part_bleu(decoded: Any, prepared: Prepared, indices: Sequence[int], spec: RunSpec) -> float | None:
-    """Returns BLEU of a subset of the row's own test set, None if it is empty. `decoded` is the record of the whole test set."""
-    if not indices:
-        return None
-    test = spec.score.test
-    lines, text = ([[s[i] for i in indices] for s in streams] for streams in (prepared.references(test), prepared.reference_text(test)))
-    hypotheses = [decoded["hypotheses"][i] for i in indices], [decoded["tokens"][i] for i in indices]
-    return bleu(hypotheses, references_of(prepared, lines, text), test, spec)
 
 
 def translate(model: nn.Module, ids: Sequence[Sequence[int]], spec: RunSpec, prepared: Prepared) -> tuple[list[str], list[str]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-_SHARED = {
+_KINDS = {
+    "asha": ("asha",),
     "attention": ("attention-maps", "layer-attention"),
+    "degradation": ("degradation",),
+    "layer_weights": ("exploitation", "layer-weights"),
+    "loss_curves": ("loss-curves",),
     "option_curves": ("hops", "steps", "depth"),
-    "structure": ("grid", "parameters", "properties"),
+    "probing": ("probing",),
+    "sentence_groups": ("length", "difficulty"),
+    "significance": ("significance",),
+    "speed": ("speed",),
+    "training": ("accuracy", "gradient-norms"),
+    "untrained": ("grid", "lead", "parameters", "properties"),
 }
-"""Modules that register several kinds."""
-_FILES = (path.stem for path in (Path(__file__).parents[1] / "analysis" / "kinds").glob("[a-z]*.py"))
-MODULES = {name: module for module in _FILES for name in _SHARED.get(module, (module.replace("_", "-"),))}
+MODULES = {name: module for module, names in _KINDS.items() for name in names}
 KINDS = tuple(sorted(MODULES))

@@ -1,8 +1,13 @@
-"""What each method learned to read of the layers below: weights of connections, residuals, shared values and bridges, side by side.
+"""What each method learned to read of the layers below.
 
-The numbers are a class's own `weights`. Those that depend on the token are means over the tokens of test pairs, teacher forced on the
-reference. Of a residual with streams that are kept and written, way `sum` has how much of what each sub-layer gave (h_0 first) is in what
-each sub-layer reads, the streams multiplied out; `spread` is how far streams are from their mean, as a share of their size.
+exploitation: use of each input by each aggregation node (Dou et al. 2018, section 4.4, Eq. 11 and Fig. 5). W1 of a node is split into the d
+columns of each input: score_j = sum |W1_j| / sum_i sum |W1_i|; the scores of a node sum to 1. They are computed from the weights that the
+row decodes with.
+
+layer-weights: weights of connections, residuals, shared values and bridges, side by side. The numbers are a class's own `weights`. Those
+that depend on the token are means over the tokens of test pairs, teacher forced on the reference. Of a residual with streams that are kept
+and written, way `sum` has how much of what each sub-layer gave (h_0 first) is in what each sub-layer reads, the streams multiplied out;
+`spread` is how far streams are from their mean, as a share of their size.
 
 Shapes: T tokens, n streams, J sources, M sub-layers of a stack.
 """
@@ -10,7 +15,7 @@ Shapes: T tokens, n streams, J sources, M sub-layers of a stack.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from math import isnan
 from typing import Any
@@ -20,34 +25,107 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from models.aggregations.iterative import AggregationNode
 from models.component import Component
 from models.seams import Residual
 from models.stack import Stack
 from models.sublayer import SubLayer
-from models.transformer import Transformer
+from models.transformer import Transformer, build
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.decoding.beam import BOS
+from orchestrator.specs.schema import ModelSpec
 
 Matrix = dict[int, list[float]]
 """Reader (layer or sub-layer, from 1) -> its weights, the lowest source first."""
 Found = dict[tuple[str, str, str], Matrix]
 """By side, component and way."""
 
+LEAST_SPREAD = 0.1
+"""Minimum range of the colour scale around even use, so that small differences stay pale."""
+
+
+@register("exploitation", options={"side": "encoder"}, needs_weights=True)
+def exploitation(context: AnalysisContext) -> Analysis:
+    """Returns one record per row, node and input; `even` is 1/n for a node with n inputs. Raises UserError if no row has such a node."""
+    records, notes = context.each_row(_nodes_of_row)
+    frame = pd.DataFrame(records)
+    uneven = (frame.score - frame.even).abs().groupby(frame.row, sort=False).mean().to_frame("distance")
+    return Analysis(records, _draw_nodes, notes, table_of("mean distance of a share from even use:", uneven, "{:.4f}"))
+
+
+def _nodes_of_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+    side = context.choice("side", "encoder", "decoder")
+    weights = context.store(subject).weights(subject.spec.decode.checkpoint)
+    records: Records = []
+    for node, (inputs, name) in enumerate(nodes(subject.spec.model, side), start=1):
+        even = round(1 / len(inputs), 6)
+        shares = dict(zip(inputs, scores(weights[f"{name}.inner.weight"], len(inputs)), strict=True))
+        # as in the paper's figure: layers from the highest, then the node below
+        for position, label in enumerate(sorted(inputs, key=lambda label: (label[0] == "G", -int(label[1:]))), start=1):
+            columns = subject.columns | {"side": side, "node": node, "position": position}
+            records.append(columns | {"input": label, "score": round(shares[label], 6), "even": even})
+    if not records:
+        notes.append(f"{subject.row.id}: its {side} has no aggregation node with a feed-forward network; left out")
+    return records
+
+
+def scores(w1: Tensor, num_inputs: int) -> list[float]:
+    """Computes Eq. 11 for W1 [4d, n d]: n shares that sum to 1."""
+    sums = torch.stack([part.double().abs().sum() for part in w1.chunk(num_inputs, dim=1)])
+    return [float(share) for share in sums / sums.sum()]
+
+
+def nodes(model: ModelSpec, side: str) -> Iterator[tuple[list[str], str]]:
+    """Yields (inputs in the order of W1's columns, module name) for each node of a stack, lowest first.
+
+    hierarchical: H{2i-1}, H{2i}, G{i-1} (models/connections/dense.py). iterative: H{l}, G{l-1}; the first node reads H2, H1.
+    """
+    config = model.encoder if side == "encoder" else model.decoder
+    with torch.device("meta"):  # only the structure; widths come from the weights
+        built = build(model.model_dump(), 8, 8)
+    stack = getattr(built, side)
+    names = {module: f"{side}.{name}" for name, module in stack.named_modules() if isinstance(module, AggregationNode)}
+    if config.connection["kind"] == "hierarchical":
+        for i, node in enumerate(stack.connection.nodes, start=1):
+            if not node.attends:
+                yield [f"H{2 * i - 1}", f"H{2 * i}", *([f"G{i - 1}"] if i > 1 else [])], names[node]
+    if config.aggregation["kind"] == "iterative":
+        for l, node in enumerate(stack.aggregation.nodes, start=2):
+            if not node.attends:
+                yield [f"H{l}", "H1" if l == 2 else f"G{l - 1}"], names[node]
+
+
+def _draw_nodes(figure: Figure, records: Records) -> None:
+    """Draws one map per row: nodes from top to bottom, the lowest last, their inputs from left to right.
+
+    The colour is the share relative to even use, so that nodes with two and with three inputs are comparable; maps share one scale.
+    """
+    frame = pd.DataFrame(records)
+    frame["ratio"] = frame.score / frame.even
+    frame["text"] = frame.input + frame.score.map("\n{:.3f}".format)
+    maps = []
+    for (_, label), own in frame.groupby(["row", "label"], sort=False):
+        ratios, texts = (own.pivot(index="node", columns="position", values=name).iloc[::-1] for name in ("ratio", "text"))
+        maps.append(figures.HeatMap(figures.short(label), ratios, texts.fillna("")))
+    spread = max(LEAST_SPREAD, (frame.ratio - 1).abs().max())
+    labels = ("input of the node, its share", f"node of the {records[0]['side']}")
+    figures.heat_maps(figure, [maps], labels, "share / even share", (1 - 1.4 * spread, 1 + 1.4 * spread, "RdBu_r"), cell=0.55)
+
 
 @register("layer-weights", options={"sentences": "100"}, needs_weights=True)
-def analyse(context: AnalysisContext) -> Analysis:
+def layer_weights(context: AnalysisContext) -> Analysis:
     """Returns one record per reader and source. Raises UserError if no row has such weights.
 
     Options: `sentences`, how many of the test set, or all.
     """
-    records, notes = context.each_row(analyse_row)
+    records, notes = context.each_row(_weights_of_row)
     readers = pd.DataFrame(records).groupby(["row", "side", "component", "way", "reader"], sort=False).weight.agg(["first", "last"])
     means = readers.groupby(["row", "side", "component", "way"], sort=False).mean()
-    return Analysis(records, draw, notes, table_of("weight of the lowest and of the newest source, mean over readers:", means))
+    return Analysis(records, _draw_weights, notes, table_of("weight of the lowest and of the newest source, mean over readers:", means))
 
 
-def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+def _weights_of_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     prepared, test = context.prepared(subject), subject.spec.score.test
     limit = context.limit("sentences")
     sources = prepared.encode(prepared.sources(test)[:limit])
@@ -139,7 +217,7 @@ def _by_token(weights: Tensor, tokens: int, axes: int) -> Tensor:
     return weights.reshape(-1, *own).expand(tokens, *own) if weights.dim() == axes else weights.reshape(tokens, *own)
 
 
-def draw(figure: Figure, records: Records) -> None:
+def _draw_weights(figure: Figure, records: Records) -> None:
     """Draws a line per row with a heat map per matrix: readers from top to bottom, sources from left to right."""
     frame, grid = pd.DataFrame(records), []
     for _, of_row in frame.groupby("row", sort=False):

@@ -218,15 +218,9 @@ def paper(name: str, subject: Subject, panel: Sequence[Subject]) -> float | None
 
 def point_records(losses: Losses) -> Records:
     """Returns one record per loss; `note` marks the validation that caused the first cut."""
+    columns = lambda p: {"step": p.step, "epochs": None if p.epochs is None else round(p.epochs, 4)}  # noqa: E731
     return [
-        {
-            "measure": "nll",
-            "data": data,
-            "step": p.step,
-            "epochs": None if p.epochs is None else round(p.epochs, 4),
-            "value": round(value, 6),
-            "note": "first cut" if losses.cut is not None and p.step == losses.cut.step else None,
-        }
+        {"measure": "nll", "data": data} | columns(p) | {"value": round(value, 6), "note": "first cut" if p is losses.cut else None}
         for data, name in (("training", "train"), ("validation", "valid"))
         for p in losses.points
         if (value := getattr(p, name)) is not None

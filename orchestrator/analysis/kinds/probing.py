@@ -3,22 +3,32 @@
 Sentences pass through the row's own tokenisation and subwords into its encoder, in eval mode; the sentence vector is the mean of the top
 states, including EOS. If the row has a second encoder, a gate trained with the classifier combines the means of both. The row's weights do
 not change.
+
+Shapes: N sentences, B batch, S source positions (including EOS), D d_model, R width of the extra memory (0 without an extra encoder).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 from sklearn.preprocessing import LabelEncoder
+from torch import Tensor
 
+from models.transformer import PAD, Transformer
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.analysis.classifier import Examples, fit, search, share
-from orchestrator.analysis.sentence_vectors import features, instances_of
-from orchestrator.data.senteval import SPLITS, TASKS, SentEvalTask
+from orchestrator.data import toy_probing
+from orchestrator.data.senteval import NAME, SOURCE, SPLITS, TASKS, SentEvalTask, load
+from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
+from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import number
 
@@ -36,8 +46,12 @@ files in SentEval's format, in the source language of the rows."""
 SEED = 1111
 """The toolkit's."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
+LANGUAGE = "en"
+"""Of SentEval."""
+BATCH_TOKENS = 8192
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
+_generated = cache(toy_probing.generate)
 
 
 @register("probing", options=DEFAULTS, needs_weights=True)
@@ -138,3 +152,59 @@ def _rates(name: str, text: str) -> list[float]:
     if not all(0.0 <= value < 1.0 for value in values):
         raise UserError(f"--option {name}={shown(text)}: expected numbers from 0 to below 1, as in {name}={DEFAULTS[name]}")
     return values
+
+
+def instances_of(context: AnalysisContext, subject: Subject, tasks: tuple[SentEvalTask, ...]) -> tuple[str, dict[str, pd.DataFrame]] | str:
+    """Returns (`senteval` or `toy`, instances by name of the task), or the reason why the row is left out.
+
+    Raises UserError for missing or malformed files.
+    """
+    entry, folder = load_entry(subject.spec.data.corpus), context.options["data"]
+    if entry.generated is not None and not folder:
+        return "toy", _generated(entry.generated)
+    if not folder and entry.src != LANGUAGE:
+        hint = "--option data=DIR has files in its language"
+        return f"{subject.row.id}: its source language is {entry.src}, SentEval's is {LANGUAGE}; left out ({hint})"
+    if folder and not Path(folder).is_dir():
+        raise UserError(f"--option data={shown(folder)}: no such folder; expected one that holds sentence_length.txt and so on")
+    if not folder and context.data_dir is None:
+        raise UserError(f"probing: found no --data-dir; expected one with the folder {NAME}: {SOURCE}, or --option data=FOLDER")
+    return "senteval", _files(tasks, Path(folder) if folder else Path(context.data_dir or "") / NAME)
+
+
+@cache
+def _files(tasks: tuple[SentEvalTask, ...], folder: Path) -> dict[str, pd.DataFrame]:
+    sets, problems = load(tasks, folder)
+    if problems:
+        raise UserError(*problems)
+    return sets
+
+
+@torch.no_grad()
+def features(model: Transformer, ids: Sequence[Sequence[int]]) -> tuple[Tensor, int]:
+    """Returns (vectors [N, D + R] in fp32, D) on the model's device. `ids` have no EOS. The model must be in eval mode."""
+    assert not model.training, "dropout would change the vectors"
+    device = next(model.parameters()).device
+    order: list[int] = []
+    means: list[Tensor] = []
+    last: dict[str, Any] = {}  # the last output of each encoder, before any bridge
+    with ExitStack() as hooks:
+        hooks.enter_context(model.encoder.register_forward_hook(lambda module, inputs, output: last.update(top=output[0])))
+        if model.extra_encoder is not None:
+            hooks.enter_context(model.extra_encoder.register_forward_hook(lambda module, inputs, output: last.update(extra=output)))
+        for indices in batches([max(1, len(sentence)) for sentence in ids], BATCH_TOKENS, 256):
+            src = pad([ids[i] for i in indices]).to(device)
+            model.encode(src)
+            vectors = [mean(last["top"], src != PAD)]
+            if "extra" in last:
+                vectors.append(mean(last["extra"].keys, last["extra"].mask))
+            means.append(torch.cat(vectors, dim=-1))
+            order += indices
+    return torch.cat(means)[torch.tensor(order, device=device).argsort()], vectors[0].shape[1]
+
+
+def mean(states: Tensor, mask: Tensor) -> Tensor:
+    """Averages states [B, S, D] over positions where the mask [B, S] is True; returns [B, D]."""
+    weights = mask.to(torch.float32)
+    total = torch.einsum("bsd,bs->bd", states.float().masked_fill(~mask[..., None], 0.0), weights)
+    return total / weights.sum(1, keepdim=True)

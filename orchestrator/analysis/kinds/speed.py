@@ -9,19 +9,36 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from orchestrator.analysis.base import Analysis, AnalysisContext, register
-from orchestrator.analysis.timing import WORKS, Case, make_case, measure, paper_speed
+from models.transformer import Transformer, build, count_parameters
+from orchestrator import cpu
+from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
+from orchestrator.data.batching import Batch
+from orchestrator.decoding.fixed_length import FullLength
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.provenance import collect
 from orchestrator.report.speeds import FOLDER, ratio_of
+from orchestrator.specs.schema import DecodeSpec
+from orchestrator.specs.table import number
+from orchestrator.sweeps.row import load_model
+from orchestrator.training.batches import Update, UpdateLoader
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
 
+WORKS = ("train", "decode")
 FORMAT = 1
 UNLIMITED = 1 << 40
 OPTIONS = {"rounds": "5", "steps": "4", "sentences": "64", "batch": "own", "beam": "own", "device": "auto"}
@@ -64,7 +81,7 @@ def _record(case: Case, base: Case) -> dict[str, Any]:
     decoding = statistics.median(case.rates("decode"))
     record: dict[str, Any] = case.subject.columns | {
         "weights": "trained" if case.trained else "fresh",
-        "params": case.params,
+        "params": count_parameters(case.model),
         "output_tokens": case.output_tokens,
         "train_steps_per_second": round(statistics.median(case.rates("train")), 4),
         "decode_sentences_per_second": round(decoding, 4),
@@ -94,3 +111,126 @@ def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) ->
     path = context.ledger.root / FOLDER / f"{short(key)}.json"
     atomic.write_json(path, {"key": key, "measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows})
     return path
+
+
+@dataclass
+class Case:
+    """One row, ready to train and to decode; every round does the same work.
+
+    forced: force every output to the length of its source. batching: options of `decode_corpus`. seconds: of each round, by kind of work.
+    """
+
+    subject: Subject
+    model: Transformer
+    trained: bool
+    sources: list[list[int]]
+    search: DecodeSpec
+    device: torch.device
+    clock: str
+    updates: list[Update] = field(default_factory=list)
+    forced: bool = False
+    batching: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {work: [] for work in WORKS})
+    output_tokens: int = 0
+
+    @cached_property
+    def objective(self) -> Objective:
+        if self.subject.spec.train.compile:
+            self.model.compile_layers()
+        return Objective(self.model, self.subject.spec.optim.label_smoothing)
+
+    @cached_property
+    def optimizer(self) -> Optimizer:
+        """The optimiser with learning rate 0, so that updates do their work without changing the weights."""
+        return build_optimizer(self.model, self.subject.spec.optim)
+
+    def train(self) -> float:
+        """Runs all updates and returns the seconds."""
+        cpu.use(self.subject.spec.train.threads)
+        self.model.train()
+        self.objective, self.optimizer  # noqa: B018  built before the clock starts
+        started = self._now()
+        for update in self.updates:
+            self.optimizer.zero_grad(set_to_none=True)
+            for batch in update.micro_batches:
+                self.loss(update, batch).backward()
+            clip_gradients(self.model, self.subject.spec.optim.clip_norm)
+            self.optimizer.step()
+        return self._now() - started
+
+    def decode(self) -> float:
+        """Translates all sentences and returns the seconds."""
+        cpu.use(self.subject.spec.train.threads)
+        model: nn.Module = FullLength(self.model) if self.forced else self.model
+        search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
+        started = self._now()
+        outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
+        seconds = self._now() - started
+        self.output_tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in outputs)
+        return seconds
+
+    def loss(self, update: Update, batch: Batch) -> Tensor:
+        """Returns the loss of one micro-batch as in the training loop."""
+        tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
+            loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
+        return loss
+
+    def rates(self, work: str) -> list[float]:
+        """Returns updates/s (`train`) or sentences/s (`decode`) of each round."""
+        count = len(self.updates if work == "train" else self.sources)
+        return [count / seconds for seconds in self.seconds[work]]
+
+    def _now(self) -> float:
+        """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.process_time() if self.clock == "cpu" else time.perf_counter()
+
+
+def measure(cases: Sequence[Case], rounds: int) -> bool:
+    """Fills `seconds` of all cases. Returns whether outputs were forced to the length of their sources (if any row lacks trained weights).
+
+    An untimed warm-up round allocates the memory. Each round starts with a different case, because the first one finds caches filled by
+    others.
+    """
+    forced = not all(case.trained for case in cases)
+    for case in cases:
+        case.forced = forced
+    for current in range(-1, rounds):
+        first = max(current, 0) % len(cases)
+        for work in WORKS:
+            for case in (*cases[first:], *cases[:first]):
+                seconds = case.train() if work == "train" else case.decode()
+                if current >= 0:
+                    case.seconds[work].append(seconds)
+    return forced
+
+
+def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps: int, device: torch.device, clock: str) -> Case:
+    """Builds a case with `steps` updates and at most `sentences` sources spread over the whole test set.
+
+    Without trained weights the model is freshly initialised. Raises UserError if all sources are empty.
+    """
+    prepared, spec = context.prepared(subject), subject.spec
+    lines = prepared.sources(spec.score.test)
+    every = max(1, len(lines) // sentences)
+    sources = [ids for ids in prepared.encode(lines[::every][:sentences]) if ids]
+    if not sources:
+        raise UserError(f"{subject.row.id}: test set {spec.score.test} has no sentence to decode")
+    trained = subject.keys.train is not None and context.store(subject).has_weights()  # a run in a mirror has no tensors
+    if trained:
+        model = load_model(spec, prepared, context.store(subject), device)
+    else:
+        model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed).to(device).eval()
+    updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
+    return Case(subject, model, trained, sources, spec.search, device, clock, updates)
+
+
+def paper_speed(subject: Subject, column: str) -> float | None:
+    """Returns the paper's absolute figure for a row, or None. An analysis row lists the training speeds of its rows in their order."""
+    value = subject.row.expect.get(column)
+    rows = [] if subject.analysis_row is None else subject.analysis_row.of
+    if column == "train_speed" and subject.row.id in rows and len(subject.expect) == len(rows):
+        value = list(subject.expect.values())[rows.index(subject.row.id)]
+    return number(value)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.kinds import accuracy
 from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of, positions
+from orchestrator.analysis.kinds.training import accuracy
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
 from tests.unit.analysis.conftest import drawn
@@ -54,13 +54,13 @@ def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
 
 
 def test_accuracy_by_update_in_percent(lab: Any) -> None:
-    made = accuracy.analyse(lab.context("accuracy", "base"))
+    made = accuracy(lab.context("accuracy", "base"))
     points = [(r["data"], r["step"], r["accuracy"]) for r in made.records]
     assert points == [("training", 2, 12.5), ("training", 4, 25.0), ("validation", 2, 25.0), ("validation", 4, 50.0)]
 
 
 def test_a_missing_curve_is_named(lab: Any) -> None:
-    made = accuracy.analyse(lab.context("accuracy", "base", "iter"))
+    made = accuracy(lab.context("accuracy", "base", "iter"))
     assert {r["data"] for r in made.records if r["row"] == "demo/small/iter"} == {"validation"}
     assert "demo/small/iter seed 1: its history has no train/accuracy; that curve is missing" in made.notes
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.kinds.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
+from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty_of, nll, quartiles
+from orchestrator.analysis.kinds.sentence_groups import difficulty as analyse
 from orchestrator.decoding.beam import BOS, EOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
@@ -31,8 +32,8 @@ def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
 def test_the_score_is_mean_plus_standard_deviation() -> None:
     losses = np.array([[1.0, 2.0, 0.5], [3.0, 2.0, 0.5], [2.0, 5.0, 0.5]])
     mean, std = [2.0, 3.0, 0.5], [math.sqrt(2 / 3), math.sqrt(2.0), 0.0]
-    assert difficulty(losses) == pytest.approx([m + s for m, s in zip(mean, std, strict=True)])
-    assert difficulty(losses[:1]) == pytest.approx(losses[0]), "one snapshot has no deviation"
+    assert difficulty_of(losses) == pytest.approx([m + s for m, s in zip(mean, std, strict=True)])
+    assert difficulty_of(losses[:1]) == pytest.approx(losses[0]), "one snapshot has no deviation"
 
 
 def test_the_loss_of_a_pair_is_per_token(lab: Any) -> None:
@@ -63,16 +64,16 @@ def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
 def test_quartiles_of_the_test_set(own: Any) -> None:
     with_snapshots(own, "base", 3)
     made = analyse(own.context("difficulty", "base", "hier", "iter"))
-    assert [r["quartile"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
+    assert [r["group"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
     for name in QUARTILES:
-        cells = {r["label"]: r for r in made.records if r["quartile"] == name}
+        cells = {r["label"]: r for r in made.records if r["group"] == name}
         assert {r["sentences"] for r in cells.values()} == {10} and cells["iterative"]["bleu"] == 100.0
-        assert cells["iterative"]["gain"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["gain"] == 0.0
+        assert cells["iterative"]["delta"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["delta"] == 0.0
     base = made.records[:4]
     assert all(a["score_high"] <= b["score_low"] for a, b in pairwise(base))
     assert made.records[4]["bleu"] == pytest.approx(own.score("base")["bleu"], abs=1e-3)
     assert any("K = 3, not 20" in note for note in made.notes)
-    assert len(drawn(made).axes[0].patches) == 2 * 4
+    assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
 
 
 def test_the_last_k_snapshots_count(own: Any) -> None:

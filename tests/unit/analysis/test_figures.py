@@ -16,8 +16,8 @@ from scipy.stats import t
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis
 from orchestrator.analysis.files import images, write
-from orchestrator.analysis.kinds import accuracy
 from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, Intervals
+from orchestrator.analysis.kinds.training import accuracy
 
 
 def records(*labels: str) -> list[dict[str, Any]]:
@@ -71,16 +71,16 @@ def test_a_legend_never_covers_the_axes() -> None:
 
 def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:
     context = lab.context("accuracy", "base", "iter")
-    written = write("accuracy", accuracy.analyse(context), context, tmp_path)
+    written = write("accuracy", accuracy(context), context, tmp_path)
     pdf = written["pdf"].read_bytes()
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
-    assert write("accuracy", accuracy.analyse(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
+    assert write("accuracy", accuracy(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
 
 
 @pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
 def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, width: str | None, inches: float) -> None:
     context = lab.context("accuracy", "base", "iter")
-    png = write("accuracy", accuracy.analyse(context), context, tmp_path, width)["png"].read_bytes()
+    png = write("accuracy", accuracy(context), context, tmp_path, width)["png"].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
 
 

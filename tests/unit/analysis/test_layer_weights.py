@@ -9,7 +9,7 @@ import torch
 
 from models import build
 from models.sublayer import SubLayer
-from orchestrator.analysis.kinds.layer_weights import analyse, multiplied_out, weights_of
+from orchestrator.analysis.kinds.layer_weights import layer_weights, multiplied_out, weights_of
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
 from tests.unit.analysis.conftest import drawn
@@ -99,9 +99,9 @@ def test_a_row_has_records_a_figure_and_a_summary(own: Any) -> None:
     sets = ["model.norm=pre", "model.encoder.residual={kind: depth_attention}", "model.decoder.connection={kind: dlcl}"]
     own.rows["base"] = resolve(f"{own.file}#base", sets=sets)[0]
     own.finish("base")
-    made = analyse(own.context("layer-weights", "base", "hop1", options=["sentences=3"]))
+    made = layer_weights(own.context("layer-weights", "base", "hop1", options=["sentences=3"]))
     assert {(r["side"], r["component"]) for r in made.records} == {("encoder", "depth_attention"), ("decoder", "dlcl")}
     assert len(made.notes) == 1 and "hop1" in made.notes[0]
     assert len(drawn(made).axes) == 4, "two heat maps and their bars"
     with pytest.raises(UserError, match="hop1: no component of it weighs layers"):
-        analyse(own.context("layer-weights", "hop1"))
+        layer_weights(own.context("layer-weights", "hop1"))

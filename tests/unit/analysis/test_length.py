@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.kinds.length import analyse, grouped
+from orchestrator.analysis.kinds.sentence_groups import grouped
+from orchestrator.analysis.kinds.sentence_groups import length as analyse
 from orchestrator.errors import UserError
 
 

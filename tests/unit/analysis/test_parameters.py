@@ -9,7 +9,7 @@ import pytest
 
 from models import build
 from models.transformer import count_parameters
-from orchestrator.analysis.kinds.structure import analyse_parameters as analyse
+from orchestrator.analysis.kinds.untrained import analyse_parameters as analyse
 from orchestrator.errors import UserError
 
 HEAD = """\

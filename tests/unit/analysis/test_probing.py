@@ -16,8 +16,7 @@ from models.site import Memory
 from orchestrator.analysis import classifier
 from orchestrator.analysis.classifier import ClassifierSetting, Examples, Fitted, Probe, fit, search, share
 from orchestrator.analysis.kinds import probing
-from orchestrator.analysis.kinds.probing import analyse, classify
-from orchestrator.analysis.sentence_vectors import features, mean
+from orchestrator.analysis.kinds.probing import analyse, classify, features, mean
 from orchestrator.data.senteval import TASKS
 from orchestrator.errors import UserError
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.base import AnalysisContext
-from orchestrator.analysis.kinds.structure import PROPERTIES, analyse_properties, properties
+from orchestrator.analysis.kinds.untrained import PROPERTIES, analyse_properties, properties
 from orchestrator.analysis.subjects import RowSelection, group, rows_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.analysis import timing
 from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds import speed
 from orchestrator.decoding import translate
@@ -46,17 +45,17 @@ def test_a_table_finds_it(own: Any) -> None:
 def test_the_order_of_work(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, str]] = []
 
-    def train(self: timing.Case) -> float:
+    def train(self: speed.Case) -> float:
         seen.append(("train", self.subject.row.label))
         assert len(self.updates) == 1
         return 1.0 if self.subject.row.label == "baseline" else 2.0
 
-    def decode(self: timing.Case) -> float:
+    def decode(self: speed.Case) -> float:
         seen.append(("decode", self.subject.row.label))
         return 1.0
 
-    monkeypatch.setattr(timing.Case, "train", train)
-    monkeypatch.setattr(timing.Case, "decode", decode)
+    monkeypatch.setattr(speed.Case, "train", train)
+    monkeypatch.setattr(speed.Case, "decode", decode)
     made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
     turn = [("train", "baseline"), ("train", "hierarchical"), ("decode", "baseline"), ("decode", "hierarchical")]
     back = [turn[1], turn[0], turn[3], turn[2]]
@@ -94,8 +93,8 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> No
 
 def test_training_steps_leave_the_weights(own: Any) -> None:
     context: AnalysisContext = own.context("speed", "hier", options=SMALL)
-    cases = [timing.make_case(context, subject, 4, 1, torch.device("cpu"), "wall") for subject in context.subjects]
-    forced = timing.measure(cases, 1)
+    cases = [speed.make_case(context, subject, 4, 1, torch.device("cpu"), "wall") for subject in context.subjects]
+    forced = speed.measure(cases, 1)
     fresh = context.model(context.subjects[0])
     assert not forced and all(torch.equal(a, b) for a, b in zip(cases[0].model.parameters(), fresh.parameters(), strict=True))
     assert any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in cases[0].model.parameters()), "and yet they are steps"
@@ -104,10 +103,10 @@ def test_training_steps_leave_the_weights(own: Any) -> None:
 def test_the_papers_ratios(own: Any) -> None:
     base, hier = (own.subject(name) for name in ("base", "hier"))
     asked = replace(own.rows["base"], kind="analysis", spec=None, expect={"a": 2.6, "b": 2.4}, of=[base.row.id, hier.row.id])
-    assert [timing.paper_speed(replace(s, analysis_row=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]
-    assert timing.paper_speed(replace(base, analysis_row=asked), "decode_speed") is None
+    assert [speed.paper_speed(replace(s, analysis_row=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]
+    assert speed.paper_speed(replace(base, analysis_row=asked), "decode_speed") is None
     own_row = replace(hier.row, expect={"train_speed": 1.69})
-    assert timing.paper_speed(replace(hier, row=own_row), "train_speed") == 1.69
+    assert speed.paper_speed(replace(hier, row=own_row), "train_speed") == 1.69
 
 
 def test_bad_options(own: Any) -> None:

@@ -13,7 +13,7 @@ import variants as benchmark
 from rich.console import Console
 
 from models.registry import REGISTRIES
-from orchestrator.analysis.timing import paper_speed
+from orchestrator.analysis.kinds.speed import paper_speed
 from orchestrator.specs.rows import resolve
 
 SPACES = Path(__file__).resolve().parents[3] / "search_spaces"

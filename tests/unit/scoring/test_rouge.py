@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.analysis.kinds.lead import lead
+from orchestrator.analysis.kinds.untrained import lead
 from orchestrator.scoring.rouge import figures_of, principal, rouge
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation

@@ -1,6 +1,11 @@
-"""Gradient norm of each encoder layer over the first updates (Wei et al. 2020, Fig. 5), from runs with `train.log_gradient_norms`.
+"""Curves of the training, from the history of each run.
 
-The norm is the L2 norm over all parameters of the layer, for the whole update, before clipping.
+accuracy: of the next token on training and validation data by update (Wang et al. 2018, Fig. 4). Validation accuracy is teacher forced,
+without dropout, on the whole set. Training accuracy is measured on sampled positions of the updates since the last report, with dropout and
+before the update. The paper does not say how it measures training accuracy.
+
+gradient-norms: of each encoder layer over the first updates (Wei et al. 2020, Fig. 5), from runs with `train.log_gradient_norms`. The norm
+is the L2 norm over all parameters of the layer, for the whole update, before clipping.
 """
 
 from __future__ import annotations
@@ -17,16 +22,42 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
 
+ACCURACIES = {"training": "train/accuracy", "validation": "valid/accuracy"}
+
+
+@register("accuracy")
+def accuracy(context: AnalysisContext) -> Analysis:
+    """Returns one record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
+    records, notes = context.each_row(_accuracies)
+    notes.insert(0, "training accuracy is of sampled positions with dropout on, validation accuracy of all positions without")
+    last = pd.DataFrame(records).groupby(["row", "data"], sort=False).accuracy.last()
+    return Analysis(records, _draw_accuracy, notes, table_of("accuracy at the last update [%]:", last, "{:.2f}"), width="column")
+
+
+def _accuracies(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+    curves = {data: context.curve(subject, metric) for data, metric in ACCURACIES.items()}
+    notes += [f"{subject.name}: its history has no {ACCURACIES[data]}; that curve is missing" for data in curves if not curves[data]]
+    return [
+        subject.columns | {"data": data, "step": step, "accuracy": round(100.0 * value, 4)}
+        for data, curve in curves.items()
+        for step, value in curve
+    ]
+
+
+def _draw_accuracy(figure: Figure, records: Records) -> None:
+    (axes,), _ = figures.curves(figure, {"": records}, "step", "accuracy")
+    axes.set(xlabel="updates", ylabel="token accuracy [%]")
+
 
 @register("gradient-norms", options={"steps": "10000"})
-def analyse(context: AnalysisContext) -> Analysis:
+def gradient_norms(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
-    records, notes = context.each_row(analyse_row)
+    records, notes = context.each_row(_norms)
     medians = pd.DataFrame(records).pivot_table(index="layer", columns="row", values="norm", aggfunc="median", sort=False)
-    return Analysis(records, draw, notes, table_of("median norm:", medians, "{:.3g}"))
+    return Analysis(records, _draw_norms, notes, table_of("median norm:", medians, "{:.3g}"))
 
 
-def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+def _norms(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     """Returns the finite norms in order of layers and updates."""
     last = context.integer("steps", 1)
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= last]
@@ -42,7 +73,7 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
     return records
 
 
-def draw(figure: Figure, records: Records) -> None:
+def _draw_norms(figure: Figure, records: Records) -> None:
     """Draws one panel per row on a shared scale, one curve per layer, dark at the bottom and light at the top."""
     rows = group_by(records, "row", "label")
     colours = ScalarMappable(Normalize(1, max(2, *(r["layer"] for r in records))), colormaps["viridis"])

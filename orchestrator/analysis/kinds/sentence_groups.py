@@ -1,0 +1,182 @@
+"""BLEU of groups of sentences of the test set, by the metric of the row's `score` section.
+
+length: groups by length of the source (Dou et al. 2018, Fig. 4), in words of the row's own tokenisation, before subword segmentation;
+a group is a < words <= b. The paper names one edge, 45; the others are assumed.
+
+difficulty: quartiles by difficulty (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3). The first row is the baseline, whose snapshots score
+the sentences:
+
+    score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
+
+over its last K snapshots. l is per token (EOS included), because the quartiles that the authors released differ little
+in length while a summed log-probability would sort by length. std divides by K (the paper does not say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from models.transformer import Transformer
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
+from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of
+from orchestrator.data.batching import Batches, collate
+from orchestrator.data.store import Pairs
+from orchestrator.errors import UserError
+from orchestrator.safe_text import log
+from orchestrator.training.validation import BATCH
+
+Floats = npt.NDArray[np.float64]
+Groups = Iterable[tuple[str, list[int]]]
+"""Name and sentence indices of each group."""
+QUARTILES = ("simple", "ordinary", "difficult", "challenging")
+
+
+@register("length", options={"edges": "15,30,45"})
+def length(context: AnalysisContext) -> Analysis:
+    """Returns one record per row and group; `delta` is BLEU minus the first row's. Raises UserError for edges that do not increase."""
+    edges = context.numbers("edges", least=1)
+    if any(a >= b for a, b in pairwise(edges)):
+        raise UserError(f"--option edges={context.options['edges']}: found edges that do not increase; expected e.g. edges=15,30,45")
+    records: Records = []
+    for subject in context.subjects:
+        prepared = context.prepared(subject)
+        lengths = [len(line.split()) for line in prepared.tokenise(prepared.sources(subject.spec.score.test), "src")]
+        records += bleu_of_groups(context, subject, grouped(lengths, edges))
+    notes = ["groups by source words before subwords; the paper gives the edge 45 alone", *compared(records)]
+    if len({(r["test"], r["metric"]) for r in records}) > 1 or len({s.spec.data.corpus for s in context.subjects}) > 1:
+        notes.append("rows have different test sets or metrics")
+    return Analysis(records, draw_length, notes, width="column")
+
+
+@register("difficulty", options={"snapshots": "20", "device": "auto"})
+def difficulty(context: AnalysisContext) -> Analysis:
+    """Returns one record per row and quartile, and one for all; `delta` is BLEU minus the first row's, `words` the sources' mean length.
+
+    Options: `snapshots`, K. Rows with another test set are left out with a note. Raises UserError without snapshots of the first row.
+    """
+    count, scorer = context.integer("snapshots", 1), context.subjects[0]
+    paths = list(snapshots_of(context, scorer).values())[-count:]
+    if not paths:
+        again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
+        raise UserError(f"{scorer.row.id}: found no snapshots of its weights; {again}")
+    prepared, test = context.prepared(scorer), scorer.spec.score.test
+    sources, scores = prepared.sources(test), difficulty_of(_losses(context, scorer, paths))
+    words = np.array([len(line.split()) for line in prepared.tokenise(sources, "src")])
+    parts = list(zip(QUARTILES, quartiles(scores), strict=True))
+    records: Records = []
+    notes = [f"baseline: {scorer.row.id}, which scores the sentences too"]
+    for subject in context.subjects:
+        if context.prepared(subject).sources(subject.spec.score.test) != sources:
+            notes.append(f"{subject.row.id}: its test set is not that of {scorer.row.id}; left out")
+            continue
+        for record, indices in zip(bleu_of_groups(context, subject, parts), [*(own for _, own in parts), range(len(scores))], strict=True):
+            if len(indices):
+                low, high = scores[indices].min(), scores[indices].max()
+                record |= {"words": round(words[indices].mean(), 2), "score_low": round(low, 4), "score_high": round(high, 4)}
+            records.append(record)
+    if len(paths) < count:
+        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
+    return Analysis(records, draw_difficulty, notes + compared(records))
+
+
+def bleu_of_groups(context: AnalysisContext, subject: Subject, groups: Groups) -> Records:
+    """Returns one record per group and one for all sentences; BLEU is None for an empty group."""
+    prepared, decoded, spec = context.prepared(subject), context.decoded(subject), subject.spec
+    hypotheses, tokens, test = decoded["hypotheses"], decoded["tokens"], spec.score.test
+    references, text = prepared.references(test), prepared.reference_text(test)
+    if (found := len(hypotheses)) != (sentences := len(references[0])):
+        raise UserError(f"{subject.row.id}: found {found} translations of {sentences} sentences of {test}")
+    records: Records = []
+    for name, indices in [*groups, ("all", list(range(sentences)))]:
+        value = None
+        if indices:
+            lines, running = ([[stream[i] for i in indices] for stream in streams] for streams in (references, text))
+            outputs = [hypotheses[i] for i in indices], [tokens[i] for i in indices]
+            value = bleu(outputs, references_of(prepared, lines, running), test, spec)
+        record = subject.columns | {"test": test, "group": name, "sentences": len(indices)}
+        records.append(record | {"bleu": value, "metric": spec.score.metric})
+    return records
+
+
+def compared(records: Records) -> list[str]:
+    """Adds `delta` to the records, BLEU minus the first row's; returns a note on small groups, if any."""
+    for own in group_by(records, "group").values():
+        base = own[0]["bleu"]
+        for record in own:
+            record["delta"] = None if record["bleu"] is None or base is None else round(record["bleu"] - base, 4)
+    small = {r["group"]: r["sentences"] for r in records if r["sentences"] < 100 and r["group"] != "all"}
+    few = ", ".join(f"{count} of {group}" for group, count in small.items())
+    return [f"few sentences: {few}; their BLEU says little"] if small else []
+
+
+def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Returns (name, sentence indices) of each group: up to the first edge, between two edges, above the last."""
+    names = [f"<={edges[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(edges)), f">{edges[-1]}"]
+    bounds = pairwise([float("-inf"), *edges, float("inf")])
+    return [(name, [i for i, n in enumerate(lengths) if low < n <= high]) for name, (low, high) in zip(names, bounds, strict=True)]
+
+
+def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
+    """Returns the losses of the test set [K, N] under K snapshots."""
+    device = context.device()
+    model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
+    losses = []
+    for path in paths:
+        load_into(model, scorer, path)
+        losses.append(nll(model, pairs, device))
+        log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
+    return np.stack(losses)
+
+
+@torch.no_grad()
+def nll(model: Transformer, pairs: Pairs, device: torch.device) -> Floats:
+    """Returns -log P(y | x) of each pair per target token [N], teacher forced, EOS included."""
+    model.eval()
+    losses = np.zeros(len(pairs))
+    for indices in Batches(pairs, BATCH, 0).epoch(0):
+        batch = collate(pairs, indices)
+        src, tgt_in, tgt_out = (t.to(device) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+        logits = model.logits(model.decode(tgt_in, model.encode(src))).float()
+        tokens = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), reduction="none", ignore_index=0)
+        losses[indices] = (tokens.view_as(tgt_out).double().sum(1) / (tgt_out != 0).sum(1)).cpu().numpy()
+    return losses
+
+
+def difficulty_of(nll_KN: Floats) -> Floats:
+    """Returns scores [N]: mean plus standard deviation over the K snapshots of losses [K, N]."""
+    scores: Floats = nll_KN.mean(axis=0) + nll_KN.std(axis=0)
+    return scores
+
+
+def quartiles(scores: Floats) -> list[list[int]]:
+    """Splits indices into four lists by increasing score (stable); sizes differ by at most one."""
+    return [sorted(part.tolist()) for part in np.array_split(np.argsort(scores, kind="stable"), len(QUARTILES))]
+
+
+def draw_length(figure: Figure, records: Records) -> None:
+    """Draws BLEU by group with one line per row."""
+    axes = _draw(figure, records, "bleu")
+    axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU [%], {records[0]['metric']}, {records[0]['test']}")
+
+
+def draw_difficulty(figure: Figure, records: Records) -> None:
+    """Draws the gains over the baseline by quartile, the simplest first."""
+    _draw(figure, records, "delta").set_ylabel("gain [BLEU]")
+
+
+def _draw(figure: Figure, records: Records, value: str) -> Axes:
+    """Draws one line per row; the number of sentences is below each group."""
+    counts = {r["group"]: r["sentences"] for r in reversed(records)}
+    names = {group: f"{group.replace('<=', '≤ ').replace('>', '> ')}\n{count} sent." for group, count in counts.items()}
+    points = [r | {"place": names[r["group"]]} for r in records if r["group"] != "all" and r[value] is not None]
+    (axes,), _ = figures.curves(figure, {"": points}, "place", value)
+    return axes
