@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class UserError(Exception):
     """Bad input. `lines` are complete one-line messages without the `error: ` prefix. Exit code 2."""
@@ -9,6 +12,15 @@ class UserError(Exception):
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
         self.lines = list(lines)
+
+
+@contextlib.contextmanager
+def collecting(problems: list[str]) -> Iterator[None]:
+    """Appends the lines of a UserError to `problems`, and goes on after the block."""
+    try:
+        yield
+    except UserError as error:
+        problems += error.lines
 
 
 class LockedError(Exception):

@@ -215,17 +215,17 @@ def describe(
 
     Example:  nmt-ablate describe hierarchical
     """
-    from orchestrator.specs import describe as components
+    from orchestrator.specs import reference
 
     if kind is None:
-        registries = components.registry_list()
+        registries = reference.registry_list()
         if as_json:
             print_json(registries)
             return
         for registry, names in registries.items():
             typer.echo(f"{registry:<16} {', '.join(names)}")
         return
-    described = components.describe(kind)
+    described = reference.describe(kind)
     if as_json:
         print_json(described)
         return

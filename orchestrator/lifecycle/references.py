@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.specs import index, row_references
-from orchestrator.specs.parsed_table import ParsedRow, TableFile
+from orchestrator.specs import index, resolver
+from orchestrator.specs.table_file import ParsedRow, TableFile
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ def of_tables() -> RunReferences:
     for table in index.tables()[0].values():
         for parsed, names in _distinct(table):
             try:
-                analysed |= set(row_references.subjects(table, parsed))
+                analysed |= set(resolver.subjects(table, parsed))
                 if parsed.figures.analysis is not None and parsed.head.kind == "run":
                     analysed |= {f"{table.address}/{name}" for name in names}
                 if parsed.head.init_from is not None:
-                    home, name = row_references.parent(table, parsed)
+                    home, name = resolver.parent(table, parsed)
                     parents.add(f"{home.address}/{name}")
             except UserError:
                 continue
@@ -41,6 +41,6 @@ def _distinct(table: TableFile) -> Iterator[tuple[ParsedRow, list[str]]]:
     """Yields each written row with its name, and one row of a grid with the names of all, because they refer to the same rows."""
     found = [(row, [name]) for name, row in table.written.items()]
     with suppress(UserError):
-        if table.grid is not None and (names := list(table.grid.combinations())):
+        if table.grid is not None and (names := list(table.grid.combinations)):
             found.append((table.rows[names[0]], names))
     yield from found

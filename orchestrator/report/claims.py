@@ -21,7 +21,7 @@ class Comparisons:
     """Each row against the one it starts from, against its matched controls and against those that claims name.
 
     Args:
-        starts: row -> the row it is compared with (`specs.baselines`).
+        starts: row -> the row it is compared with (`specs.row`).
         stated: claims of the table's file. They stand beside the differences that the paper reports, in the place of an equal one.
         setting: how our setting differs from the paper's.
         level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.

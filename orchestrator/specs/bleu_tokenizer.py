@@ -33,11 +33,6 @@ def rouge_tokenizer_of(score: ScoreSpec, target: str) -> str:
     return PORTER if primary_subtag(target) == "en" else tokenizer_of(score, target)
 
 
-def target_language(manifest: Mapping[str, Any]) -> str:
-    """Returns the target language code from the manifest of prepared data."""
-    return str(manifest.get("languages", ("", ""))[1])
-
-
 def check_installed(score: ScoreSpec, target: str) -> None:
     """Raises UserError if the tokeniser needs packages that are not installed."""
     name = tokenizer_of(score, target)
@@ -54,11 +49,11 @@ def score_fields(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[
     `dumped` holds all fields of the section. BLEU's tokeniser enters only if it is not 13a, ROUGE's only if it is not
     PORTER; a tokenised corpus adds the hashes of its raw references. The beam size belongs to the decode key.
     """
-    left_out = ("beam_size", "tokenize")
-    found = {name: value for name, value in dumped.items() if name not in left_out}
-    if (name := tokenizer_of(score, target_language(manifest))) != DEFAULT:
+    target = str(manifest.get("languages", ("", ""))[1])
+    found = {name: value for name, value in dumped.items() if name not in ("beam_size", "tokenize")}
+    if (name := tokenizer_of(score, target)) != DEFAULT:
         found["tokenize"] = name
-    if score.metric == "rouge" and (name := rouge_tokenizer_of(score, target_language(manifest))) != PORTER:
+    if score.metric == "rouge" and (name := rouge_tokenizer_of(score, target)) != PORTER:
         found["rouge"] = name
     if raw := manifest.get("raw", {}).get(score.test):
         found["raw"] = raw

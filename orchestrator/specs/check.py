@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from models.registry import REGISTRIES
 from orchestrator.errors import UserError
-from orchestrator.specs import corpora, precision
-from orchestrator.specs.components import check_components
+from orchestrator.specs import corpora
+from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import Located, nearest
@@ -49,7 +51,7 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Check
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
     if spec is not None:
-        wrong, too_few_bits = whole(spec), precision.refused(spec)
+        wrong, too_few_bits = whole(spec), _too_few_bits(spec)
         unfit = not wrong and bool(unfit or too_few_bits)
         problems += wrong + too_few_bits
     lines = [row.line(p.path, p.message) for p in problems]
@@ -95,7 +97,7 @@ def whole(spec: RunSpec) -> list[Problem]:
     try:
         splits = _splits(data.corpus)
     except UserError:
-        if not isinstance(data.corpus, str) or corpora.has_entry(data.corpus):
+        if not isinstance(data.corpus, str) or data.corpus in corpora.list_entries():
             raise
         return [*found, Problem(("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora.list_entries())}")]
     if spec.score.test not in splits:
@@ -107,3 +109,35 @@ def whole(spec: RunSpec) -> list[Problem]:
 def _splits(corpus: str | CorpusFiles) -> tuple[str, ...]:
     """Returns the held-out splits of a corpus."""
     return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
+
+
+def needs_fp32(model: ModelSpec) -> str | None:
+    """Returns the first component that needs fp32 at its site and why, or None if the model may run in any precision."""
+    section = model.model_dump()
+    for path, registry, component in slots(section):
+        options = {name: value for name, value in component.items() if name != "kind"}
+        reason = REGISTRIES[registry].get(component["kind"]).needs_fp32(site_info(section, side_of(path)), **options)
+        if reason is not None:
+            return f"{'.'.join(map(str, path))} {component['kind']}: {reason}"
+    return None
+
+
+def _too_few_bits(spec: RunSpec) -> list[Problem]:
+    """Returns the problem with the precision of decoding, if any: translations and scores would differ from fp32."""
+    found = spec.decode.precision
+    reason = None if found == "fp32" else needs_fp32(spec.model)
+    return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]
+
+
+def bf16_warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
+    """Returns one warning per reason against bf16 training, with the rows concerned. specs: pairs of row and spec."""
+    rows: dict[str, dict[str, None]] = {}
+    for row, spec in specs:
+        reason = needs_fp32(spec.model) if spec.train.precision == "bf16" else None
+        if reason is not None:
+            rows.setdefault(reason, {})[row] = None
+    return [f"warning: {_few(list(names))}: train.precision bf16: {reason}" for reason, names in rows.items()]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more rows" if len(names) > 3 else "")

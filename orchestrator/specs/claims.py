@@ -64,30 +64,25 @@ class RowClaim:
     source: str = "file"
 
 
-def problems_of(document: Document, claims: Sequence[Claim], rows: Collection[str]) -> list[str]:
-    """A line for each row that a claim names and the file does not have, and for each second claim on the same difference."""
-    firsts: dict[tuple[str, str | None, str | None], int] = {}
+def check(document: Document, claims: Sequence[Claim], rows: Collection[str]) -> None:
+    """Adds a problem for each row that a claim names and the file does not have, and for each second claim on the same difference."""
+    seen = set()
     for i, claim in enumerate(claims):
-        firsts.setdefault((claim.row, claim.against, claim.metric), i)
-    return [
-        document.at(("claims", i)).line(f"found another claim on {claim.row}, with the same against and metric; expected one")
-        for i, claim in enumerate(claims)
-        if firsts[claim.row, claim.against, claim.metric] != i
-    ] + [
-        document.at(("claims", i, key)).line(f"found '{shown(name)}': no such row; {nearest(name, list(rows))}")
-        for i, claim in enumerate(claims)
-        for key in ("row", "against")
-        if (name := getattr(claim, key)) is not None and name not in rows
-    ]
+        difference = (claim.row, claim.against, claim.metric)
+        if difference in seen:
+            document.wrong(("claims", i), f"found another claim on {claim.row}, with the same against and metric; expected one")
+        seen.add(difference)
+        for key, name in (("row", claim.row), ("against", claim.against)):
+            if name is not None and name not in rows:
+                document.wrong(("claims", i, key), f"found '{shown(name)}': no such row; {nearest(name, rows)}")
 
 
 def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:
     """The claims of the table at `address`."""
-
-    def full(name: str | None) -> str | None:
-        return None if name is None else f"{address}/{name}"
-
-    return [RowClaim(f"{address}/{c.row}", full(c.against), c.effect, c.metric, c.margin, c.seeds) for c in claims]
+    own = [claim.model_dump() for claim in claims]
+    return [
+        RowClaim(**claim | {key: None if claim[key] is None else f"{address}/{claim[key]}" for key in ("row", "against")}) for claim in own
+    ]
 
 
 def as_data(address: str, path: Path, claims: Sequence[Claim]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -57,15 +58,14 @@ class _Model:
 
 def check_compatibility(components: Components) -> list[Problem]:
     """Returns the first incompatibility found, or an empty list."""
-    model = _Model(components)
-    return [problem for problem in [next(_problems(model), None)] if problem is not None]
+    return list(itertools.islice(_problems(_Model(components)), 1))
 
 
 def _problems(m: _Model) -> Iterator[Problem]:
     for rules in (_layers, _residuals):
         for side in ("encoder", "decoder"):
             yield from rules(m, side)
-    for each in (_encoder_states, _cross_attention, _contexts, _memories, _head):
+    for each in (_bridge, _contexts, _memories, _head):
         yield from each(m)
 
 
@@ -118,8 +118,8 @@ def _residuals(m: _Model, side: str) -> Iterator[Problem]:
             yield Problem((*path, "kind"), f"found {component['kind']}{why}; expected no such term on the {side}")
 
 
-def _encoder_states(m: _Model) -> Iterator[Problem]:
-    """Components that read encoder states whose width may differ from d_model."""
+def _bridge(m: _Model) -> Iterator[Problem]:
+    """Components that read encoder states whose width may differ from d_model; a decoder layer and its cross-attention, one family."""
     layer, bridge = m["encoder", "layer"], m["bridge",]
     if bridge.cls.reads_residual not in (None, m["encoder", "residual"].kind):
         yield m.wrong(("encoder", "residual"), f" with bridge {bridge.kind}, which reads its stream", bridge.cls.reads_residual)
@@ -127,14 +127,10 @@ def _encoder_states(m: _Model) -> Iterator[Problem]:
         yield m.wrong(("bridge",), f" with layer {layer.kind} in the encoder", lambda b: b.any_width)
     if layer.cls.any_width and m.get("context"):
         yield m.wrong(("context",), f" with layer {layer.kind} in the encoder", "no context")
-
-
-def _cross_attention(m: _Model) -> Iterator[Problem]:
-    """The decoder layer, its cross-attention and the bridge belong to one family."""
-    layer, cross = m["decoder", "layer"], m["decoder", "cross_attention"]
-    if cross.cls.bare != layer.cls.adds_attended:
-        yield m.wrong(("decoder", "cross_attention"), f" with layer {layer.kind}", lambda c: c.bare == layer.cls.adds_attended)
-    if cross.cls.bare != m["bridge",].cls.mapped:
+    reader, cross = m["decoder", "layer"], m["decoder", "cross_attention"]
+    if cross.cls.bare != reader.cls.adds_attended:
+        yield m.wrong(("decoder", "cross_attention"), f" with layer {reader.kind}", lambda c: c.bare == reader.cls.adds_attended)
+    if cross.cls.bare != bridge.cls.mapped:
         yield m.wrong(("bridge",), f" with cross_attention {cross.kind}", lambda b: b.mapped == cross.cls.bare)
 
 

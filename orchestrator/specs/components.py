@@ -66,11 +66,12 @@ def check_component(
 
     `site` (see `site_info`) is passed to the class's own `check`; None skips that check.
     """
+    names = REGISTRIES[registry].names()
     if not isinstance(value, dict):
-        return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {_example(registry)}}}")]
+        return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {names[0]}}}")]
     if "kind" not in value:
-        return None, [Problem(at, f"kind is missing; {nearest('', REGISTRIES[registry].names())}")]
-    kind, names = value["kind"], REGISTRIES[registry].names()
+        return None, [Problem(at, f"kind is missing; {nearest('', names)}")]
+    kind = value["kind"]
     if not isinstance(kind, str) or kind not in names:
         return None, [Problem((*at, "kind"), f"found {describe(kind)}; {nearest(kind if isinstance(kind, str) else '', names)}")]
     model = schema(registry, kind)
@@ -105,11 +106,9 @@ def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Proble
             filled[path] = options
     refusals = len(filled) == len(found)
     problems = problems or check_compatibility(filled)
-    made = {name: dict(part) if isinstance(part, dict) else list(part) if isinstance(part, list) else part for name, part in model.items()}
+    made: Any = {name: part.copy() if isinstance(part, (dict, list)) else part for name, part in model.items()}
     for path, options in filled.items():
-        parent: Any = made
-        for part in path[:-1]:
-            parent = parent[part]
+        parent = functools.reduce(lambda part, name: part[name], path[:-1], made)
         parent[path[-1]] = options
     return made, problems, refusals and bool(problems)
 
@@ -139,8 +138,3 @@ def _bounded(hint: Any, default: Any) -> Any:
     if int in arguments:
         return typing.Union[tuple(_bounded(a, default) for a in arguments)]  # noqa: UP007 built from a tuple
     return hint
-
-
-def _example(registry: str) -> str:
-    names = REGISTRIES[registry].names()
-    return names[0] if names else "NAME"

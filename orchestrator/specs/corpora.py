@@ -51,26 +51,16 @@ class Split(Strict):
     src: File
     tgt: Annotated[list[File], Field(min_length=1)]
     pairs: Positive | None = None
-    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
-        None  # of a CSV file: first (inclusive) and last (exclusive)
-    )
+    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None  # of a CSV file: first, behind the last
     sha256: list[Sha256] | None = None  # of src, then of each file of tgt
     raw: list[File] | None = None  # of a tokenised corpus: untokenised text of each file of tgt; used if all exist
 
     @model_validator(mode="after")
-    def _hashes(self) -> Split:
+    def _sound(self) -> Split:
         if self.sha256 is not None and len(self.sha256) != 1 + len(self.tgt):
             raise ValueError(f"found {len(self.sha256)} sha256 for {1 + len(self.tgt)} files")
-        return self
-
-    @model_validator(mode="after")
-    def _raw(self) -> Split:
         if self.raw is not None and len(self.raw) != len(self.tgt):
             raise ValueError(f"found {len(self.raw)} raw files for {len(self.tgt)} of references")
-        return self
-
-    @model_validator(mode="after")
-    def _records(self) -> Split:
         if self.records is not None and self.records[0] >= self.records[1]:
             raise ValueError(f"records {self.records} hold nothing; expected [first, behind the last]")
         return self
@@ -193,15 +183,18 @@ class CorpusEntry(Strict):
 
     def locate(self, split: str, data_dir: Path | None) -> list[Path]:
         """Returns the paths of sources and references. Raises UserError (see `missing_message`) if one is missing."""
-        found = [self.find(file, data_dir) for file in self.splits[split].files]
-        if None in found:
+        found = self._find_all(self.splits[split].files, data_dir)
+        if found is None:
             raise UserError(self.missing_message([split], data_dir))
-        return [path for path in found if path is not None]
+        return found
 
     def raw_references(self, split: str, data_dir: Path | None) -> list[Path]:
         """Returns the untokenised text of each reference; empty if the entry names none or a file is missing."""
-        found = [self.find(file, data_dir) for file in self.splits[split].raw or ()]
-        return [] if None in found else [path for path in found if path is not None]
+        return self._find_all(self.splits[split].raw or [], data_dir) or []
+
+    def _find_all(self, files: list[str], data_dir: Path | None) -> list[Path] | None:
+        found = [path for file in files if (path := self.find(file, data_dir)) is not None]
+        return found if len(found) == len(files) else None
 
     def lacks(self, splits: Iterable[str], data_dir: Path | None) -> list[str]:
         """Returns the files of these splits that do not exist."""
@@ -255,22 +248,13 @@ def load_entry(corpus: str | CorpusFiles) -> CorpusEntry:
 
 def entry_file(corpus: str) -> Path:
     """Returns the file of an entry. Raises UserError for an unknown name, with the closest one."""
-    path = _entry_file(corpus)
+    found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
+    path = next((path for path in found if path.is_file()), None)
     if path is None:
         near = difflib.get_close_matches(corpus, list_entries(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"unknown corpus {corpus!r}; {hint}known: {', '.join(list_entries())}")
     return path
-
-
-def has_entry(corpus: str) -> bool:
-    """Whether there is an entry of this name."""
-    return _entry_file(corpus) is not None
-
-
-def _entry_file(corpus: str) -> Path | None:
-    found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
-    return next((path for path in found if path.is_file()), None)
 
 
 def parse_entry(document: Document, name: str) -> CorpusEntry:

@@ -5,18 +5,17 @@ Files of tables that lie in the working folder itself belong to the index too.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, collecting
 from orchestrator.files.documents import read_bytes
 from orchestrator.paths import search_spaces
 from orchestrator.specs import controls, table_file
-from orchestrator.specs.parsed_table import TableFile
-from orchestrator.specs.positions import display, shown
+from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.specs.table import segments
+from orchestrator.specs.table_file import TableFile
 
 _APART = ("base", "data", "profiles")
 _ROWS = re.compile(rb"^(rows|grid):", re.MULTILINE)
@@ -53,14 +52,10 @@ def tables() -> tuple[dict[str, TableFile], list[str]]:
     found: dict[str, TableFile] = {}
     problems: list[str] = []
     for path in table_files():
-        try:
+        with collecting(problems):
             table = table_file.read(path)
-        except UserError as error:
-            problems += error.lines
-            continue
-        if table.address.casefold() in {address.casefold() for address in found}:
-            problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
-        else:
+            if table.address.casefold() in {address.casefold() for address in found}:
+                raise UserError(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
             found[table.address] = table
     return found, problems
 
@@ -71,22 +66,25 @@ def find(text: str) -> Target:
     Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`. The row may be a matched control,
     `row1@params=row5`, or several names with commas, in which `*` stands for any text: `row9,row1/*`.
     """
-    name, _, row = text.partition("#")
-    if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
-        return _in_file(Path(name), row or None, bool(_))
+    name, in_file, row = text.partition("#")
+    path = Path(name)
+    if name.endswith((".yaml", ".yml")) or path.is_file() or path.is_absolute() or name.startswith("."):
+        if "\0" in name or not path.exists():
+            known = [] if "\0" in name else [other.name for other in path.parent.glob("*.yaml")]
+            raise UserError(f"{shown(name, 200)}: no such file{f'; {nearest(path.name, known)}' if known else ''}")
+        table = table_file.read(path)
+        return _in_table(table, row, text) if in_file else Target(table)
     parts = text.split("/")
     address = "/".join(parts[:2]) if any(map(_SEVERAL.search, parts[2:])) else text.partition("@")[0]
-    if "#" in text or not segments(address, 2, 4):
+    if in_file or not segments(address, 2, 4):
         raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
-    table = _by_file_name(*parts[:2])
-    if table is None:
-        known, problems = tables()
-        table = known.get("/".join(parts[:2]))
-    if table is None:
-        raise UserError(f"{text}: no such table (a file elsewhere is FILE.yaml or FILE.yaml#ROW){_near(text, list(known), 2)}", *problems)
-    if len(parts) == 2:
-        return Target(table)
-    return _in_table(table, "/".join(parts[2:]), text)
+    found = _by_file_name(*parts[:2])
+    if found is None:
+        wanted, (others, problems) = "/".join(parts[:2]), tables()
+        if wanted not in others:
+            raise UserError(f"{text}: no such table (a file elsewhere is FILE.yaml or FILE.yaml#ROW); {nearest(wanted, others)}", *problems)
+        found = others[wanted]
+    return Target(found) if len(parts) == 2 else _in_table(found, "/".join(parts[2:]), text)
 
 
 def _by_file_name(paper: str, name: str) -> TableFile | None:
@@ -114,18 +112,13 @@ def find_all(target: str | Path | list[Target]) -> list[Target]:
         return [find(text)]
     found: dict[str, Target] = {}
     problems: list[str] = []
-    for path in sorted(folder.glob("[!.]*.yaml")):
-        if not _is_table(path):
-            continue
-        try:
+    for path in filter(_is_table, sorted(folder.glob("[!.]*.yaml"))):
+        with collecting(problems):
             table = table_file.read(path)
-        except UserError as error:
-            problems += error.lines
-            continue
-        if table.address in found:
-            problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
-        elif (table.rows or table.problems) and not table.is_single:
-            found[table.address] = Target(table)
+            if table.address in found:
+                raise UserError(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
+            if (table.written or table.grid or table.problems) and not table.is_single:
+                found[table.address] = Target(table)
     if problems or not found:
         raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
     return list(found.values())
@@ -137,37 +130,18 @@ def _is_table(path: Path) -> bool:
     return not any(resolved.is_relative_to(folder.resolve()) and _apart(resolved, folder.resolve()) for folder in search_spaces())
 
 
-def _in_file(path: Path, row: str | None, named: bool) -> Target:
-    if "\0" in str(path) or not path.exists():
-        raise UserError(table_file.missing(path) if "\0" not in str(path) else f"{shown(str(path), 200)}: no such file")
-    table = table_file.read(path)
-    if not named:
-        return Target(table)
-    return _in_table(table, row or "", f"{path}#{row or ''}")
-
-
 def _in_table(table: TableFile, row: str, text: str) -> Target:
+    """Returns the rows in the order of the table, or the matched control. UserError for a name or pattern without a row."""
+    names: tuple[str, ...] = (row,)
+    control = None
     if _SEVERAL.search(row):
-        return Target(table, _several(table, row.split(","), text))
-    control = None if row in table.rows else controls.split(row)
-    for name in [row] if control is None else [control[0], control[2]]:
-        if name not in table.rows:
-            raise UserError(f"{shown(text, 200)}: no such row{_near(name, list(table.rows), 1)}", *table.problems)
-    return Target(table, (row,), control)
-
-
-def _several(table: TableFile, patterns: list[str], text: str) -> tuple[str, ...]:
-    """The rows that the patterns name, in the order of the table. UserError for a pattern without a row."""
-    forms = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for pattern in patterns}
-    matches = {pattern: {name for name in table.rows if form.fullmatch(name)} for pattern, form in forms.items()}
-    if missing := [pattern for pattern, found in matches.items() if not found]:
-        problems = [f"{shown(text, 200)}: no such row: '{shown(name)}'{_near(name, list(table.rows), 1)}" for name in missing]
-        raise UserError(*problems, *table.problems)
-    return tuple(name for name in table.rows if any(name in found for found in matches.values()))
-
-
-def _near(text: str, known: list[str], parts: int) -> str:
-    wanted = "/".join(text.split("/")[:parts]) if parts == 2 else text
-    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-    listed = f"; expected {'one of ' * (len(known) > 1)}{', '.join(known)}" if 0 < len(known) <= 24 else ""
-    return listed + (f"; did you mean {close[0]}?" if close else "")
+        forms = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for pattern in row.split(",")}
+        names = tuple(name for name in table.rows if any(form.fullmatch(name) for form in forms.values()))
+        missing = [pattern for pattern, form in forms.items() if not any(map(form.fullmatch, names))]
+    else:
+        control = None if row in table.rows else controls.split(row)
+        missing = [name for name in ([row] if control is None else [control[0], control[2]]) if name not in table.rows]
+    if missing:
+        where = shown(text, 200)
+        raise UserError(*(f"{where}: no such row: '{shown(name)}'; {nearest(name, table.rows)}" for name in missing), *table.problems)
+    return Target(table, names, control)

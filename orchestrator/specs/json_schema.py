@@ -1,24 +1,84 @@
-"""JSON schema of table files, for editors and for docs/spec.md (`specs.reference`)."""
+"""JSON schema of table files, for editors and for docs/spec.md (`specs.reference`).
+
+Descriptions come from the source: the text below a field of a section, and the `Args:` of a component's docstring. pydantic's own
+`use_attribute_docstrings` reads every source file at import, which each command would pay for.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
 from models.registry import REGISTRIES
-from orchestrator.specs import field_docs
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import SLOTS, schema
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.schema import RunSpec
-from orchestrator.specs.table import FigureHeader, RowHead, TableHead
-from orchestrator.specs.templates import TemplateHead
+from orchestrator.specs.table import FigureHeader, RowHead, TableHead, TemplateHead
 
 HEADS = (TableHead, RowHead, FigureHeader, TemplateHead, GridSection, RunSpec)
 
 
+def field_texts(cls: type) -> dict[str, str]:
+    """Returns field -> the text below it, in the class or the nearest of its bases that has one."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] in ("orchestrator", "models"):
+            found |= _texts_of_file(str(sys.modules[base.__module__].__file__)).get(base.__qualname__, {})
+    return found
+
+
+@functools.cache
+def _texts_of_file(file: str) -> dict[str, dict[str, str]]:
+    """Returns class -> field -> the text below it."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(Path(file).read_bytes()).body:
+        if isinstance(node, ast.ClassDef):
+            for pair in itertools.pairwise(node.body):
+                match pair:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found.setdefault(node.name, {})[name] = " ".join(text.split())
+    return found
+
+
+def component_texts(cls: type) -> tuple[str, dict[str, str]]:
+    """Returns the docstring of a component without its `Args:`, and option -> description."""
+    text, _, arguments = (inspect.getdoc(cls) or "").partition("\n\nArgs:\n")
+    parts = re.split(r"^    (\w+): ", arguments, flags=re.MULTILINE)[1:]
+    return text, {name: " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
+
+
+class _Described(GenerateJsonSchema):
+    """Puts the description of every field of a section, and defaults that a factory makes, into its JSON schema."""
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        found, cls = super().model_schema(schema), schema["cls"]
+        texts = field_texts(cls)
+        for name, key in found.get("properties", {}).items():
+            if name in texts:
+                key["description"] = texts[name]
+            if cls.model_fields[name].default_factory is not None:
+                key["default"] = cls.model_fields[name].get_default(call_default_factory=True)
+        return found
+
+
+def section_schema(section: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON schema of a section, with descriptions."""
+    return section.model_json_schema(schema_generator=_Described)
+
+
 def definitions() -> dict[str, Any]:
     """Returns class -> JSON schema of every section and head; components and the grid are references to `#/$defs/NAME`."""
-    schemas = {head.__name__: field_docs.json_schema_of(head) for head in HEADS}
+    schemas = {head.__name__: section_schema(head) for head in HEADS}
     found = {name: one for schema in schemas.values() for name, one in schema.pop("$defs", {}).items()} | schemas
     for path, registry in SLOTS.items():
         owner = {"encoder": "EncoderSpec", "decoder": "DecoderSpec"}.get(str(path[0]), "ModelSpec")
@@ -42,7 +102,7 @@ def json_schema() -> dict[str, Any]:
     """Returns the schema (draft 2020-12). Sections are differences to a base, so none of their keys is required."""
     found = definitions()
     table, row, _, template, grid, spec = (found.pop(head.__name__) for head in HEADS)
-    for name in field_docs.json_schema_of(RunSpec)["$defs"]:
+    for name in section_schema(RunSpec)["$defs"]:
         found[name].pop("required", None)
     sections = {name: spec["properties"][name] for name in SECTIONS}
     for head in (table, row):
@@ -64,7 +124,7 @@ def json_schema() -> dict[str, Any]:
 def component_schema(registry: str, name: str) -> dict[str, Any]:
     """Returns the JSON schema of a component, with the descriptions that its docstring gives."""
     cls, own = REGISTRIES[registry].get(name), schema(registry, name).model_json_schema()
-    own["description"], texts = field_docs.of_component(cls)
+    own["description"], texts = component_texts(cls)
     texts["kind"] = own["description"].split("\n\n")[0]
     for option, key in own["properties"].items():
         key |= {"description": texts[option]} if option in texts else {}

@@ -11,23 +11,18 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator.specs.positions import KeyPath, describe, nearest
 
-_EXPECTED = {
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller whole number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "list_type": "a list",
-    "finite_number": "a finite number",
-    "none_required": "nothing (null)",
+_WORDS = {
+    "a number": ("float_type", "float_parsing"),
+    "a whole number": ("int_type", "int_parsing", "int_from_float"),
+    "a smaller whole number": ("int_parsing_size",),
+    "true or false": ("bool_type", "bool_parsing"),
+    "text": ("string_type",),
+    "a mapping": ("dict_type", "model_type", "model_attributes_type"),
+    "a list": ("list_type",),
+    "a finite number": ("finite_number",),
+    "nothing (null)": ("none_required",),
 }
+_EXPECTED = {kind: words for words, kinds in _WORDS.items() for kind in kinds}
 _BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict")
 _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 
@@ -40,37 +35,38 @@ class Problem:
     message: str
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()) -> list[Problem]:
-    """Converts a validation error to problems with paths below `at`.
+def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = (), siblings: tuple[str, ...] = ()) -> list[Problem]:
+    """Converts a validation error to problems with paths below `at`. siblings: keys that are allowed beside those of `model`.
 
     If several branches of a union failed, the first one gives the message, extended by the names or the list that others allow.
     """
-    found: dict[KeyPath, Problem] = {}
+    found: dict[KeyPath, str] = {}
     for item in error.errors(include_url=False):
         unknown = item["type"] == "extra_forbidden"  # an unknown key may have the name of a union branch
         path = (*_clean(item["loc"][:-1], model), item["loc"][-1]) if unknown else _clean(item["loc"], model)
-        if path in found and item["type"] == "literal_error":
-            names = str(item["ctx"]["expected"]).replace("'", "")
-            found[path] = Problem(found[path].path, f"{found[path].message} or {names}")
-        if path in found and item["type"] == "list_type":
-            found[path] = Problem(found[path].path, f"{found[path].message} or a list")
-        if path[:-1] in found and isinstance(item["loc"][-1], int):
-            del found[path[:-1]]  # the value is a list: report its item instead
-        found.setdefault(path, Problem((*at, *path), _message(item, path, model)))
-    return list(found.values())
+        if path in found and item["type"] in ("literal_error", "list_type"):
+            found[path] += f" or {_names_of(item) if item['type'] == 'literal_error' else 'a list'}"
+        if item["loc"] and isinstance(item["loc"][-1], int):
+            found.pop(path[:-1], None)  # the value is a list: report its item instead
+        found.setdefault(path, _message(item, path, model, siblings))
+    return [Problem((*at, *path), message) for path, message in found.items()]
 
 
-def _message(item: Any, path: KeyPath, model: type[BaseModel]) -> str:
+def _names_of(item: Any) -> str:
+    """Returns the names that a literal allows: `a, b or c`."""
+    return str(item["ctx"]["expected"]).replace("'", "")
+
+
+def _message(item: Any, path: KeyPath, model: type[BaseModel], siblings: tuple[str, ...]) -> str:
     kind, value, ctx = item["type"], item.get("input"), item.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown key; {nearest(str(path[-1]), _names(model, path[:-1]))}"
+        return f"unknown key; {nearest(str(path[-1]), [*_names(model, path[:-1]), *(siblings if len(path) == 1 else ())])}"
     if kind == "missing":
         return "missing; expected a value"
     if kind == "value_error":
         return str(ctx.get("error", item["msg"]))
     if kind == "literal_error":
-        allowed = str(ctx["expected"]).replace("'", "")
-        names = allowed.replace(" or ", ", ").split(", ")
+        names = _names_of(item).replace(" or ", ", ").split(", ")
         return f"found {describe(value)}; {nearest(value if isinstance(value, str) else '', names)}"
     if kind in _BOUNDS:
         sign, name = _BOUNDS[kind]
@@ -99,15 +95,10 @@ def _names(model: type[BaseModel], path: KeyPath) -> list[str]:
     for part in path:
         fields = getattr(current, "model_fields", None)
         if fields is None or part not in fields:
-            current = _item(current)
-            continue
-        current = _unwrap(fields[part].annotation)
+            current = _unwrap((typing.get_args(current) or [None])[-1])  # an item of a list or mapping
+        else:
+            current = _unwrap(fields[part].annotation)
     return list(getattr(_unwrap(current), "model_fields", {}))
-
-
-def _item(annotation: Any) -> Any:
-    arguments = typing.get_args(annotation)
-    return _unwrap(arguments[-1]) if arguments else None
 
 
 def _unwrap(annotation: Any) -> Any:

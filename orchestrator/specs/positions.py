@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,21 +13,9 @@ from typing import Any
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
-_COMPONENT_KEYS = frozenset(
-    {
-        "layer",
-        "connection",
-        "aggregation",
-        "residual",
-        "self_attention",
-        "cross_attention",
-        "bridge",
-        "extra_encoder",
-        "context",
-        "head",
-        "schedule",
-    }
-)
+_COMPONENTS = "layer connection aggregation residual self_attention cross_attention bridge extra_encoder context head"
+_REPLACED = frozenset([*_COMPONENTS.split(), "schedule"])
+"""Keys whose value is replaced as a whole by one of another `kind`."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +45,8 @@ class Located:
     @classmethod
     def of(cls, document: Document, path: KeyPath, keep: Callable[[str], bool] = lambda name: True) -> Located:
         """Returns the mapping at `path` of a document (empty for null), limited to the keys that `keep` accepts."""
-        value: Any = document.data
-        for part in path:
-            value = value[part]
-        data = {name: item for name, item in (value or {}).items() if keep(name)}
+        value = functools.reduce(operator.getitem, path, document.data) or {}
+        data = {name: item for name, item in value.items() if keep(name)}
         positions = {p[len(path) :]: m for p, m in document.positions.items() if len(p) > len(path) and p[: len(path)] == path}
         return cls(data, document.at(path), {p: m for p, m in positions.items() if p[0] in data})
 
@@ -89,29 +77,34 @@ class Located:
 
 
 class Document(Located):
-    """Plain data of a file, with the position of every key and list item; the empty path is the first line."""
+    """Plain data of a file, with the position of every key and list item; the empty path is the first line.
+
+    problems: error lines of what was read from the data.
+    """
 
     data: Any
 
     def __init__(self, file: str, data: Any) -> None:
         super().__init__(data, Position(f"{file}:1", ()))
         self.file = file
+        self.problems: list[str] = []
+
+    def wrong(self, path: KeyPath, message: str) -> None:
+        """Adds a problem of the key at `path`."""
+        self.problems.append(self.at(path).line(message))
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: set[KeyPath]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in over.items():
         here, old = (*path, name), base.get(name)
-        if isinstance(value, dict) and isinstance(old, dict) and not _other_kind(name, old, value):
+        of_a_kind = isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind")
+        if isinstance(old, dict) and isinstance(value, dict) and (of_a_kind or name not in _REPLACED):
             merged[name] = _merge(old, value, here, replaced)
         else:
             replaced.add(here)
             merged[name] = value
     return merged
-
-
-def _other_kind(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    return name in _COMPONENT_KEYS and "kind" in new and new["kind"] != old.get("kind")
 
 
 def dotted(path: KeyPath) -> str:
@@ -139,15 +132,11 @@ def display(file: Path) -> str:
 
 def describe(value: Any) -> str:
     """Describes a value for messages: `'fast'`, `a list`, `true`, `3`."""
-    if value is None:
-        return "nothing (null)"
+    if isinstance(value, str):
+        return f"'{shown(value, 60)}'"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return f"'{shown(value, 60)}'" if isinstance(value, str) else str(value)
+    return {dict: "a mapping", list: "a list", type(None): "nothing (null)"}.get(type(value), str(value))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

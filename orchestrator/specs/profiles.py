@@ -1,26 +1,30 @@
-"""Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
+"""Layers on a table's row: a profile, then `--set KEY=VALUE` overrides, validated like the file.
+
+Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
 `smoke`: seconds on a CPU with the built-in corpus; `mini` and `gpu`: real corpora at a stated reduction; no profile: as published.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, collecting
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
-from orchestrator.specs.components import slots
+from orchestrator.specs.check import SECTIONS
+from orchestrator.specs.components import SLOTS, slots
 from orchestrator.specs.corpora import list_entries
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import Document, Located, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, nearest, shown
 
 VALID = "valid"
-SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
+_ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "workers": "use --workers"}
 
 
 class Scale(Strict):
@@ -59,8 +63,7 @@ class Profile(Scale):
     def of(self, corpus: str) -> Profile:
         """Returns the profile for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
-        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "model", "optim", "train")}
-        return self.model_copy(update=own | sections)
+        return self.model_copy(update=own | {name: getattr(self, name) | own[name] for name in own.keys() & set(SECTIONS)})
 
 
 def names() -> list[str]:
@@ -87,8 +90,7 @@ def load(name: str) -> tuple[Profile, Document]:
 def apply(row: Located, profile: Profile, document: Document) -> Located:
     """Returns a row at the profile's scale, and changes `row`, which must be valid and fully written out."""
     data = row.data
-    corpus = data["data"]["corpus"]
-    corpus = corpus if isinstance(corpus, str) else ""
+    corpus = str(data["data"]["corpus"])
     profile = profile.of(corpus)
     width = data["model"]["d_model"]
     _scale(data["model"], profile.width)
@@ -120,19 +122,119 @@ def test_set(own: str, of_profile: str | None) -> str:
 
 
 def _scale(model: dict[str, Any], factor: float) -> None:
+    def scaled(width: int, least: int = 4) -> int:
+        return max(least, round(width * factor))
+
     heads = model["num_heads"]
     model["d_model"] = max(1, round(model["d_model"] * factor / (2 * heads))) * 2 * heads  # an even head size
-    model["d_ff"] = max(8, round(model["d_ff"] * factor))
+    model["d_ff"] = scaled(model["d_ff"], 8)
     for name in ("word_dim", "output_dim"):
-        if model.get(name) is not None:
-            model[name] = _narrower(model[name], factor)
+        if model[name] is not None:
+            model[name] = scaled(model[name])
     for _, _, component in slots(model):
         for name, value in component.items():
-            if name.startswith("d_") and isinstance(value, int) and not isinstance(value, bool):
-                component[name] = _narrower(value, factor)
-            elif name == "widths":
-                component[name] = [_narrower(v, factor) for v in value] if isinstance(value, list) else _narrower(value, factor)
+            if name == "widths" and isinstance(value, list):
+                component[name] = [scaled(width) for width in value]
+            elif name == "widths" or (name.startswith("d_") and type(value) is int):
+                component[name] = scaled(value)
 
 
-def _narrower(width: int, factor: float) -> int:
-    return max(4, round(width * factor))
+@dataclass(frozen=True)
+class Override:
+    """An override: `path` into the spec (list positions as text), its value, and `text` as the user wrote it."""
+
+    path: tuple[str, ...]
+    value: Any
+    text: str
+
+    @property
+    def position(self) -> Position:
+        return Position(f"--set {shown(self.text, 120)}", ())
+
+
+def parse_sets(sets: list[str]) -> list[Override]:
+    """Parses the values of `--set`. Raises UserError with one line per malformed value."""
+    found: dict[tuple[str, ...], Override] = {}
+    problems: list[str] = []
+    for text in sets:
+        with collecting(problems):
+            override = _one(text)
+            first = found.setdefault(override.path, override)
+            if first.value != override.value:
+                raise UserError(override.position.line(f"found --set {shown(first.text, 120)} too; expected one value"))
+    if problems:
+        raise UserError(*problems)
+    return list(found.values())
+
+
+def apply_sets(row: Located, overrides: list[Override]) -> Located:
+    """Applies overrides to a row in order. Raises UserError with one line per override that does not fit."""
+    problems: list[str] = []
+    for override in overrides:
+        with collecting(problems):
+            data = _nest(override, override.path, row.data, ())
+            path = tuple(int(p) if p.isdigit() else p for p in override.path)
+            made = (path[:length] for length in range(_depth(row.data, path) + 1, len(path)))  # a misspelt key need not be the last
+            row = row.merged(Located(data, row.home, {each: Position(override.position.where, each) for each in (*made, path)}))
+    if problems:
+        raise UserError(*problems)
+    return row
+
+
+def _depth(data: Any, path: KeyPath) -> int:
+    """Returns how many parts of `path` exist in `data`."""
+    for depth, part in enumerate(path):
+        if not (part in data if isinstance(data, dict) else isinstance(data, list)):
+            return depth
+        data = data[part]
+    return len(path)
+
+
+def for_parent(overrides: list[Override], row: dict[str, Any], parent: dict[str, Any]) -> list[Override]:
+    """Returns the overrides that also apply to the parent (`init_from`): all except those of a component whose kind differs there."""
+    return [o for o in overrides if (slot := _slot(o.path)) is None or _kind(row, slot) == _kind(parent, slot)]
+
+
+def _one(text: str) -> Override:
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    where = f"--set {shown(text, 120)}"
+    if not equals or not key or not value.strip():
+        raise UserError(f"{where}: expected KEY=VALUE, as in --set model.d_model=256")
+    path = tuple(key.split("."))
+    if path[0] in _ELSEWHERE:
+        raise UserError(f"{where}: {path[0]} cannot be set here: {_ELSEWHERE[path[0]]}")
+    if path[0] not in SECTIONS or not all(path):
+        raise UserError(f"{where}: {shown(key)}: unknown key; {nearest(path[0], SECTIONS)}")
+    document = yaml_file.parse(value, where)
+    return Override(path, document.data, text)
+
+
+def _nest(override: Override, path: tuple[str, ...], current: Any, done: KeyPath) -> Any:
+    """Returns the value at `path` as a nested difference to `current`; a list is copied whole with the item replaced."""
+    if not path:
+        return override.value
+    if not isinstance(current, list):
+        inner = current.get(path[0]) if isinstance(current, dict) else None
+        return {path[0]: _nest(override, path[1:], inner, (*done, path[0]))}
+    if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) >= len(current):
+        wanted = f"one of the list's {len(current)} items, from 0"
+        raise UserError(override.position.line(f"{dotted(done)}: found item {shown(path[0])}; expected {wanted}"))
+    index = int(path[0])
+    difference, old = _nest(override, path[1:], current[index], (*done, index)), current[index]
+    mergeable = isinstance(old, dict) and isinstance(difference, dict) and difference.get("kind", old.get("kind")) == old.get("kind")
+    return [*current[:index], old | difference if mergeable else difference, *current[index + 1 :]]
+
+
+def _slot(path: tuple[str, ...]) -> KeyPath | None:
+    """Returns the component slot that a path leads into, or None."""
+    if path[:2] == ("model", "regularizers"):
+        return ("regularizers",)
+    return next((slot for slot in SLOTS if path[1 : 1 + len(slot)] == slot), None) if path[0] == "model" else None
+
+
+def _kind(spec: dict[str, Any], slot: KeyPath) -> Any:
+    value: Any = spec.get("model")
+    for part in slot:
+        value = value.get(part) if isinstance(value, dict) else None
+    return [item.get("kind") for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]

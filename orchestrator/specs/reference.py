@@ -1,18 +1,21 @@
-"""docs/spec.md: every key of a table's file with its type, default and description (`nmt-ablate schema --format md`)."""
+"""docs/spec.md: every key of a table's file with its type, default and description (`schema --format md`), and `describe`."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from models.registry import REGISTRIES
+from orchestrator.errors import UserError
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.components import SLOTS
-from orchestrator.specs.describe import type_of
+from orchestrator.specs.components import MAX_INT, SLOTS
 from orchestrator.specs.json_schema import HEADS, component_schema, definitions
+from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import FigureHeader
 
 INTRODUCTION = """# Keys of a table's file
@@ -52,12 +55,8 @@ h_l (or H^l) the output of layer l, h_0 the embedded words, L the number of laye
 nothing else is said. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to write one.
 """
 
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 TITLES = {
-    "TableSource": "source",
-    "SweepSpec": "sweep",
-    "Resources": "sweep.resources",
-    "Scheduler": "sweep.scheduler",
-    "Retrain": "sweep.scheduler.retrain",
     "TableHead": "Head of a table",
     "RowHead": "Rows",
     "FigureHeader": "Figures",
@@ -68,25 +67,10 @@ TITLES = {
     "Exclusion": "grid.exclude",
     "Claim": "Claims",
     "CorpusFiles": "data.corpus by paths",
-    "Subword": "data.subword",
-    "Truncate": "data.truncate",
-    "VocabSizes": "data.vocab",
-    "Stage": "batch.stages",
-    "DropoutSpec": "model.dropout",
     "EncoderSpec": "model.encoder and model.decoder",
     "DecoderSpec": "model.encoder and model.decoder",
-    "Schedule": "optim.schedule",
-    "Restart": "optim.restart",
-    "LengthPenalty": "decode.length_penalty",
-    "DataSpec": "data",
-    "BatchSpec": "batch",
-    "ModelSpec": "model",
-    "OptimSpec": "optim",
-    "TrainSpec": "train",
-    "DecodeSpec": "decode",
-    "ScoreSpec": "score",
 }
-"""Class of a part -> its heading."""
+"""Class of a part -> its heading, if that is not its first key."""
 
 
 def page() -> str:
@@ -107,20 +91,39 @@ def page() -> str:
     return "\n".join(lines)
 
 
+@functools.cache
+def _titles() -> dict[str, str]:
+    """Returns class of a part -> its heading."""
+    found, titles = definitions(), dict(TITLES)
+
+    def add(name: str, path: str) -> None:
+        for key, value in found[name]["properties"].items():
+            for other in _references(value):
+                if other in found and other not in titles:
+                    titles[other] = f"{path}{key}"
+                    add(other, f"{path}{key}.")
+
+    add("TableHead", "")
+    add("RunSpec", "")
+    return titles
+
+
+def _references(schema: Any) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"#/\$defs/(\w+)", json.dumps(schema))))
+
+
 def _part(name: str, found: dict[str, Any], done: set[str], level: str) -> Iterator[str]:
     """Yields a part with a row for each key, then the parts that it refers to and that are not `done`."""
     if name in done:
         return
     done.add(name)
     part = found[name]
-    yield f"{level} {TITLES[name]}\n\n{_text(part['description'])}\n"
+    yield f"{level} {_titles()[name]}\n\n{_text(part['description'])}\n"
     yield "| key | type | default | description |\n|---|---|---|---|"
-    for key, value in part["properties"].items():
-        required = key in part.get("required", [])
-        yield f"| `{key}` | {_type(value)} | {'required' if required else _default(value)} | {_text(value.get('description', ''))} |"
+    yield from (f"| `{key}` | {_cells(key, value, part)}" for key, value in part["properties"].items())
     yield ""
-    for other in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", json.dumps(part["properties"]))):
-        if other in TITLES and TITLES[other] not in ("Grid", "Claims", *SECTIONS):
+    for other in _references(part["properties"]):
+        if _titles().get(other, "Grid") not in ("Grid", "Claims", *SECTIONS):
             yield from _part(other, found, done, "###")
 
 
@@ -130,18 +133,19 @@ def _registry(registry: str, places: list[str], description: str) -> Iterator[st
     yield "| kind | option | type | default | description |\n|---|---|---|---|---|"
     for name in REGISTRIES[registry].names():
         found = component_schema(registry, name)
-        yield f"| `{name}` | | | | {_text(found['properties']['kind']['description'])} |"
-        for option, key in found["properties"].items():
-            if option != "kind":
-                default = "required" if option in found.get("required", []) else _default(key)
-                yield f"| | `{option}` | {_type(key)} | {default} | {_text(key.get('description', ''))} |"
+        kind, *options = found["properties"].items()
+        yield f"| `{name}` | | | | {_text(kind[1]['description'])} |"
+        yield from (f"| | `{option}` | {_cells(option, key, found)}" for option, key in options)
     yield ""
 
 
-def _type(key: dict[str, Any]) -> str:
-    words = type_of(key, lambda name: _link(TITLES.get(name, name)), lambda value: f"`{value}`")
+def _cells(name: str, key: dict[str, Any], owner: dict[str, Any]) -> str:
+    """Returns the cells of a key: its type, its default, and its description."""
+    words = type_of(key, lambda name: _link(_titles().get(name, name)), lambda value: f"`{value}`")
     rest = words.removesuffix(" | null")
-    return rest.replace(" | ", ", ") + (" or null" if rest != words else "")
+    type_ = rest.replace(" | ", ", ") + (" or null" if rest != words else "")
+    default = "required" if name in owner.get("required", []) else _default(key)
+    return f"{type_} | {default} | {_text(key.get('description', ''))} |"
 
 
 def _default(key: dict[str, Any]) -> str:
@@ -160,3 +164,59 @@ def _text(description: str) -> str:
     """Joins lines, and escapes what Markdown would take for its own outside of `code`."""
     parts = re.split(r"(`[^`]*`)", " ".join(description.split()))
     return "".join(part if part.startswith("`") else re.sub(r"([*|~]|<(?=\w))", r"\\\1", part) for part in parts)
+
+
+def registry_list() -> dict[str, list[str]]:
+    """Returns registry -> component names, including empty registries."""
+    return {kind: registry.names() for kind, registry in REGISTRIES.items()}
+
+
+def describe(name: str) -> list[dict[str, Any]]:
+    """Describes every component called `name`, or all components of a registry.
+
+    `name` is for example `hierarchical`, `connection/hierarchical` or `connection`. Raises UserError if nothing matches.
+    """
+    known = registry_list()
+    kind, _, wanted = name.rpartition("/")
+    if name in known:
+        return [_one(name, each) for each in known[name]]
+    found = [_one(registry, wanted) for registry, names in known.items() if wanted in names and kind in ("", registry)]
+    if not found:
+        every = [*known, *(each for names in known.values() for each in names)]
+        raise UserError(f"{shown(name)}: unknown component; {nearest(wanted, dict.fromkeys(every))}")
+    return found
+
+
+def _one(registry: str, name: str) -> dict[str, Any]:
+    cls = REGISTRIES[registry].get(name)
+    found = component_schema(registry, name)
+    options = []
+    for option, key in list(found["properties"].items())[1:]:
+        facts = {"name": option, "type": type_of(key), "default": key.get("default"), "required": option in found.get("required", [])}
+        options.append(facts | {"description": key.get("description", "")})
+    source = inspect.getsourcefile(cls) or ""
+    facts = {"registry": registry, "kind": name, "version": cls.version, "doc": found["description"], "options": options}
+    return facts | {"source": source[source.rfind("models/") :]}
+
+
+def type_of(key: dict[str, Any], named: Callable[[str], str] = str, value: Callable[[Any], str] = str) -> str:
+    """Returns the type of a key of a JSON schema in words. named: text of a reference, of the definition's name. value: text of a value."""
+    if "$ref" in key:
+        return named(key["$ref"].rpartition("/")[2])
+    if "enum" in key:
+        return " | ".join(map(value, key["enum"]))
+    if "const" in key:
+        return value(key["const"])
+    if branches := key.get("anyOf") or key.get("oneOf"):
+        return " | ".join(dict.fromkeys(type_of(branch, named, value) for branch in branches))
+    if key.get("type") == "array":
+        return f"list of {type_of(key.get('items', {}), named, value)}"
+    if key.get("type") == "object":
+        items = key.get("additionalProperties")
+        return f"mapping to {type_of(items, named, value)}" if isinstance(items, dict) and items else "mapping"
+    name = str(key.get("type", "any"))
+    bounds = {sign: key[bound] for bound, sign in BOUNDS.items() if abs(key.get(bound, MAX_INT)) < MAX_INT}
+    if len(bounds) < 2:
+        return " ".join([name, *(f"{sign} {bound:g}" for sign, bound in bounds.items())])
+    low, high = bounds
+    return f"{name} in {'[' if low == '>=' else '('}{bounds[low]:g}, {bounds[high]:g}{']' if high == '<=' else ')'}"

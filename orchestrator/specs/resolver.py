@@ -1,19 +1,18 @@
-"""Resolves a row of a table under a profile, overrides and a seed, together with the rows it starts from."""
+"""Resolves a row of a table under a profile, overrides and a seed, with the rows it starts from, is compared with, or analyses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from orchestrator.errors import UserError
-from orchestrator.specs import check, overrides, profiles, row_references, scorings, templates
-from orchestrator.specs.grid.combinations import Grid
-from orchestrator.specs.overrides import Override
-from orchestrator.specs.parsed_table import TableFile
-from orchestrator.specs.positions import Located
-from orchestrator.specs.row import Row
-from orchestrator.specs.schema import RunSpec, ScoreSpec
-from orchestrator.specs.scorings import Figures
-from orchestrator.specs.table import SCORED
+from orchestrator.errors import UserError, collecting
+from orchestrator.specs import check, index, profiles
+from orchestrator.specs.positions import Located, Position, nearest, shown
+from orchestrator.specs.profiles import Override
+from orchestrator.specs.row import Figures, Row, other_scorings
+from orchestrator.specs.schema import RunSpec
+from orchestrator.specs.table import SCORED, RowHeader, segments
+from orchestrator.specs.table_file import ParsedRow, TableFile
 
 
 class UnfitError(UserError):
@@ -28,81 +27,54 @@ class Resolver:
         self.profile = None if profile is None else profiles.load(profile)
         self._parents: dict[tuple[str, ...], Row] = {}
 
-    def row(self, table: TableFile, name: str, sets: list[Override] | None = None, chain: tuple[str, ...] = ()) -> Row:
-        """Returns a resolved row. Raises UserError if overrides or profile make it invalid, or if its parents form a cycle."""
+    def row(self, table: TableFile, name: str, sets: list[Override] | None = None) -> Row:
+        """Returns a row of a table that passed `check_written`. Raises UserError if overrides or profile make it invalid."""
         sets = self.sets if sets is None else sets
-        parsed, row_id = table.rows[name], f"{table.address}/{name}"
-        where, _, line = parsed.position.where.rpartition(":")
-        spec: RunSpec | None = None
-        parent: Row | None = None
-        also: dict[str, ScoreSpec] = {}
-        if parsed.head.kind in SCORED:
-            address = None
-            if parsed.head.init_from is not None:
-                if row_id in chain:
-                    raise UserError(parsed.position.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
-                home, parent_name = row_references.parent(table, parsed)
-                address = f"{home.address}/{parent_name}"
-                reach = overrides.for_parent(sets, parsed.spec.data, home.rows[parent_name].spec.data)
-                wanted = (str(home.path), parent_name, *(override.text for override in reach))
-                if wanted not in self._parents:
-                    check_written(home) if home is not table else None
-                    self._parents[wanted] = self.row(home, parent_name, reach, (*chain, row_id))
-                parent = self._parents[wanted]
-            spec = self.spec(parsed.spec, sets, address)
-            also = self.also(parsed.figures, spec)
-        assumed = list(dict.fromkeys([*table.assumed, *parsed.head.assumed])) if spec is not None else parsed.head.assumed
-        head = parsed.head
-        return Row(
-            row_id,
-            head.label or name,
-            head.kind,
-            spec,
-            head.expect,
-            assumed,
-            head.workers,
-            head.pinned,
-            where,
-            int(line),
-            parent,
-            also=also,
-            means=dict(parsed.figures.means.data),
-            of=row_references.subjects(table, parsed),
-            analysis=parsed.figures.analysis,
-            note=head.note,
-            significance=parsed.figures.significance,
-            failed_below=self.bound(parsed.figures.failed_below),
-            controls=parsed.figures.controls,
-            compare_with=row_references.compared_with(table, parsed),
-        )
+        parsed = table.rows[name]
+        head, parent, spec = parsed.head, None, None
+        if head.kind in SCORED:
+            parent = self._parent(table, parsed, sets)
+            spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
+            head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
+        row = self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where)
+        return replace(row, label=head.label or name, of=subjects(table, parsed), compare_with=compared_with(table, parsed))
+
+    def made(self, address: str, head: RowHeader, figures: Figures, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
+        """Returns the row of a head and a resolved spec. where: FILE:LINE."""
+        file, _, line = where.rpartition(":")
+        row = Row(address, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, file, int(line), parent)
+        if spec is not None:
+            test = None if self.profile is None else self.profile[0].score.get("test")
+            row = replace(row, also=other_scorings(figures.also, spec, test))
+        bound = figures.failed_below  # rows that state none have none; a profile replaces that of the others
+        if bound is not None and self.profile is not None and self.profile[0].failed_below is not None:
+            bound = self.profile[0].failed_below
+        row = replace(row, means=dict(figures.means.data), of=head.of, analysis=figures.analysis, note=head.note)
+        return replace(row, significance=figures.significance, failed_below=bound, controls=figures.controls)
+
+    def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
+        if parsed.head.init_from is None:
+            return None
+        home, name = parent(table, parsed)
+        reach = profiles.for_parent(sets, parsed.spec.data, home.rows[name].spec.data)
+        wanted = (str(home.path), name, *(override.text for override in reach))
+        if wanted not in self._parents:
+            if home is not table:
+                check_written(home)
+            self._parents[wanted] = self.row(home, name, reach)
+        return self._parents[wanted]
 
     def spec(self, row: Located, sets: list[Override], init_from: str | None) -> RunSpec:
         """Returns the spec of a row after profile and overrides, in this order. Raises UnfitError if components refuse it."""
-        spec, problems, unfit = check.check(row, seed=self.seed, init_from=init_from)
-        if spec is not None and (self.profile is not None or sets):
-            data = spec.model_dump(exclude={"seed", "init_from"})
-            scaled = Located(data, row.home, row.positions)
+        found = check.check(row, seed=self.seed, init_from=init_from)
+        if found.spec is not None and (self.profile is not None or sets):
+            scaled = Located(found.spec.model_dump(exclude={"seed", "init_from"}), row.home, row.positions)
             if self.profile is not None:
                 scaled = profiles.apply(scaled, *self.profile)
-            scaled, problems = overrides.apply(scaled, sets)
-            if not problems:
-                spec, problems, unfit = check.check(scaled, seed=self.seed, init_from=init_from)
-        if spec is None or problems:
-            raise (UnfitError if unfit else UserError)(*problems)
-        return spec
-
-    def bound(self, stated: float | None) -> float | None:
-        """Returns the BLEU below which the row counts as failed: the profile's bound, else its own; None for rows that state none."""
-        of_profile = None if self.profile is None else self.profile[0].failed_below
-        return stated if stated is None or of_profile is None else of_profile
-
-    def also(self, figures: Figures, spec: RunSpec) -> dict[str, ScoreSpec]:
-        """Returns the row's other scorings under its resolved spec."""
-        test = None if self.profile is None else self.profile[0].score.get("test")
-        found, problems = scorings.resolve(figures.also, spec, test)
-        if problems:
-            raise UserError(*problems)
-        return found
+            found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
+        if found.spec is None:
+            raise (UnfitError if found.unfit else UserError)(*found.problems)
+        return found.spec
 
 
 def check_written(table: TableFile) -> None:
@@ -110,38 +82,55 @@ def check_written(table: TableFile) -> None:
     problems = list(table.problems)
     for parsed in table.written.values():
         if parsed.head.kind in SCORED:
-            spec, found, _ = check.check(parsed.spec)
-            problems += found if spec is None else scorings.resolve(parsed.figures.also, spec)[1]
-        problems += row_references.problems_of(table, parsed)
-    problems += templates.misspelt(table.templates, {name: parsed.head.use for name, parsed in table.written.items()}, table.shared)
+            found = check.check(parsed.spec)
+            problems += found.problems
+            with collecting(problems):
+                other_scorings(parsed.figures.also, found.spec) if found.spec is not None else None
+        for reference in (subjects, compared_with, _no_circle):
+            with collecting(problems):
+                reference(table, parsed)
+    problems += _misspelt(table)
     if table.grid is not None:
-        problems += _grid_problems(table, table.grid)
+        with collecting(problems):
+            _check_names(table)
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     refuse(problems)
 
 
-def _grid_problems(table: TableFile, grid: Grid) -> list[str]:
-    """Returns problems with the names of combinations."""
-    try:
-        names = grid.combinations()
-    except UserError as error:
-        return error.lines
-    problems = []
+def _misspelt(table: TableFile) -> list[str]:
+    """Returns error lines about unknown names in templates that no row uses, which no other check finds.
+
+    Other errors are dropped, because a template is only a fragment of a row.
+    """
+    used = {name for parsed in table.written.values() for name in parsed.head.use}
+    lines: list[str] = []
+    for name in table.templates.keys() - used:
+        own = table.templates[name].spec
+        places = tuple(f"{position.where}: " for position in own.positions.values())
+        found = check.check(table.shared.merged(own)).problems
+        lines += [line for line in found if line.startswith(places) and ": unknown " in line]
+    return lines
+
+
+def _check_names(table: TableFile) -> None:
+    """Raises UserError if a combination of the grid has the name of a row, or the grid starts from a row of its own."""
+    assert table.grid is not None
+    names, start = table.grid.combinations, table.grid.section.init_from
     if taken := [name for name in table.written if name in names]:
-        problems.append(grid.position.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"))
-    if grid.section.init_from is not None and grid.section.init_from in names:
+        words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
+        raise UserError(table.grid.position.line(words))
+    if start is not None and start in names:
         position = table.document.at(("grid", "init_from"))
-        problems.append(position.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
-    return problems
+        raise UserError(position.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
 
 
 def _rungs(table: TableFile) -> list[str]:
     """Returns a line if the last rung is beyond the steps of every row."""
     assert table.sweep is not None
     last = max(table.sweep.scheduler.rungs, default=0)
-    steps = [parsed.spec.data["train"].get("max_steps") for parsed in table.written.values() if parsed.head.kind == "run"]
-    steps += [table.shared.data["train"].get("max_steps")] if table.grid is not None else []
+    specs = [parsed.spec for parsed in table.written.values() if parsed.head.kind == "run"] + [table.shared] * (table.grid is not None)
+    steps = [spec.data["train"].get("max_steps") for spec in specs]
     if last and steps and all(isinstance(s, int) and s < last for s in steps):
         position = table.document.at(("sweep", "scheduler", "rungs"))
         return [position.line(f"found a rung at step {last}; expected at most train.max_steps, {max(steps)}")]
@@ -150,12 +139,88 @@ def _rungs(table: TableFile) -> list[str]:
 
 def refuse(problems: Sequence[str]) -> None:
     """Raises UserError with the problems sorted by file and line, if there are any."""
+
+    def place(line: str) -> tuple[str, int]:
+        file, _, rest = line.partition(":")
+        number = rest.partition(":")[0]
+        return file, int(number) if number.isdigit() else 0
+
     if problems:
-        raise UserError(*sorted(dict.fromkeys(problems), key=_position))
+        raise UserError(*sorted(dict.fromkeys(problems), key=place))
 
 
-def _position(line: str) -> tuple[str, int]:
-    """Returns the sort key of an error line: file, then line number."""
-    file, _, rest = line.partition(":")
-    number = rest.partition(":")[0]
-    return file, int(number) if number.isdigit() else 0
+def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
+    """Returns the table and the name of the row that `init_from` names. Raises UserError if there is none."""
+    return _named(table, parsed, parsed.head.init_from or "", table.document.at(("rows", parsed.name, "init_from")))
+
+
+def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
+    """Returns the address of the row in `compare_with`, or None.
+
+    Raises UserError if it is not another row of the table of kind run or external, or if the rows that it leads to come back to this one.
+    """
+    name, position = parsed.head.compare_with, table.document.at(("rows", parsed.name, "compare_with"))
+    if name is None:
+        return None
+    home, row = _named(table, parsed, name, position, SCORED)
+    if home is not table:
+        raise UserError(position.line(f"found '{shown(name)}', a row of another table; {nearest(name, table.rows)}"))
+    seen, current = [parsed.name], row
+    while current in table.rows and current not in seen:
+        seen.append(current)
+        current = (table.rows[current].head.compare_with or "").removeprefix(f"{table.address}/")
+    if current == parsed.name:
+        raise UserError(position.line(f"found a circle: {' -> '.join([*seen, current])}; expected rows that end at a baseline"))
+    return f"{table.address}/{row}"
+
+
+def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
+    """Returns the addresses of the rows in `of`. Raises UserError with one line for each that is not a row of kind run."""
+    found: list[str] = []
+    problems: list[str] = []
+    for i, name in enumerate(parsed.head.of):
+        with collecting(problems):
+            home, row = _named(table, parsed, name, table.document.at(("rows", parsed.name, "of", i)))
+            found.append(f"{home.address}/{row}")
+    if problems:
+        raise UserError(*problems)
+    return found
+
+
+def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position, kinds: Sequence[str] = ("run",)) -> tuple[TableFile, str]:
+    """Returns the table and the name of another row of one of the kinds, by its name in `table` or its address."""
+    home, row = table, name.removeprefix(f"{table.address}/") if segments(name, 3, 4) else name
+    if name in table.rows:
+        row = name
+    elif row not in table.rows:
+        if not segments(name, 3, 4):
+            raise UserError(position.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
+        try:
+            target = index.find(name)
+        except UserError as error:
+            raise UserError(position.line(f"found '{name}': {error.lines[0]}")) from None
+        home, row = target.table, target.row or ""
+    if (kind := home.rows[row].head.kind) not in kinds:
+        raise UserError(position.line(f"found '{name}', a row of kind {kind}; expected one of kind {' or '.join(kinds)}"))
+    if home is table and row == parsed.name:
+        raise UserError(position.line(f"found the row itself, '{name}'; expected another row"))
+    return home, row
+
+
+def _no_circle(table: TableFile, parsed: ParsedRow) -> None:
+    """Raises UserError if the row that `init_from` names is missing, or if a circle of them begins with this row."""
+    seen: list[str] = []
+    home, current = table, parsed
+    try:
+        while current.head.init_from is not None and (place := f"{home.address}/{current.name}") not in seen:
+            seen.append(place)
+            home, name = parent(home, current)
+            current = home.rows[name]
+    except UserError:
+        if len(seen) == 1:  # the reference of a later row is reported with that row
+            raise
+        return
+    order = [f"{table.address}/{name}" for name in table.written]
+    if seen and current is parsed and seen[0] == next(place for place in order if place in seen):
+        position = table.document.at(("rows", parsed.name, "init_from"))
+        raise UserError(position.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one"))

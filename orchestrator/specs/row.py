@@ -1,4 +1,4 @@
-"""A resolved row of a table, and the row that each row is compared with."""
+"""A resolved row of a table, its figures besides its own score, and the row that each row is compared with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.specs import scorings
+from orchestrator.errors import UserError
+from orchestrator.specs import check
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
+from orchestrator.specs.profiles import test_set
 from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.specs.table import FigureHeader, RowHeader
 
 
 @dataclass(frozen=True)
@@ -112,13 +116,89 @@ def starts(rows: Sequence[Row], base: str | None = None) -> dict[str, str]:
 
 def as_data(row: Row) -> dict[str, Any]:
     """Returns the row's head as plain data, without its spec."""
-    also = {} if row.spec is None else {name: scorings.differences(score, row.spec.score) for name, score in row.also.items()}
+    mine = {} if row.spec is None else row.spec.score.model_dump()
+    also = {name: {key: value for key, value in score.model_dump().items() if value != mine[key]} for name, score in row.also.items()}
     head: dict[str, Any] = {"id": row.id, "label": row.label, "kind": row.kind, "expect": dict(row.expect), "assumed": list(row.assumed)}
-    if row.workers != 1:
-        head["workers"] = row.workers
-    if row.pinned:
-        head["pinned"] = True
+    head |= {"workers": row.workers if row.workers != 1 else None, "pinned": row.pinned or None}
     rest = {"also": also, "means": dict(row.means), "of": list(row.of), "analysis": row.analysis, "note": row.note}
-    rest["significance"] = row.significance
-    bound = {} if row.failed_below is None else {"failed_below": row.failed_below}
-    return head | {name: value for name, value in rest.items() if value} | bound
+    head |= {name: value or None for name, value in (rest | {"significance": row.significance}).items()}
+    return {name: value for name, value in (head | {"failed_below": row.failed_below}).items() if value is not None}
+
+
+def _nothing() -> Located:
+    return Located({}, Position("", ()))
+
+
+@dataclass
+class Figures:
+    """Figures with source positions. also: name -> differences to the row's `score` section. means: name -> names of figures."""
+
+    also: Located = field(default_factory=_nothing)
+    means: Located = field(default_factory=_nothing)
+    analysis: str | None = None
+    significance: str | None = None
+    failed_below: float | None = None
+    controls: tuple[str, ...] = ()
+
+    def merged(self, document: Document, at: KeyPath, head: FigureHeader) -> Figures:
+        """Returns a copy with the mapping at `at` of a document on top; null removes a figure."""
+        also, means = (self._over(name, document, at, head) for name in ("also", "means"))
+        bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
+        controls = self.controls if head.controls is None else tuple(head.controls)
+        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound, controls)
+
+    def _over(self, name: str, document: Document, at: KeyPath, head: FigureHeader) -> Located:
+        found: Located = getattr(self, name)
+        if name not in head.model_fields_set:
+            return found
+        found = found.merged(Located.of(document, (*at, name)))
+        found.data = {figure: value for figure, value in found.data.items() if value is not None}
+        return found
+
+
+def row_figures(file: Figures, document: Document, at: KeyPath, head: RowHeader) -> Figures:
+    """Returns the figures of the row at `at`, merged onto the file's. Mistakes become problems of the document.
+
+    An analysis has only its analysis and significance, a quoted or external row nothing.
+    """
+    found = file.merged(document, at, head)
+    if head.kind == "analysis" and found.analysis is None:
+        document.wrong(at, "analysis is missing; expected the row or the file to name one")
+    if head.kind != "run":
+        return Figures(analysis=found.analysis, significance=found.significance) if head.kind == "analysis" else Figures()
+    for name, parts in found.means.data.items():
+        known = [*found.also.data, "bleu"]
+        if name in found.also.data:
+            wrong = "found the name of a figure in also; expected another name"
+        elif not parts:
+            wrong = "found an empty list; expected figures named in also, or bleu"
+        elif unknown := [part for part in parts if part not in known]:
+            wrong = f"found '{shown(unknown[0])}'; {nearest(unknown[0], known)}"
+        else:
+            continue
+        document.problems.append(found.means.at((name,)).line(wrong))
+    return found
+
+
+def other_scorings(also: Located, spec: RunSpec, profile_test: str | None = None) -> dict[str, ScoreSpec]:
+    """Applies each scoring's differences to the `score` section of `spec`: name -> section. Raises UserError with one line per problem.
+
+    profile_test: the test set of a profile (see `profiles.test_set`).
+    """
+    found: dict[str, ScoreSpec] = {}
+    problems: list[str] = []
+    for name, differences in also.data.items():
+        score = spec.score.model_dump() | differences
+        score["test"] = test_set(score["test"], profile_test)
+        if score == spec.score.model_dump():
+            found[name] = spec.score
+            continue
+        positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in differences}
+        data = spec.model_dump(exclude={"seed", "init_from"}) | {"score": score}
+        other, lines, _ = check.check(Located(data, also.at((name,)), positions))
+        problems += lines
+        if other is not None:
+            found[name] = other.score
+    if problems:
+        raise UserError(*problems)
+    return found

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.errors import UserError
-from orchestrator.specs import index, overrides, profiles
-from orchestrator.specs.grid import rows as grid_rows
-from orchestrator.specs.parsed_table import TableFile
+from orchestrator.errors import UserError, collecting
+from orchestrator.specs import index, profiles
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resolver import Resolver, check_written, refuse
+from orchestrator.specs.resolver import Resolver, UnfitError, check_written, refuse
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
-from orchestrator.specs.table import SweepSpec
+from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.table_file import TableFile
 
 MAX_RUNS = 20_000
+MOST_LINES = 20
+"""Problems of a grid's rows that are listed."""
 
 
 def resolve(
@@ -24,7 +25,7 @@ def resolve(
 
     Accepts what `index.find` does, folders and files printed by `show`. Matched controls are resolved by `cost.controls.resolve`.
     """
-    resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
+    resolver = Resolver(profiles.parse_sets(list(sets or [])), profile, 1 if seed is None else seed)
     problems: list[str] = []
     rows: list[Row] = []
     for target in index.find_all(address_or_file):
@@ -32,34 +33,29 @@ def resolve(
             rows.append(read_single(target.table, resolver, seed))
             continue
         if target.control is not None:
-            raise UserError(
-                f"{shown(f'{target.table.address}/{target.row}', 200)}: a matched control; expected a row, such as {target.control[0]}"
-            )
-        try:
+            name = shown(f"{target.table.address}/{target.row}", 200)
+            raise UserError(f"{name}: a matched control; expected a row, such as {target.control[0]}")
+        with collecting(problems):
             rows += _rows(target, resolver)
-        except UserError as error:
-            problems += error.lines
     if problems:
         raise UserError(*dict.fromkeys(problems))
     return rows
 
 
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
-    check_written(target.table)
-    grid = target.table.grid
-    names = target.rows or list(target.table.written)
-    if not names and grid is None:
-        raise UserError(f"{target.table.document.file}:1: rows: found none; expected at least one")
+    table = target.table
+    check_written(table)
+    names = target.rows or list(table.written)
+    if not names and table.grid is None:
+        raise UserError(f"{table.document.file}:1: rows: found none; expected at least one")
     problems: list[str] = []
     rows: list[Row] = []
     for name in names:
-        try:
-            rows.append(resolver.row(target.table, name))
-        except UserError as error:
-            problems += error.lines
-    if grid is not None and not target.rows and not problems:
-        found = grid_rows.assemble(target.table, resolver)
-        rows, problems = rows + found.rows, found.problems
+        with collecting(problems):
+            rows.append(resolver.row(table, name))
+    if table.grid is not None and not target.rows and not problems:
+        found, problems = grid_rows(table, resolver)
+        rows += found
     if problems:
         raise UserError(*problems)
     return rows
@@ -69,7 +65,31 @@ def validate(table: TableFile) -> None:
     """Raises UserError with every problem of the file, sorted by line; the rows of a grid are checked once the file itself is valid."""
     check_written(table)
     if table.grid is not None:
-        refuse(grid_rows.assemble(table, Resolver([], None, 1)).problems)
+        refuse(grid_rows(table, Resolver([], None, 1))[1])
+
+
+def grid_rows(table: TableFile, resolver: Resolver) -> tuple[list[Row], list[str]]:
+    """Returns the rows of the table's grid and the problems. `grid.refused` then has the combinations that components refuse."""
+    grid = table.grid
+    assert grid is not None
+    rows: list[Row] = []
+    lines: dict[str, None] = {}
+    grid.refused = {}
+    for name in grid.combinations:
+        try:
+            rows.append(resolver.row(table, name))
+        except UnfitError as error:
+            grid.refused[name] = error.lines[0]
+        except UserError as error:
+            lines |= dict.fromkeys(error.lines)
+    if grid.section.unfit == "error":
+        lines |= dict.fromkeys(grid.refused.values())
+    problems = list(lines)[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        problems.append(f"{grid.position.where}: grid: and {len(lines) - MOST_LINES} problems more")
+    if not rows and not lines:
+        problems = [grid.position.line("every combination is excluded; expected at least one row")]
+    return rows, problems
 
 
 def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | None = None) -> SweepSpec:

@@ -3,7 +3,7 @@
 
 Every field is part of a run's identity unless stated otherwise; `ledger.keys` hashes these fields. Unknown keys, wrong types and
 out-of-range numbers are errors (pydantic strict mode: "3" is not an int, 3 is a valid float). The text below a field is its description
-in `nmt-ablate schema` and docs/spec.md (`specs.field_docs`). The section `model` has the fields, order, defaults and descriptions of
+in `nmt-ablate schema` and docs/spec.md (`specs.json_schema`). The section `model` has the fields, order, defaults and descriptions of
 `models.config`, which are repeated here only to add bounds or a stricter type.
 """
 
@@ -170,13 +170,9 @@ class TrainSpec(Strict):
     """layers: activations of layers are computed again in the backward pass, which saves memory; bitwise equal to none."""
 
     @model_validator(mode="after")
-    def _recompute(self) -> TrainSpec:
+    def _sound(self) -> TrainSpec:
         if self.compile and self.recompute != "none":
             raise ValueError(f"recompute is {self.recompute}; expected none with compile, which decides itself what is kept")
-        return self
-
-    @model_validator(mode="after")
-    def _end(self) -> TrainSpec:
         if self.max_steps is None and self.max_epochs is None:
             raise ValueError("one of max_steps and max_epochs is needed")
         return self

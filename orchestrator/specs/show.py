@@ -8,20 +8,16 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, collecting
 from orchestrator.safe_text import visible
-from orchestrator.specs import check, controls, scorings, yaml_file
-from orchestrator.specs.overrides import Override, for_parent
-from orchestrator.specs.parsed_table import TableFile
-from orchestrator.specs.positions import KeyPath, Located, shown
+from orchestrator.specs import check, controls, yaml_file
+from orchestrator.specs.positions import Document, KeyPath, Located, shown
+from orchestrator.specs.profiles import Override, for_parent
 from orchestrator.specs.resolver import Resolver
-from orchestrator.specs.row import Row, as_data
-from orchestrator.specs.schema import RunSpec, ScoreSpec
-from orchestrator.specs.scorings import Figures
+from orchestrator.specs.row import Figures, Row, as_data, row_figures
+from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments
-from orchestrator.specs.table_file import head_of
-
-_OWN = ("seed", "init_from")
+from orchestrator.specs.table_file import TableFile, head_of
 
 
 def to_yaml(row: Row) -> str:
@@ -31,24 +27,21 @@ def to_yaml(row: Row) -> str:
 
 def as_plain(row: Row) -> dict[str, Any]:
     """Returns a row, its spec and the specs of its parents as plain data."""
-    data = as_data(row)
-    data["spec"] = row.spec.model_dump() if row.spec is not None and row.kind == "run" else None
+    data = as_data(row) | {"spec": row.spec.model_dump() if row.spec is not None and row.kind == "run" else None}
     parents: dict[str, Any] = {}
     parent = row.parent
     while parent is not None and parent.spec is not None:
         parents[parent.id] = parent.spec.model_dump()
         parent = parent.parent
-    if parents:
-        data["parents"] = parents
-    return data
+    return data | ({"parents": parents} if parents else {})
 
 
 def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
     """Returns the row in a file printed by `show`, resolved with its parents. Raises UserError with every problem."""
-    document, problems = table.document, list(table.problems)
-    head = head_of(document, (), SingleHead, list(document.data), problems)
+    document, problems = table.document, list[str]()
+    head = head_of(document, (), SingleHead)
     if head is None:
-        raise UserError(*problems)
+        raise UserError(*dict.fromkeys(document.problems))
     control = controls.of_address(head.id)
     addresses: dict[KeyPath, str] = {("of", i): address for i, address in enumerate(head.of)}
     for path, address in ({("id",): head.id} | addresses if control is None else addresses).items():
@@ -56,61 +49,35 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
             problems.append(document.at(path).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each"))
     if (head.spec is None) == (head.kind == "run"):
         problems.append(document.at(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec"))
-    figures = scorings.of_row(Figures(), document, (), head, problems)
-    spec: RunSpec | None = None
-    parent: Row | None = None
-    also: dict[str, ScoreSpec] = {}
-    if head.spec is not None:
-        chain = _chain(table, head.spec.get("init_from"), ())
-        levels: dict[str, tuple[KeyPath, list[Override]]] = {"": (("spec",), resolver.sets)}
-        data: Any = head.spec
-        for address in chain:
-            _, sets = list(levels.values())[-1]
-            levels[address] = ("parents", address), for_parent(sets, data, head.parents[address])
-            data = head.parents[address]
-        levels |= {address: (("parents", address), []) for address in head.parents if address not in levels}
-        specs = {address: _spec(table, path, resolver, sets, problems) for address, (path, sets) in levels.items()}
-        for address in reversed(chain):
-            parent = Row(address, address, "run", specs[address], {}, [], 1, False, document.file, 1, parent)
-        spec = specs[""]
-    try:
-        also = {} if spec is None else resolver.also(figures, spec)
-    except UserError as error:
-        problems += error.lines
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
-    row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1, parent)
-    row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
-    row = replace(row, significance=head.significance, failed_below=resolver.bound(head.failed_below), control=control)
+    figures = row_figures(Figures(), document, (), head)
+    spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
+    with collecting(problems):
+        row = replace(resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1"), control=control)
+    if problems or document.problems:
+        raise UserError(*dict.fromkeys([*document.problems, *problems]))
     return row if seed is None else row.at(seed)
 
 
-def _spec(table: TableFile, path: KeyPath, resolver: Resolver, sets: list[Override], problems: list[str]) -> RunSpec | None:
-    located = Located.of(table.document, path)
-    seed, init_from = (located.data.pop(name, None) for name in _OWN)
+def _spec(
+    document: Document, path: KeyPath, head: SingleHead, resolver: Resolver, sets: list[Override], problems: list[str]
+) -> tuple[RunSpec | None, Row | None]:
+    """Returns the spec at `path`, None if it is invalid, and the row that it starts from."""
+    located, spec, parent = Located.of(document, path), None, None
+    seed, address = located.data.pop("seed", None), located.data.pop("init_from", None)
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         problems.append(located.at(("seed",)).line("found no seed; expected a whole number >= 0"))
-        seed = 0
-    if init_from is not None and (not isinstance(init_from, str) or init_from not in (table.document.data.get("parents") or {})):
+    if address is not None and (not isinstance(address, str) or address not in head.parents or ("parents", address) == path):
         problems.append(located.at(("init_from",)).line("found a row that is not among the file's parents"))
-        init_from = None
-    home = table.document.at(path)
-    whole = Located(check.defaults(), home).merged(Located(located.data, home, located.positions))
-    try:
-        return resolver.spec(whole, sets, init_from).model_copy(update={"seed": seed})
-    except UserError as error:
-        problems += error.lines
-        return None
-
-
-def _chain(table: TableFile, address: Any, seen: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the addresses of the parents, the nearest first."""
-    parents = table.document.data.get("parents") or {}
-    if not isinstance(address, str) or address not in parents:
-        return seen
-    if address in seen:
-        raise UserError(f"{table.document.file}:1: parents: found a circle through {address}")
-    return _chain(table, parents[address].get("init_from"), (*seen, address))
+    elif address is not None:
+        # Each parent is read without itself among the parents, so that circles end.
+        rest = head.model_copy(update={"parents": {name: data for name, data in head.parents.items() if ("parents", name) != path}})
+        reach = for_parent(sets, located.data, head.parents[address])
+        start, grand = _spec(document, ("parents", address), rest, resolver, reach, problems)
+        parent = Row(address, address, "run", start, {}, [], 1, False, document.file, 1, grand)
+    home = document.at(path)
+    with collecting(problems):
+        spec = resolver.spec(Located(check.defaults(), home).merged(Located(located.data, home, located.positions)), sets, address)
+    return None if spec is None else spec.model_copy(update={"seed": seed}), parent
 
 
 def dumped(data: Any) -> str:

@@ -121,7 +121,7 @@ class RowHeader(FigureHeader):
     """One line below the table, such as which reading of a sentence this is."""
 
     @model_validator(mode="after")
-    def _expect(self) -> RowHeader:
+    def _sound(self) -> RowHeader:
         for name, value in self.expect.items():
             if not METRIC_NAME.fullmatch(name):
                 raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
@@ -129,10 +129,6 @@ class RowHeader(FigureHeader):
             if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
                 shown = value if isinstance(value, str) else type(value).__name__
                 raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
-        return self
-
-    @model_validator(mode="after")
-    def _kind(self) -> RowHeader:
         if self.of and self.kind != "analysis":
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
         if self.kind == "analysis" and not self.of:
@@ -155,6 +151,13 @@ class RowHead(RowHeader):
     """Name of the row of this table that this one is compared with; null: the row that it starts from, else the table's baseline."""
     use: list[str] = Field(default_factory=list)
     """Names of templates, which merge in this order onto the file's sections, below the row's own keys."""
+
+
+class TemplateHead(Strict):
+    """Head of a template: its keys other than the sections."""
+
+    assumed: list[str] = Field(default_factory=list)
+    """Dotted keys of the template that the paper does not state."""
 
 
 class TableHead(FigureHeader):

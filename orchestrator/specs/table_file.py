@@ -1,26 +1,32 @@
-"""Reads a table's YAML file and the files it extends: shared sections, row heads, each row's differences, and key positions."""
+"""A table's YAML file before its specs are validated: shared sections, row heads, each row's differences, and the positions of keys.
+
+With `templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row, the templates merge in the given order onto the file's
+sections, then the row's own keys merge onto the result.
+"""
 
 from __future__ import annotations
 
 import functools
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, collecting
 from orchestrator.paths import in_search_spaces
-from orchestrator.specs import claims, scorings, yaml_file
-from orchestrator.specs import templates as row_templates
+from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
+from orchestrator.specs.claims import Claim
 from orchestrator.specs.corpus_files import make_absolute
-from orchestrator.specs.grid.combinations import read_grid
+from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.parsed_table import ParsedRow, TableFile
-from orchestrator.specs.positions import Document, KeyPath, Located, describe, display, nearest, shown
-from orchestrator.specs.scorings import Figures
-from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, segments
-from orchestrator.specs.templates import Template, TemplateHead
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
+from orchestrator.specs.row import Figures, row_figures
+from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TableSource, TemplateHead, segments
 
 MAX_PARENTS = 16
 EXTERNAL = (("external", "data"), ("external", "score"))
@@ -28,28 +34,109 @@ EXTERNAL = (("external", "data"), ("external", "score"))
 H = TypeVar("H", bound=BaseModel)
 
 
+class ParsedRow(NamedTuple):
+    """A row before validation of its spec: head, merged sections, position, and the file's figures merged with its own."""
+
+    name: str
+    head: RowHead
+    spec: Located
+    position: Position
+    figures: Figures
+
+
+class Template(NamedTuple):
+    """Differences to the sections of a row. assumed: keys that the paper does not state."""
+
+    spec: Located
+    assumed: list[str]
+
+
+@dataclass
+class TableFile:
+    """A parsed file. With problems, the fields may be incomplete."""
+
+    path: Path
+    document: Document
+    source: TableSource | None = None
+    shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
+    assumed: list[str] = field(default_factory=list)
+    written: dict[str, ParsedRow] = field(default_factory=dict)
+    templates: dict[str, Template] = field(default_factory=dict)
+    sweep: SweepSpec | None = None
+    columns: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    grid: Grid | None = None
+    claims: list[Claim] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Complete error lines."""
+        return self.document.problems
+
+    @property
+    def rows(self) -> Mapping[str, ParsedRow]:
+        """The rows written in the file, and one for each combination of its grid."""
+        return self.written if self.grid is None else _GridRows(self, self.grid)
+
+    @property
+    def address(self) -> str:
+        """`paper/table`, or `local/STEM` if the file names no source."""
+        if self.source is not None:
+            return f"{self.source.paper}/{self.source.table}"
+        return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the file is a single resolved row printed by `show`."""
+        return "spec" in self.document.data or "id" in self.document.data
+
+
+class _GridRows(Mapping[str, ParsedRow]):
+    """Row name -> row before validation: the rows written in the file, then those of its grid, built when asked for."""
+
+    def __init__(self, table: TableFile, grid: Grid) -> None:
+        self.table, self.grid = table, grid
+
+    def __getitem__(self, name: str) -> ParsedRow:
+        """Raises UserError if two axes set one key."""
+        table, section, position = self.table, self.grid.section, self.grid.position
+        if name in table.written:
+            return table.written[name]
+        values = self.grid.combinations[name]
+        spec = apply(values, table.shared)
+        spec.home = Position(position.where, ("grid",))
+        label = ", ".join(value.shown for value in values if value.id) or "as the file's sections"
+        head = RowHead(label=label, init_from=section.init_from, workers=section.workers, assumed=section.assumed)
+        return ParsedRow(name, head, spec, position, table.figures)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table.written or name in self.grid.combinations
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.table.written
+        yield from self.grid.combinations
+
+    def __len__(self) -> int:
+        return len(self.table.written) + len(self.grid.combinations)
+
+
 def read(path: Path) -> TableFile:
     """Reads a file and the files it extends. Raises UserError if it is not readable YAML; other problems are collected in `problems`."""
-    return _read(str(path), _stamp(path))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
     try:
         info = path.stat()
-        return info.st_mtime_ns, info.st_size
     except (OSError, ValueError):
-        return (0, 0)
+        return _read(path, 0, 0)
+    return _read(path, info.st_mtime_ns, info.st_size)
 
 
 @functools.lru_cache(maxsize=256)
-def _read(text: str, stamp: tuple[int, int]) -> TableFile:
-    path = Path(text)
+def _read(path: Path, changed: int, size: int) -> TableFile:
     table = TableFile(path, load(path))
     if not table.is_single:
         _fill(table, ())
         if isinstance(table.document.data.get("grid"), dict):
-            table.grid = read_grid(table.document, table.problems)
-        table.problems += claims.problems_of(table.document, table.claims, table.rows)
+            table.grid = read_grid(table.document)
+        claims.check(table.document, table.claims, table.rows)
     return table
 
 
@@ -68,97 +155,66 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         _extend(table, data["extends"], chain)
     table.shared = table.shared.merged(sections)
     if head is not None:
-        table.source, table.columns = head.source, head.expect_columns
-        table.sweep, table.claims = head.sweep or table.sweep, head.claims
+        table.source, table.columns, table.sweep, table.claims = head.source, head.expect_columns, head.sweep, head.claims
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
-    named = data.get("templates")
-    for name in named if isinstance(named, dict) else ():
-        _template(table, name, named[name])
-    rows = data.get("rows")
-    if isinstance(rows, dict):
-        _names(table, rows)
-        for name in rows:
-            _row(table, name, rows[name])
+    for section, add in (("templates", _template), ("rows", _row)):
+        named = data.get(section)
+        for name, value in named.items() if isinstance(named, dict) else ():
+            add(table, name, value)
 
 
 def _part(table: TableFile, path: KeyPath, model: type[H]) -> tuple[H | None, Located]:
     """Returns the head of the mapping at `path`, None if it is invalid, and its sections."""
-    document = table.document
-    value: Any = functools.reduce(lambda part, name: part[name], path, document.data) or {}
-    head = head_of(document, path, model, [n for n in value if n not in SECTIONS], table.problems, extra=SECTIONS)
-    sections = Located.of(document, path, lambda name: name in SECTIONS)
+    head = head_of(table.document, path, model, SECTIONS)
+    sections = Located.of(table.document, path, lambda name: name in SECTIONS)
     for name in [n for n, part in sections.data.items() if not isinstance(part, dict)]:
-        table.problems.append(sections.at((name,)).line(f"found {describe(sections.data.pop(name))}; expected a mapping"))
+        table.document.wrong((*path, name), f"found {describe(sections.data.pop(name))}; expected a mapping")
     return head, sections
 
 
-def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
-    position = table.document.at(("extends",))
-    path = in_search_spaces((table.path.parent / target).resolve()) if "\0" not in target else table.path
-    chain = (*chain, table.path.resolve())
-    if path in chain:
-        table.problems.append(position.line(f"found {describe(target)}; expected a file that does not extend this one in turn"))
-        return
-    if len(chain) > MAX_PARENTS or Path(target).is_absolute():
-        wanted = f"at most {MAX_PARENTS} files in a row" if len(chain) > MAX_PARENTS else "a path relative to this file"
-        table.problems.append(position.line(f"found {describe(target)}; expected {wanted}"))
-        return
+def head_of(document: Document, path: KeyPath, model: type[H], sections: tuple[str, ...] = ()) -> H | None:
+    """Validates the mapping at `path` without its `sections`. Returns None if it is invalid, with problems of the document."""
+    value = functools.reduce(operator.getitem, path, document.data) or {}
     try:
-        parent = TableFile(path, load(path))
-    except UserError as error:
-        missing = not path.is_file()
-        known = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-        lines = [position.line(f"found {describe(target)}: no such file; {nearest(path.name, known)}")] if missing else error.lines
-        table.problems += lines
-        return
-    if parent.is_single:
-        table.problems.append(position.line(f"found {describe(target)}, one resolved row; expected a file with shared sections"))
-        return
-    _fill(parent, chain)
-    table.problems += parent.problems
-    table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
-    table.shared.home = table.document.at(())
-
-
-def head_of(
-    document: Document, path: tuple[str | int, ...], model: type[H], names: list[str], problems: list[str], extra: Any = ()
-) -> H | None:
-    """Validates the keys `names` of the mapping at `path` as `model`. Returns None and appends to `problems` if they are invalid.
-
-    extra: further keys to suggest for an unknown key.
-    """
-    value: Any = functools.reduce(lambda part, name: part[name], path, document.data)
-    try:
-        return model.model_validate({name: value[name] for name in names})
+        return model.model_validate({name: item for name, item in value.items() if name not in sections})
     except ValidationError as error:
-        for problem in problems_of(error, model, path):
-            message = problem.message
-            if message.startswith("unknown key") and len(problem.path) == len(path) + 1:
-                message = f"unknown key; {nearest(str(problem.path[-1]), [*model.model_fields, *extra])}"
-            problems.append(document.line(problem.path, message))
+        document.problems += [document.line(problem.path, problem.message) for problem in problems_of(error, model, path, sections)]
         return None
 
 
-def _names(table: TableFile, rows: dict[str, Any]) -> None:
-    seen: dict[str, str] = {}
-    for name in rows:
-        position = table.document.at(("rows", name))
-        if not segments(name, 1, 2):
-            table.problems.append(
-                f"{position.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most"
-            )
-        elif name.casefold() in seen:
-            table.problems.append(position.line(f"found a name that differs only by case from {seen[name.casefold()]}; expected another"))
-        seen.setdefault(name.casefold(), name)
+def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
+    path = in_search_spaces((table.path.parent / target).resolve()) if "\0" not in target else table.path
+    chain = (*chain, table.path.resolve())
+    wrong = None
+    if path in chain:
+        wrong = "; expected a file that does not extend this one in turn"
+    elif len(chain) > MAX_PARENTS:
+        wrong = f"; expected at most {MAX_PARENTS} files in a row"
+    elif Path(target).is_absolute():
+        wrong = "; expected a path relative to this file"
+    elif not path.is_file():
+        wrong = f": no such file; {nearest(path.name, [p.name for p in path.parent.glob('*.yaml')])}"
+    if wrong is not None:
+        table.document.wrong(("extends",), f"found {describe(target)}{wrong}")
+        return
+    with collecting(table.problems):
+        parent = TableFile(path, load(path))
+        if parent.is_single:
+            message = f"found {describe(target)}, one resolved row; expected a file with shared sections"
+            raise UserError(table.document.at(("extends",)).line(message))
+        _fill(parent, chain)
+        table.problems.extend(parent.problems)
+        table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
+        table.shared.home = table.document.at(())
 
 
 def _template(table: TableFile, name: str, value: Any) -> None:
-    position = table.document.at(("templates", name))
     if not SEGMENT.fullmatch(name):
-        table.problems.append(f"{position.where}: templates: found the name '{shown(name)}'; expected {SEGMENT_WORDS}")
+        where = table.document.at(("templates", name)).where
+        table.problems.append(f"{where}: templates: found the name '{shown(name)}'; expected {SEGMENT_WORDS}")
     elif not isinstance(value, dict):
-        table.problems.append(position.line(f"found {describe(value)}; expected a mapping"))
+        table.document.wrong(("templates", name), f"found {describe(value)}; expected a mapping")
     else:
         head, sections = _part(table, ("templates", name), TemplateHead)
         table.templates = table.templates | {name: Template(sections, [] if head is None else head.assumed)}
@@ -167,26 +223,28 @@ def _template(table: TableFile, name: str, value: Any) -> None:
 def _row(table: TableFile, name: str, value: Any) -> None:
     path, document = ("rows", name), table.document
     position = document.at(path)
+    if not segments(name, 1, 2):
+        line = f"{position.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most"
+        table.problems.append(line)
+    elif same := [other for other in table.written if other.casefold() == name.casefold()]:
+        document.wrong(path, f"found a name that differs only by case from {same[0]}; expected another")
     if not isinstance(value, (dict, type(None))):
-        table.problems.append(position.line(f"found {describe(value)}; expected a mapping"))
+        document.wrong(path, f"found {describe(value)}; expected a mapping")
         return
     valid, own = _part(table, path, RowHead)
     head = valid or RowHead()
     if first := next((name for name in own.data if head.kind != "run" and (head.kind, name) not in EXTERNAL), None):
-        table.problems.append(own.at((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
-    base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
+        document.wrong((*path, first), f"found in a row of kind {head.kind}; expected only in rows of kind run")
+    base, assumed = table.shared, list[str]()
+    for i, used in enumerate(head.use):
+        if used in table.templates:
+            base = base.merged(table.templates[used].spec)
+            assumed += table.templates[used].assumed
+        else:
+            document.wrong((*path, "use", i), f"found '{shown(used)}'; {nearest(used, table.templates)}")
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
-    figures = Figures() if valid is None else scorings.of_row(table.figures, document, path, head, table.problems)
+    figures = Figures() if valid is None else row_figures(table.figures, document, path, head)
     spec = base.merged(own)
     if head.kind == "external":  # it has no model and no training
         spec.data = defaults() | {"train": {"max_steps": 1}} | {part: spec.data[part] for part in ("data", "score") if part in spec.data}
     table.written[name] = ParsedRow(name, head, spec, position, figures)
-
-
-def missing(path: Path) -> str:
-    """Returns the message for a missing file, with the closest name in its folder."""
-    folder = path.parent
-    known = [p.name for p in folder.glob("*.yaml")] if folder.is_dir() else []
-    close = nearest(path.name, known)
-    hint = f"; did you mean {display(folder / close.rsplit('did you mean ', 1)[1].rstrip('?'))}?" if "did you mean" in close else ""
-    return f"{display(path)}: no such file{hint}"

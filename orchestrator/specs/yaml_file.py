@@ -7,26 +7,25 @@ number, `no` and `12:30` are strings). Keys are always strings.
 from __future__ import annotations
 
 import re
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from orchestrator.errors import UserError
+from orchestrator.files.no_file import no_file
 from orchestrator.specs.positions import Document, KeyPath, Position, describe, display, dotted, shown
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
 
-_NULL = re.compile(r"~|null|Null|NULL|")
-_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
-_INT = re.compile(r"[-+]?[0-9]+")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS = dict.fromkeys(("~", "null", "Null", "NULL", ""))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _SPECIAL = {".nan": "nan", ".inf": "inf", "+.inf": "inf", "-.inf": "-inf"}
-_ZEROS = re.compile(r"[-+]?0[0-9]+")
+_NUMBER = re.compile(
+    r"(?P<zeros>[-+]?0[0-9]+)|(?P<int>[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)|(?P<float>[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def load(file: Path) -> Document:
@@ -42,35 +41,31 @@ def load(file: Path) -> Document:
 
 def parse(text: str, name: str) -> Document:
     """Parses YAML text; `name` is the file name in messages. Empty text gives a document whose data is None. Raises UserError."""
-    problems: list[tuple[int, str]] = []
+    document, problems = Document(name, None), list[tuple[int, str]]()
     try:
-        loader = _Loader(text, problems)
-        node = loader.get_single_node()
+        reader = _Reader(text, document, problems)
+        node = reader.get_single_node()
+        document.data = None if node is None else reader.build(node, (), 0)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character[:1] or "\0")
-        raise UserError(f"{name}:{line}: found the character U+{code:04X}; expected printable text") from None
+        problems = [(text.count("\n", 0, error.position) + 1, f"found the character U+{code:04X}; expected printable text")]
     except yaml.MarkedYAMLError as error:
         position = error.problem_mark or error.context_mark
         line = position.line + 1 if position else 1
-        lines = [f"{name}:{n}: {message}" for n, message in problems]
-        raise UserError(*lines, f"{name}:{line}: {_syntax(error, text, line)}") from None
+        problems.append((line, _syntax(error, text, line)))
     except (RecursionError, yaml.YAMLError, ValueError, OverflowError):
-        raise UserError(f"{name}:1: cannot be read as YAML: nested too deeply or malformed") from None
-    document = Document(name, None)
-    if node is not None:
-        document.data = _build(node, (), document, problems, 0)
+        problems = [(1, "cannot be read as YAML: nested too deeply or malformed")]
     if problems:
         raise UserError(*dict.fromkeys(f"{name}:{line}: {message}" for line, message in sorted(problems)))
     return document
 
 
-class _Loader(yaml.SafeLoader):
-    """Composes nodes, and reports anchors, aliases and tags as problems."""
+class _Reader(yaml.SafeLoader):
+    """Reads nodes as plain data. Problems are (line, message); anchors, aliases and tags are among them."""
 
-    def __init__(self, text: str, problems: list[tuple[int, str]]) -> None:
+    def __init__(self, text: str, document: Document, problems: list[tuple[int, str]]) -> None:
         super().__init__(text)
-        self.problems = problems
+        self.document, self.problems = document, problems
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
@@ -89,24 +84,73 @@ class _Loader(yaml.SafeLoader):
                 event.implicit = (False, True)
         return super().compose_node(parent, index)
 
+    def wrong(self, node: yaml.Node, path: KeyPath, message: str) -> None:
+        self.problems.append((node.start_mark.line + 1, f"{dotted(path) or 'top level'}: {message}"))
 
-_Loader.yaml_implicit_resolvers = {}  # plain scalars stay text, which _scalar interprets
+    def build(self, node: yaml.Node, path: KeyPath, depth: int) -> Any:
+        """Returns the plain data of a node, and adds the position of each of its keys and items to the document."""
+        where = f"{self.document.file}:{node.start_mark.line + 1}"
+        self.document.positions.setdefault(path, Position(where, path))
+        if depth > MAX_DEPTH:
+            self.problems.append((node.start_mark.line + 1, f"found more than {MAX_DEPTH} levels of nesting"))
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = key.value, key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                self.wrong(key, path, "found a list or mapping as a key; expected a name")
+            elif not name or _SURROGATE.search(name):
+                self.wrong(key, path, "found an empty or malformed key; expected a name")
+            elif name in lines:
+                self.wrong(key, (*path, name), f"found the key twice; expected once: first at line {lines[name]}")
+            else:
+                lines[name] = line
+                self.document.positions[(*path, name)] = Position(f"{self.document.file}:{line}", (*path, name))
+                data[name] = self.build(value, (*path, name), depth + 1)
+        return data
+
+    def scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
+        text = node.value
+        number = _NUMBER.fullmatch(text) if node.style is None else None
+        if _SURROGATE.search(text):
+            self.wrong(node, path, "found half of a surrogate pair; expected text")
+        elif node.style is None and text in _WORDS:
+            return _WORDS[text]
+        elif node.style is None and text.lower() in _SPECIAL:
+            return float(_SPECIAL[text.lower()])
+        elif number is None:
+            return text
+        elif number["zeros"]:
+            self.wrong(node, path, f"found {shown(text)}; expected a number without leading zeros, or quotes around text")
+        elif number["float"]:
+            return float(text)
+        elif len(text) > 18:
+            self.wrong(node, path, f"found {shown(text, 30)}; expected a number of at most 18 characters")
+        else:
+            return int(text, 0)
+        return None
+
+
+_Reader.yaml_implicit_resolvers = {}  # plain scalars stay text, which `scalar` interprets
 
 
 def _read(file: Path, name: str) -> str:
+    if (reason := no_file(file)) is not None:
+        raise UserError(f"{name}: {reason}")
     try:
-        info = file.stat()
-    except (OSError, ValueError):
+        size = file.stat().st_size
+        raw = b"" if size > MAX_BYTES else file.read_bytes()
+    except (FileNotFoundError, ValueError):
         raise UserError(f"{shown(name, 200)}: no such file") from None
-    if not stat.S_ISREG(info.st_mode):
-        kind = "a directory" if stat.S_ISDIR(info.st_mode) else "a special file"
-        raise UserError(f"{name}: found {kind}; expected a regular file")
-    if info.st_size > MAX_BYTES:
-        raise UserError(f"{name}: found {info.st_size} bytes; expected at most {MAX_BYTES}")
-    try:
-        raw = file.read_bytes()
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from None
+    if size > MAX_BYTES:
+        raise UserError(f"{name}: found {size} bytes; expected at most {MAX_BYTES}")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -122,62 +166,3 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
     if "single document" in str(error.context or "") or "another document" in problem:
         return "found a second document (---); expected one"
     return f"not YAML: {problem}"
-
-
-def _build(node: yaml.Node, path: KeyPath, document: Document, problems: list[tuple[int, str]], depth: int) -> Any:
-    line = node.start_mark.line + 1
-    document.positions.setdefault(path, Position(f"{document.file}:{line}", path))
-    if depth > MAX_DEPTH:
-        problems.append((line, f"found more than {MAX_DEPTH} levels of nesting"))
-        return None
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, path, problems)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(item, (*path, i), document, problems, depth + 1) for i, item in enumerate(node.value)]
-    first: dict[str, int] = {}
-    data: dict[str, Any] = {}
-    for key, key_line, value in _items(node, path, problems):
-        if key in first:
-            problems.append((key_line, f"{dotted((*path, key))}: found the key twice; expected once: first at line {first[key]}"))
-            continue
-        first[key] = key_line
-        document.positions[(*path, key)] = Position(f"{document.file}:{key_line}", (*path, key))
-        data[key] = _build(value, (*path, key), document, problems, depth + 1)
-    return data
-
-
-def _items(node: yaml.Node, path: KeyPath, problems: list[tuple[int, str]]) -> Iterator[tuple[str, int, yaml.Node]]:
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode):
-            problems.append((line, f"{dotted(path) or 'top level'}: found a list or mapping as a key; expected a name"))
-        elif not key.value or any("\ud800" <= c <= "\udfff" for c in key.value):
-            problems.append((line, f"{dotted(path) or 'top level'}: found an empty or malformed key; expected a name"))
-        else:
-            yield key.value, line, value
-
-
-def _scalar(node: yaml.ScalarNode, path: KeyPath, problems: list[tuple[int, str]]) -> Any:
-    text, line = node.value, node.start_mark.line + 1
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        problems.append((line, f"{dotted(path)}: found half of a surrogate pair; expected text"))
-        return None
-    if node.style is not None:
-        return text
-    if _NULL.fullmatch(text):
-        return None
-    if _BOOL.fullmatch(text):
-        return text.lower() == "true"
-    if _ZEROS.fullmatch(text):
-        problems.append((line, f"{dotted(path)}: found {shown(text)}; expected a number without leading zeros, or quotes around text"))
-        return None
-    if _INT.fullmatch(text) or _BASED.fullmatch(text):
-        if len(text) > 18:
-            problems.append((line, f"{dotted(path)}: found {shown(text, 30)}; expected a number of at most 18 characters"))
-            return None
-        return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-    if text.lower() in _SPECIAL:
-        return float(_SPECIAL[text.lower()])
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    return text

@@ -21,7 +21,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED
 from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
-from orchestrator.specs.precision import warned
+from orchestrator.specs.check import bf16_warnings
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
@@ -92,7 +92,7 @@ class Sweep:
         pending = self._pending(stopped)
         specs = [(id, task.spec) for id, task in {task.id: task for task in pending}.items()]
         check_initial(specs)
-        for line in warned(specs):
+        for line in bf16_warnings(specs):
             log(line)
         preflight.check_metrics(pending)
         preflight.check_precision(pending)

@@ -14,7 +14,7 @@ from orchestrator.ledger.keys import Keys, external_keys, keys_of, manifest_key
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_view import RunView
-from orchestrator.specs import precision
+from orchestrator.specs.check import bf16_warnings
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
@@ -193,7 +193,7 @@ def plan(
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     result.notes += [f"warning: {line}" for line in data.unexpected(rows)]
-    result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
+    result.notes += bf16_warnings((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
     return result
 
 

@@ -56,7 +56,7 @@ def test_rows_are_what_they_are_alone_and_differ_in_meaning(rows: list[Row]) -> 
 
 
 def test_list_tells_the_axes_and_makes_no_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Grid, "combinations", lambda _: pytest.fail("combinations were listed"))
+    monkeypatch.setattr(Grid, "combinations", property(lambda _: pytest.fail("combinations were listed")))
     assert run(["list"]) == 0 and "1 rows" in capsys.readouterr().out
     assert run(["list", ADDRESS]) == 0
     out = capsys.readouterr().out

@@ -19,7 +19,7 @@ from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index, table_file
 from orchestrator.specs import yaml_file as yaml_loader
-from orchestrator.specs.overrides import parse
+from orchestrator.specs.profiles import parse_sets
 from orchestrator.specs.rows import resolve, validate
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.show import to_yaml
@@ -130,28 +130,8 @@ scalars = st.one_of(
     st.text(max_size=8),
     st.sampled_from(["pre", "bpe", "hierarchical", "toy-smoke", 1e-4]),
 )
-keys = st.one_of(
-    st.text(min_size=1, max_size=6),
-    st.sampled_from(
-        [
-            "kind",
-            "rows",
-            "data",
-            "model",
-            "optim",
-            "train",
-            "sweep",
-            "encoder",
-            "connection",
-            "regularizers",
-            "extends",
-            "init_from",
-            "expect",
-            "spec",
-            "id",
-        ]
-    ),
-)
+NAMES = "kind rows data model optim train sweep encoder connection regularizers extends init_from expect spec id"
+keys = st.one_of(st.text(min_size=1, max_size=6), st.sampled_from(NAMES.split()))
 trees = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=5)), max_leaves=20)
 
 
@@ -211,7 +191,7 @@ def test_any_value_at_any_place_of_a_resolved_row(data: st.DataObject, tree: Pat
 )
 def test_any_override(text: str) -> None:
     try:
-        sets = [override.text for override in parse([text])]
+        sets = [override.text for override in parse_sets([text])]
         resolve("quickstart/fusion/hierarchical-diversity", sets=sets)
     except UserError as error:
         assert all(line.isprintable() and line.startswith("--set") for line in error.lines), error.lines

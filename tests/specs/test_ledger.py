@@ -181,12 +181,6 @@ def test_the_models_of_dou(name: str) -> None:
     assert f"{counted / 1e6:.0f}M" == row.expect["params"]
 
 
-def test_the_base_model_of_dou() -> None:
-    row = rows("dou2018/table1")["row1"]
-    counted = params(spec_of(row), EN_DE, EN_DE)
-    assert counted == 87_991_808 and f"{counted / 1e6:.1f}M" == row.expect["params"] == "88.0M"
-
-
 def test_sides_and_options_of_the_nodes() -> None:
     sides, options = rows("dou2018/table3"), rows("dou2018/table4")
     base = params(spec_of(sides["row1"]), EN_DE, EN_DE)

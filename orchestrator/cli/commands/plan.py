@@ -22,10 +22,10 @@ from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
-from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row, baseline, by_table, starts
 from orchestrator.specs.rows import sweep_of
+from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.forecast import short_names
 from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions

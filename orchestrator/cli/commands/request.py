@@ -8,8 +8,8 @@ from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.files.folders import need_folder
 from orchestrator.report.find import Finder
 from orchestrator.specs import index
-from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.row import Row, by_table
+from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 

@@ -16,10 +16,10 @@ from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
 from orchestrator.specs.claims import of_table
-from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SCORED, SweepSpec
+from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.options import RowOptions, quoted
 
 TERMINAL = "terminal"

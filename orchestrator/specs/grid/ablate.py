@@ -12,10 +12,11 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS
-from orchestrator.specs.grid.assignments import placed
+from orchestrator.specs.grid.combinations import placed
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data, table_of
+from orchestrator.specs.row import baseline as baseline_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import dumped
 from orchestrator.specs.table import segments
@@ -39,8 +40,8 @@ def ablation(target: str, baseline: str | None = None) -> Ablation:
     assert row.spec is not None and base.spec is not None
     if row.spec.init_from is not None:
         index.find(row.spec.init_from)  # the new file must be able to find it too
-    model, plain = row.spec.model.model_dump(), base.spec.model.model_dump()
-    back = _components(plain)
+    model = row.spec.model.model_dump()
+    back = _components(base.spec.model.model_dump())
     pieces = [path for path, component in _components(model).items() if back.get(path) != component]
     if not pieces:
         raise UserError(f"{row.id}: has the components of {base.id}; expected a row that differs, or another --baseline")
@@ -48,27 +49,21 @@ def ablation(target: str, baseline: str | None = None) -> Ablation:
     notes = [f"{row.id}: {len(pieces)} components that {base.id} has not: {', '.join(map(_name, pieces))}"]
     for piece in pieces:
         others = [other for other in pieces if other != piece]
-        sets: list[list[KeyPath]] = [[piece, *more] for number in range(len(others) + 1) for more in combinations(others, number)]
-        why = ""
-        for found in sets:  # the smallest first
-            difference = _difference(model, back, found)
-            refusals = _refusals(row, difference)
-            if not refusals:
-                break
-            why = why or refusals[0]
-        if refusals:
+        sets = [(piece, *more) for number in range(len(others) + 1) for more in combinations(others, number)]  # the smallest first
+        fitting = next((found for found in sets if not _refusals(row, _difference(model, back, found))), None)
+        if fitting is None:
+            why = _refusals(row, _difference(model, back, (piece,)))[0]
             notes.append(f"without {_name(piece)}: no row, for it fits nothing else of the row: {why}")
-        elif difference in [known for _, known in made.values()]:
+            continue
+        difference = _difference(model, back, fitting)
+        if difference in [known for _, known in made.values()]:
             notes.append(f"without {_name(piece)}: the same row as another")
-        else:
-            names = [_name(path) for path in found]
-            made[f"without-{'-and-'.join([names[0], *sorted(names[1:])])}"] = f"without {' and '.join(names)}", difference
+            continue
+        names = [_name(path) for path in fitting]
+        made[f"without-{'-and-'.join([names[0], *sorted(names[1:])])}"] = f"without {' and '.join(names)}", difference
     difference = _difference(model, back, pieces)
     if difference not in [known for _, known in made.values()] and not _refusals(row, difference):
         made[BASE] = f"components of {base.id}", difference
-    own, its = _scalars(model), _scalars(plain)
-    if kept := [key for key in own if own[key] != its[key]]:
-        notes.append(f"kept as in {row.id} in all of them: {', '.join(kept)}")
     return Ablation(_yaml(row, base, made, list(sweep_of(target).seeds)), notes)
 
 
@@ -80,19 +75,18 @@ def _only(target: str, where: str) -> Row:
 
 
 def _baseline(row: Row, target: str, named: str | None) -> Row:
+    """Returns the row that is named, or that training starts from, or the baseline among the table's written rows on the same corpus."""
     if named is not None:
         whole = segments(named, 3, 4) or "#" in named or "." in named
         return _only(named if whole else f"{table_of(row.id)}/{named}", f"--baseline {shown(named)}")
     if row.parent is not None:
         return row.parent
-    table = index.find(target).table
-    corpus = row.spec.data.corpus if row.spec else None
-    parsed = table.written
-    candidates = [name for name, p in parsed.items() if p.head.kind == "run" and p.spec.data["data"].get("corpus") == corpus]
-    first = next((name for name in candidates if parsed[name].head.pinned), candidates[0] if candidates else None)
-    if first is None or f"{table.address}/{first}" == row.id:
+    table, resolver = index.find(target).table, Resolver([], None, 1)
+    rows = [other for name in table.written if (other := resolver.row(table, name)).spec is not None]
+    first = baseline_of([other for other in rows if row.spec and other.spec and other.spec.data.corpus == row.spec.data.corpus])
+    if first is None or first == row.id:
         raise UserError(f"{row.id}: found no baseline to put components back to; expected --baseline ROW")
-    return Resolver([], None, 1).row(table, first)
+    return next(other for other in rows if other.id == first)
 
 
 def _components(model: dict[str, Any]) -> dict[KeyPath, Any]:
@@ -123,13 +117,6 @@ def _refusals(row: Row, difference: dict[str, Any]) -> list[str]:
 
 def _name(path: KeyPath) -> str:
     return str(path[1]) if path[0] == "regularizers" else dotted(path)
-
-
-def _scalars(model: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a model that are not components."""
-    slots = {path[0] for path in SLOTS} | {"regularizers"}
-    depths = {f"{side}.num_layers": model[side]["num_layers"] for side in ("encoder", "decoder")}
-    return {name: value for name, value in model.items() if name not in slots} | depths
 
 
 def _yaml(row: Row, base: Row, made: dict[str, tuple[str, dict[str, Any]]], seeds: list[int]) -> str:

@@ -1,22 +1,32 @@
-"""Compiles the axes of a grid to values, each with a name and the spec keys that it sets."""
+"""Compiles the axes of a grid to values, each with a name and the spec keys that it sets, and the conditions on axes."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.grid.conditions import Test, compile_condition, text, words
-from orchestrator.specs.grid.schema import UNSET, Axis, Range
+from orchestrator.specs.grid.schema import UNSET, Axis
 from orchestrator.specs.positions import Document, KeyPath, Position, describe, nearest
 
 _WORD = re.compile(r"<([A-Za-z0-9_]*)>")
 SIDES = ("encoder", "decoder")
+Test = Callable[[Mapping[str, Any]], bool]
+"""Of axis -> its plain value (or name) in a combination; axes that do not apply are absent."""
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "at_least": operator.ge,
+    "at_most": operator.le,
+    "above": operator.gt,
+    "below": operator.lt,
+    "multiple_of": lambda a, b: bool(a % b == 0),
+}
 
 
 @dataclass(frozen=True)
@@ -27,9 +37,17 @@ class Setting:
     value: Any
     position: Position
 
-    @property
+    @cached_property
     def placeholders(self) -> list[str]:
+        """The axes of kind words that its path refers to."""
         return list(dict.fromkeys(name for part in self.path for name in _WORD.findall(part)))
+
+    def paths(self, words: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Returns its path for each of the <words>. Raises KeyError if one of them does not apply."""
+        paths = [self.path]
+        for name in self.placeholders:
+            paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]
+        return paths
 
 
 @dataclass(eq=False)
@@ -46,11 +64,6 @@ class Value:
     def shown(self) -> str:
         return f"{self.axis} {text(self.plain)}"
 
-    @cached_property
-    def placeholders(self) -> list[str]:
-        """The axes of kind words that its keys refer to."""
-        return list(dict.fromkeys(name for setting in self.settings for name in setting.placeholders))
-
 
 @dataclass
 class CompiledAxis:
@@ -58,37 +71,27 @@ class CompiledAxis:
 
     name: str
     axis: Axis
+    targets: list[tuple[tuple[str, ...], Position]]
     values: list[Value]
-    path: KeyPath
     applies: Test | None = None
-    asked: frozenset[str] = frozenset()
-    targets: list[tuple[tuple[str, ...], Position]] = field(default_factory=list)
     drawn: dict[float, Value] = field(default_factory=dict)
-
-    @cached_property
-    def random(self) -> bool:
-        return self.axis.random
 
     @property
     def plain(self) -> list[Any] | None:
-        return None if self.range is not None else [value.plain for value in self.values]
-
-    @cached_property
-    def range(self) -> Range | None:
-        return self.axis.uniform or self.axis.loguniform
+        """The plain values; None for an axis that draws from a range."""
+        return None if self.axis.range is not None else [value.plain for value in self.values]
 
     @property
     def described(self) -> str:
         """Its values and its condition: `hops: 2, 4 (fusion: mlrf)`."""
-        drawn = ", drawn" if self.axis.random else ""
-        limits = self.range
+        drawn, limits = ", drawn" if self.axis.random else "", self.axis.range
         values = ", ".join(text(value.plain) for value in self.values) if limits is None else f"{limits.low:g} to {limits.high:g}"
         return f"{self.name}: {values}{drawn}" + ("" if self.axis.when is None else f" ({words(self.axis.when)})")
 
     def draw(self, text_of_place: str) -> Value:
         """Draws the value of a random axis: deterministic in `text_of_place`, independent of the rest of the grid."""
         share = int.from_bytes(hashlib.sha256(f"{self.name}|{text_of_place}".encode()).digest()[:7]) / 2**56
-        limits = self.range
+        limits = self.axis.range
         if limits is None:
             return self.values[int(share * len(self.values))]
         if self.axis.uniform is not None:
@@ -97,77 +100,68 @@ class CompiledAxis:
             raw = math.exp(math.log(limits.low) + share * (math.log(limits.high) - math.log(limits.low)))
         number = min(max(float(f"{raw:.{limits.digits}g}"), limits.low), limits.high)
         if number not in self.drawn:
-            settings = tuple(Setting(path, number, position) for path, position in self.targets)
-            self.drawn[number] = Value(self.name, number, _id(self.name, self.axis, number), settings)
+            self.drawn[number] = _value(self.name, self.axis, number, (Setting(path, number, where) for path, where in self.targets))
         return self.drawn[number]
 
 
-def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[str]) -> list[CompiledAxis]:
-    """Returns the axes in order, and appends one line per mistake in keys, values and conditions to `problems`."""
+def compile_axes(document: Document, axes: Mapping[str, Axis]) -> list[CompiledAxis]:
+    """Returns the axes in order. Mistakes in keys, values and conditions become problems of the document."""
     made: list[CompiledAxis] = []
     words = [name for name, axis in axes.items() if axis.words is not None]
     for name, axis in axes.items():
         path: KeyPath = ("grid", "axes", name)
-        found = CompiledAxis(name, axis, [], path)
-        found.targets = list(_targets(document, path, axis, problems))
-        found.values = list(_values(document, path, name, axis, found.targets, problems))
+        targets = list(_targets(document, path, axis))
+        found = CompiledAxis(name, axis, targets, list(_values(document, path, name, axis, targets)))
         if axis.when is not None:
-            known = {other.name: other.plain for other in made}
-            found.applies, found.asked = compile_condition(document, (*path, "when"), axis.when, known, problems)
-        for setting in (*(s for value in found.values for s in value.settings), *(Setting(p, None, m) for p, m in found.targets)):
+            found.applies = compile_condition(document, (*path, "when"), axis.when, {other.name: other.plain for other in made})
+        for setting in (*(s for value in found.values for s in value.settings), *(Setting(p, None, m) for p, m in targets)):
             for asked in setting.placeholders:
                 if asked not in words:
-                    problems.append(setting.position.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
+                    document.problems.append(setting.position.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
         made.append(found)
     return made
 
 
-def _targets(document: Document, path: KeyPath, axis: Axis, problems: list[str]) -> Iterator[tuple[tuple[str, ...], Position]]:
+def _targets(document: Document, path: KeyPath, axis: Axis) -> Iterator[tuple[tuple[str, ...], Position]]:
     places = [((*path, "keys", i), key) for i, key in enumerate(axis.keys)]
     places += [((*path, "zip", key), key) for key in axis.zip or {}]
     places += [((*path, "key"), axis.key)] if axis.key is not None else []
     for at, key in places:
         parts = tuple(key.split("."))
         if parts[0] not in SECTIONS or len(parts) < 2 or not all(parts):
-            problems.append(document.at(at).line(f"found {describe(key)}; {nearest(parts[0], SECTIONS)}, with a key of it behind a dot"))
+            document.wrong(at, f"found {describe(key)}; {nearest(parts[0], SECTIONS)}, with a key of it behind a dot")
         else:
             yield parts, document.at(at)
 
 
-def _values(
-    document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Position]], problems: list[str]
-) -> Iterator[Value]:
-    def value(plain: Any, settings: Iterable[Setting], parts: Iterable[str] = ()) -> Value:
-        sets, stands_for = tuple(settings), tuple(parts)
-        return Value(name, plain, _id(name, axis, plain) if sets or stands_for else "", sets, stands_for)
-
+def _values(document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Position]]) -> Iterator[Value]:
     if axis.words is not None:
-        yield from (value(word, (), parts) for word, parts in axis.words.items())
+        yield from (_value(name, axis, word, (), parts) for word, parts in axis.words.items())
     if axis.zip is not None:
         for i, row in enumerate(zip(*axis.zip.values(), strict=True)):
             plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
             pairs = [(target, item) for target, item in zip(targets, row, strict=False) if item != UNSET]
-            yield value(plain, (Setting(parts, item, document.at((*position.path, i))) for (parts, position), item in pairs))
+            yield _value(name, axis, plain, (Setting(parts, item, document.at((*where.path, i))) for (parts, where), item in pairs))
     given = axis.grid if axis.grid is not None else axis.choice or []
     for i, item in enumerate(given):
         at = (*path, axis.kind, item if isinstance(given, dict) else i)
-        content, position = given[item] if isinstance(given, dict) else item, document.at(at)
+        content = given[item] if isinstance(given, dict) else item
         if not isinstance(given, dict) and isinstance(item, (dict, list, type(None))):
-            problems.append(position.line(f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE"))
+            document.wrong(at, f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE")
         elif content == UNSET:
-            yield value(item, ())
+            yield _value(name, axis, item)
         elif targets:
-            yield value(item, (Setting(parts, content, position) for parts, _ in targets))
+            yield _value(name, axis, item, (Setting(parts, content, document.at(at)) for parts, _ in targets))
         else:
-            yield value(item, list(_sections(document, at, content, problems)))
+            yield _value(name, axis, item, _sections(document, at, content))
     if len({text(item) for item in given}) != len(given):
-        problems.append(document.at((*path, axis.kind)).line("found a value twice; expected each once"))
+        document.wrong((*path, axis.kind), "found a value twice; expected each once")
 
 
-def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]) -> Iterator[Setting]:
+def _sections(document: Document, path: KeyPath, value: Any) -> Iterator[Setting]:
     """Yields the settings of a mapping of dotted keys or spec sections, down to the components."""
     if not isinstance(value, (dict, type(None))):
-        problems.append(document.at(path).line(f"found {describe(value)}; expected sections of the spec, or a key beside the values"))
+        document.wrong(path, f"found {describe(value)}; expected sections of the spec, or a key beside the values")
         return
     for section, keys in (value or {}).items():
         at = (*path, section)
@@ -175,28 +169,110 @@ def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]
         if len(parts) > 1 and all(parts) and parts[0] in SECTIONS:
             yield Setting(parts, keys, document.at(at))
         elif section not in SECTIONS:
-            problems.append(document.at(at).line(f"unknown section; {nearest(section, SECTIONS)}"))
+            document.wrong(at, f"unknown section; {nearest(section, SECTIONS)}")
         elif not isinstance(keys, dict):
-            problems.append(document.at(at).line(f"found {describe(keys)}; expected a mapping"))
+            document.wrong(at, f"found {describe(keys)}; expected a mapping")
         else:
             for key, item in keys.items():
-                if section == "model" and key in SIDES and isinstance(item, dict):
-                    for inner, deep in item.items():
-                        yield Setting((section, key, inner), deep, document.at((*at, key, inner)))
-                else:
-                    yield Setting((section, key), item, document.at((*at, key)))
+                inner = item if section == "model" and key in SIDES and isinstance(item, dict) else None
+                for rest, part in [((), item)] if inner is None else [((name,), inner[name]) for name in inner]:
+                    yield Setting((section, key, *rest), part, document.at((*at, key, *rest)))
 
 
-def _id(name: str, axis: Axis, plain: Any) -> str:
-    """Returns a value's part of row names, after the axis's `id` or else its name (`depth24`); text has no default prefix (`mlrf`)."""
-    alone = isinstance(plain, str) and axis.id is None
-    prefix = "" if alone else name if axis.id is None else axis.id
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}{text(plain)}".replace("e+", "e"))
+def _value(name: str, axis: Axis, plain: Any, settings: Iterable[Setting] = (), words: Iterable[str] = ()) -> Value:
+    """Returns a value. Its part of row names is its text after the axis's `id`, or else its name (`depth24`), which text lacks (`mlrf`)."""
+    sets, stands_for = tuple(settings), tuple(words)
+    prefix = axis.id if axis.id is not None else "" if isinstance(plain, str) else name
+    id = re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}{text(plain)}".replace("e+", "e"))
+    return Value(name, plain, id if sets or stands_for else "", sets, stands_for)
 
 
-def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Position]]:
-    """Expands the <words> of a setting to all its paths. Raises KeyError if one of them does not apply."""
-    paths = [setting.path]
-    for name in setting.placeholders:
-        paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]
-    return [(path, setting.value, setting.position) for path in paths]
+def compile_condition(document: Document, path: KeyPath, given: Any, known: Mapping[str, list[Any] | None]) -> Test:
+    """Returns the test; mistakes become problems of the document.
+
+    A condition on an axis that does not apply is false, including `not`. known: the axes that the condition may use -> their values (None:
+    numbers from a range).
+    """
+    branches: list[list[Test]] = []
+    for i, condition in enumerate(given if isinstance(given, list) else [given]):
+        here = (*path, i) if isinstance(given, list) else path
+        if not condition:
+            document.wrong(here, "found an empty condition; expected an axis and its values")
+        for axis in condition:
+            if axis not in known:
+                document.wrong((*here, axis), f"unknown axis, or one below; {nearest(axis, known)}")
+        used = {axis: wanted for axis, wanted in condition.items() if axis in known}
+        branches.append([_test(document, (*here, axis), axis, wanted, known[axis]) for axis, wanted in used.items()])
+
+    def holds(chosen: Mapping[str, Any]) -> bool:
+        for tests in branches:  # loops take a third of the time of any and all
+            for test in tests:
+                if not test(chosen):
+                    break
+            else:
+                return True
+        return False
+
+    return holds
+
+
+def _test(document: Document, path: KeyPath, axis: str, wanted: Any, values: list[Any] | None) -> Test:
+    if isinstance(wanted, dict):
+        tests = [_comparison(document, (*path, name), axis, name, bound, values) for name, bound in wanted.items()]
+        if not tests:
+            document.wrong(path, "found an empty comparison; expected one such as {at_least: 12}")
+        return lambda chosen: all(test(chosen) for test in tests)
+    if values is None:
+        document.wrong(path, f"found {_flow(wanted)}; expected a comparison, as in {{at_most: 0.1}}: {axis} is drawn")
+    several = wanted if isinstance(wanted, list) else [wanted]
+    for i, value in enumerate(several):
+        if values is not None and key(value) not in map(key, values):
+            at = (*path, i) if isinstance(wanted, list) else path
+            document.wrong(at, f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}")
+    allowed = {key(value) for value in several if not isinstance(value, (dict, list))}
+    return lambda chosen: axis in chosen and key(chosen[axis]) in allowed
+
+
+def _comparison(document: Document, path: KeyPath, axis: str, name: str, bound: Any, values: list[Any] | None) -> Test:
+    if name == "not":
+        inner = _test(document, path, axis, bound, values)
+        return lambda chosen: axis in chosen and not inner(chosen)
+    compare = _COMPARE.get(name, operator.eq)
+    if name not in _COMPARE:
+        document.wrong(path, f"unknown comparison; {nearest(name, ['not', *_COMPARE])}")
+    elif not _is_number(bound) or (name == "multiple_of" and bound == 0):
+        document.wrong(path, f"found {describe(bound)}; expected a number{' other than 0' if bound == 0 else ''}")
+    elif values is not None and not any(map(_is_number, values)):
+        document.wrong(path, f"found a comparison; {axis} has no numbers: {nearest('', [text(v) for v in values])}")
+    return lambda chosen: axis in chosen and _is_number(chosen[axis]) and compare(chosen[axis], bound)
+
+
+def words(given: Any) -> str:
+    """Formats a condition as in the file: `aggregation: mlrf, depth: {above: 24}`."""
+    if isinstance(given, list):
+        return " or ".join(words(each) for each in given)
+    return ", ".join(f"{axis}: {_flow(value)}" for axis, value in given.items())
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{words(value)}}}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def key(value: Any) -> Any:
+    """Returns a comparison key: 1 and 1.0 are equal, 1 and true are not."""
+    return (type(value) if isinstance(value, bool) else None, value)
+
+
+def text(value: Any) -> str:
+    """Formats a value as on the command line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -11,33 +11,25 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.specs.grid.axes import CompiledAxis, Value, compile_axes
-from orchestrator.specs.grid.conditions import Test, compile_condition, text, words
+from orchestrator.specs.grid.axes import CompiledAxis, Test, Value, compile_axes, compile_condition, text, words
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import Document, Position, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.table import SEGMENT
 
 MAX_COMBINATIONS = 1_000_000
 SEGMENT_LENGTH = 64
+REGULARIZERS = ("model", "regularizers")
 
 Combination = tuple[Value, ...]
 """One value per axis that applies, in axis order."""
 
 
-@dataclass(frozen=True)
-class Excluded:
-    """A condition that excludes combinations. `condition` is its text, `reason` the reason given in the file."""
+class Excluded(NamedTuple):
+    """A condition that excludes combinations. line: its place, text and reason."""
 
-    position: Position
-    condition: str
-    reason: str
+    line: str
     test: Test
-    asked: frozenset[str]
-
-    @property
-    def line(self) -> str:
-        return self.position.line(f"{{when: {{{self.condition}}}}}: {self.reason}")
 
 
 class Partial(NamedTuple):
@@ -45,15 +37,15 @@ class Partial(NamedTuple):
 
     values: Combination = ()
     chosen: Mapping[str, Any] = {}
-    excluded: int | None = None
     sample: int | None = None
+    excluded: int | None = None
 
 
 @dataclass
 class Grid:
     """A compiled `grid` section.
 
-    refused: name of each combination that components refuse -> error line, once `grid.rows` has resolved the rows.
+    refused: name of each combination that components refuse -> error line, once `specs.rows` has resolved the rows.
     counts: index of an exclusion -> number of combinations for which it is the first that holds; repeated: number of draws equal to an
     earlier one; both once the combinations are listed.
     """
@@ -70,12 +62,9 @@ class Grid:
     def position(self) -> Position:
         return self.document.at(("grid",))
 
-    def combinations(self) -> dict[str, Combination]:
-        """Returns name -> combination without excluded ones. Raises UserError for equal or overlong names, or too many combinations."""
-        return self._names
-
     @cached_property
-    def _names(self) -> dict[str, Combination]:
+    def combinations(self) -> dict[str, Combination]:
+        """Name -> combination without excluded ones. Raises UserError for equal or overlong names, or too many combinations."""
         names: dict[str, Combination] = {}
         folded: dict[str, str] = {}
         problems: dict[str, None] = {}
@@ -91,9 +80,9 @@ class Grid:
             else:
                 both = [", ".join(v.shown for v in one) for one in (names[earlier], values)]
                 problems[f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id"] = None
-        problems |= {
-            f"found the row name {shown(name, 200)}; expected at most 129 characters: give id": None for name in names if too_long(name)
-        }
+        for name in names:
+            if not all(SEGMENT.fullmatch(part) for part in name.split("/")):
+                problems[f"found the row name {shown(name, 200)}; expected at most 129 characters: give id"] = None
         if problems:
             raise UserError(*map(self.position.line, list(problems)[:20]))
         return names
@@ -104,9 +93,7 @@ class Grid:
         only: axis -> predicate on its values.
         """
         only, found, inapplicable = only or {}, [Partial()], []
-        order = {axis.name: i for i, axis in enumerate(self.axes)}
-        for i, axis in enumerate(self.axes):
-            decided = [n for n, each in enumerate(self.excluded) if i == max((order[name] for name in each.asked), default=0)]
+        for axis in self.axes:
             made: list[Partial] = []
             for each in found:
                 if axis.applies is None or axis.applies(each.chosen):
@@ -115,61 +102,106 @@ class Grid:
                     inapplicable.append(axis)
                 else:
                     made.append(each)
-            found = [self._judged(each, decided) for each in made] if decided else made
+            found = made
             if len(found) > MAX_COMBINATIONS:
                 raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
+        for n, each in enumerate(found):
+            for i, exclusion in enumerate(self.excluded):
+                if exclusion.test(each.chosen):
+                    found[n] = each._replace(excluded=i)
+                    break
         return found, inapplicable
 
     def _extended(self, partial: Partial, axis: CompiledAxis, wanted: Callable[[Value], bool] | None) -> Iterator[Partial]:
         """Yields the partial combination with each value of the axis; the first random axis starts the samples."""
-        values, chosen, excluded, number = partial
-        for sample in range(self.section.samples) if axis.random and number is None else [number]:
+        values, chosen, number, _ = partial
+        random = axis.axis.random
+        for sample in range(self.section.samples) if random and number is None else [number]:
             options = axis.values
-            if axis.random:
+            if random:
                 settings = [f"{name}={text(plain)}" for name, plain in chosen.items()]
                 options = [axis.draw("|".join((str(self.section.seed), str(sample), *settings)))]
             for value in options:
                 if wanted is None or wanted(value):
-                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, excluded, sample)
-
-    def _judged(self, partial: Partial, decided: list[int]) -> Partial:
-        hit = next((i for i in decided if self.excluded[i].test(partial.chosen)), None)
-        return partial if hit is None or (partial.excluded is not None and partial.excluded < hit) else partial._replace(excluded=hit)
+                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
 
 
-def read_grid(document: Document, problems: list[str]) -> Grid | None:
-    """Returns the grid of a file, or None with one line per mistake appended to `problems`."""
+def read_grid(document: Document) -> Grid | None:
+    """Returns the grid of a file, or None if there are mistakes, which become problems of the document."""
     try:
         section = GridSection.model_validate(document.data["grid"])
     except ValidationError as error:
         for problem in problems_of(error, GridSection, ("grid",)):
-            problems.append(document.at(problem.path).line(problem.message))
+            document.wrong(problem.path, problem.message)
         return None
-    found: list[str] = []
-    axes = compile_axes(document, section.axes, found)
+    before = len(document.problems)
+    axes = compile_axes(document, section.axes)
     known = {axis.name: axis.plain for axis in axes}
     excluded = []
     for i, exclusion in enumerate(section.exclude):
         path = ("grid", "exclude", i)
-        test, asked = compile_condition(document, (*path, "when"), exclusion.when, known, found)
-        excluded.append(Excluded(document.at(path), words(exclusion.when), exclusion.reason, test, asked))
-    problems += found
-    return None if found else Grid(document, section, axes, excluded)
+        test = compile_condition(document, (*path, "when"), exclusion.when, known)
+        line = document.at(path).line(f"{{when: {{{words(exclusion.when)}}}}}: {exclusion.reason}")
+        excluded.append(Excluded(line, test))
+    return Grid(document, section, axes, excluded) if len(document.problems) == before else None
+
+
+def apply(values: Combination, base: Located) -> Located:
+    """Merges what the values set onto `base`, like the keys of a row.
+
+    Raises UserError if two of them set one key, or if <words> refer to an axis that does not apply.
+    """
+    words = {value.axis: value.words for value in values if value.words}
+    over: dict[str, Any] = {}
+    done: dict[tuple[str, ...], Position] = {}
+    listed: list[tuple[tuple[str, ...], Any, Position]] = []
+    for setting in (setting for value in values for setting in value.settings):
+        position = setting.position
+        if missing := [name for name in setting.placeholders if name not in words]:
+            other = ", ".join(v.shown for v in values)
+            raise UserError(position.line(f"<{missing[0]}> stands for nothing where [{other}]; expected a narrower `when`"))
+        for path in setting.paths(words):
+            if clash := next((other for other in done if other[: len(path)] == path), None):
+                also = f"{done[clash].where} ({dotted(done[clash].path)})"
+                raise UserError(position.line(f"sets {dotted(path)}, which {also} sets too; expected one"))
+            done[path] = position
+            if path[:2] == REGULARIZERS and len(path) > 2:
+                listed.append((path[2:], setting.value, position))
+            else:
+                over = placed(over, path, setting.value)
+    positions: dict[KeyPath, Position] = {path: where for path, where in done.items() if path[:2] != REGULARIZERS or len(path) == 2}
+    merged = base.merged(Located(over, base.home, positions))
+    return _with_regularizers(merged, listed) if listed else merged
+
+
+def _with_regularizers(row: Located, sets: list[tuple[tuple[str, ...], Any, Position]]) -> Located:
+    """Applies `regularizers.KIND.OPTION` to the list item of that kind, which is appended if absent."""
+    items: list[Any] = list(row.data["model"].get("regularizers") or [])
+    positions: dict[KeyPath, Position] = {}
+    for (kind, *rest), value, position in sets:
+        place = next((i for i, item in enumerate(items) if isinstance(item, dict) and item.get("kind") == kind), len(items))
+        if place == len(items):
+            items.append({"kind": kind})
+            positions[(*REGULARIZERS, place)] = position
+        items[place] = placed(items[place], tuple(rest), value) if rest else items[place] | (value or {})
+        if rest:
+            positions[(*REGULARIZERS, place, *rest)] = position
+    return row.merged(Located({"model": {"regularizers": items}}, row.home, positions))
+
+
+def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
+    """Returns a copy of nested mappings with a value at a path."""
+    first, rest = path[0], path[1:]
+    below = tree if isinstance(tree, dict) else {}
+    return {**below, first: placed(below.get(first), rest, value) if rest else value}
 
 
 def row_name(values: Combination) -> str:
     """Joins the ids of the values, as in `mlrf-both-hops4-depth12`; `default` if there are none. Long names are split in two segments."""
-    ids = [value.id for value in values if value.id]
-    text_ = "-".join(ids) or "default"
-    text_ = text_ if text_[0].isalnum() else f"x{text_}"
-    if len(text_) <= SEGMENT_LENGTH:
-        return text_
-    cut = text_.rfind("-", 0, SEGMENT_LENGTH + 1)
+    name = "-".join(value.id for value in values if value.id) or "default"
+    name = name if name[0].isalnum() else f"x{name}"
+    if len(name) <= SEGMENT_LENGTH:
+        return name
+    cut = name.rfind("-", 0, SEGMENT_LENGTH + 1)
     cut = cut if cut > 0 else SEGMENT_LENGTH
-    rest = text_[cut:].lstrip("._-")
-    return f"{text_[:cut]}/{rest}"
-
-
-def too_long(name: str) -> bool:
-    """Returns whether a name is too long for its segments."""
-    return not all(SEGMENT.fullmatch(part) for part in name.split("/"))
+    return f"{name[:cut]}/{name[cut:].lstrip('._-')}"

@@ -28,7 +28,6 @@ from orchestrator.specs.sweep import Seed
 KINDS = ("grid", "zip", "choice", "uniform", "loguniform", "words")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 NAME_WORDS = "letters, digits and _ (at most 32, first a letter)"
-TESTS = ("not", "at_least", "at_most", "above", "below", "multiple_of")
 UNSET = "unset"
 """A value that sets nothing; the row has the value of the file's sections."""
 
@@ -92,6 +91,10 @@ class Axis(Strict):
         return self.kind in ("choice", "uniform", "loguniform")
 
     @property
+    def range(self) -> Range | None:
+        return self.uniform or self.loguniform
+
+    @property
     def targets(self) -> list[str]:
         """The dotted keys that its values are written to; empty if values are sections."""
         return [*([self.key] if self.key is not None else []), *self.keys, *(self.zip or {})]
@@ -102,19 +105,14 @@ class Axis(Strict):
         if len(kinds) != 1:
             raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
         values = getattr(self, self.kind)
-        if self.kind not in ("uniform", "loguniform") and not values:
+        if self.range is None and not values:
             raise ValueError(f"{self.kind} is empty; expected at least one value")
         if self.key is not None and self.keys:
             raise ValueError("found key and keys; expected one of them")
         if self.kind in ("zip", "words") and (self.key is not None or self.keys):
             raise ValueError(f"found a key beside {self.kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
-        named = isinstance(values, dict)
-        if self.kind not in ("zip", "words") and not named and not self.targets:
+        if self.kind not in ("zip", "words") and not isinstance(values, dict) and not self.targets:
             raise ValueError("key is missing; expected the dotted key that the values are written to, as in model.encoder.num_layers")
-        self._zipped()
-        return self
-
-    def _zipped(self) -> None:
         lengths = {len(values) for values in (self.zip or {}).values()}
         if self.zip and (len(lengths) != 1 or lengths == {0}):
             raise ValueError("zip has lists of different lengths; expected as many values for each key, and at least one")
@@ -122,9 +120,6 @@ class Axis(Strict):
             raise ValueError("names are given without zip; expected values with names as a mapping NAME: VALUE")
         if self.names and (len(self.names) not in lengths or len(set(map(str, self.names))) != len(self.names)):
             raise ValueError(f"names are {len(self.names)}; expected a name of its own for each of the {max(lengths)} positions")
-
-    @model_validator(mode="after")
-    def _positive(self) -> Axis:
         if self.loguniform is not None and self.loguniform.low <= 0:
             raise ValueError(f"loguniform has low {self.loguniform.low:g}; expected a number > 0")
         return self

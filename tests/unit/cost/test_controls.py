@@ -193,7 +193,7 @@ REASONS = [
     ("a@params=b", "", "parameters need vocabulary sizes: prepare toy-smoke .*--set data.vocab.src=N --set data.vocab.tgt=N"),
     ("a@flops=b", "", "operations need the lengths of prepared data: prepare toy-smoke"),
     ("a@parms=b", "", r"a@parms=b: found the control 'parms'; expected one of flops, params; did you mean params\?"),
-    ("a@params=bb", "", r"no such row; expected one of a, b, q; did you mean b\?"),
+    ("a@params=bb", "", r"no such row: 'bb'; expected one of a, b, q; did you mean b\?"),
     ("q@params=b", "", "found rows of kind quoted and run; expected rows of kind run"),
     ("a@flops=b", "train: {patience: 1}", "operations are not known beforehand: train.patience may end the training early"),
     ("a@flops=b", "optim: {schedule: {kind: plateau, lr: 0.1, min_lr: 0.05}}", "optim.schedule may end the training early"),

@@ -97,5 +97,5 @@ def test_an_address_finds_tables_of_the_working_folder(tmp_path: Path, monkeypat
         assert job.arguments == (place + chosen,) and place.startswith("search_spaces/submitted/")
         assert yaml.safe_load(job.extra[place])["extends"] == "../quickstart.yaml"
         assert ROOT / "search_spaces" / "quickstart.yaml" in job.files
-    with pytest.raises(UserError, match=r"no such table \(.*\); did you mean mine/fusion"):
+    with pytest.raises(UserError, match=r"no such table .*; did you mean mine/fusion"):
         index.find("mine/fusio/a")

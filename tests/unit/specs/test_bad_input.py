@@ -12,6 +12,21 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
 
+CONV = "layer: {kind: convolution, widths: 8}, connection: {kind: projected}"
+
+
+def model(text: str) -> str:
+    return f"{{model: {{{text}}}}}"
+
+
+def encoder(text: str) -> str:
+    return model(f"encoder: {{{text}}}")
+
+
+def decoder(text: str) -> str:
+    return model(f"decoder: {{{text}}}")
+
+
 # (what follows `r:`, or whole rows; what the message says; its line)
 ROWS = [
     ("{controls: [parms]}", r"rows.r.controls\[0\]: found 'parms'; expected one of flops, params; did you mean params"),
@@ -20,23 +35,17 @@ ROWS = [
     ("  r@params=s: {}", "found the row name 'r@params=s'; expected letters, digits and"),
     ("  r: {init_from: s@params=r}\n  s: {}", "rows.r.init_from: found 's@params=r'; expected one of r, s"),
     ("{use: [wide]}", r"rows\.r\.use\[0\]: found 'wide'; expected none"),
-    ("{use: wide}", "rows.r.use: found 'wide'; expected a list"),
-    ("{kind: quoted, use: [wide]}", "use is given in a row of kind quoted"),
     ("{score: {beam_size: 0}}", "rows.r.score.beam_size: found 0; expected a number >= 1"),
     ("{optim: {schedule: {kind: inverse-sqrt, lr: fast}}}", "rows.r.optim.schedule.lr: found 'fast'; expected a number"),
     ("{optim: {schedule: {kind: inverse-sqrt, lr: .inf}}}", "expected a finite number"),
     ("{optim: {schedule: {kind: inverse-sqrt}}}", "lr is needed by schedule inverse-sqrt"),
     ("{optim: {schedule: {lr: 1e-3}}}", "lr is not used by schedule noam"),
     ("{optim: {kind: []}}", "rows.r.optim.kind: found a list; expected one of adam, muon, nag"),
-    ("{optim: {momentum: 0.9}}", "rows.r.optim.momentum: momentum is not used by optimiser adam"),
     ("{optim: {kind: nag, betas: [0.9, 0.9]}}", "optim.betas: betas is not used by optimiser nag"),
     ("{optim: {kind: nag, name: adam}}", "optim.name: unknown key"),
-    ("{optim: {schedule: {kind: plateau}}}", "schedule.lr: lr is needed by schedule plateau"),
     ("{optim: {schedule: {kind: plateau, lr: 0.25, warmup: 4}}}", "warmup is not used by schedule plateau"),
-    ("{optim: {schedule: {kind: plateau, lr: 0.25, min_lr: 0.25}}}", "min_lr is 0.25; expected less than lr, 0.25"),
     ("{optim: {schedule: {kind: plateau, lr: 1.0e-5}}}", "min_lr is 0.0001; expected less than lr, 1e-05"),
     ("{optim: {schedule: {kind: fixed, lr: 0.1, cut: each_rise}}}", "schedule.cut: cut is not used by schedule fixed"),
-    ("{optim: {schedule: {shrink: 0.1}}}", "schedule.shrink: shrink is not used by schedule noam"),
     ("{optim: {schedule: {kind: plateau, lr: 0.25}}, train: {patience: 3}}", "patience: found 3; expected none, or at least 4"),
     ("{decode: {length_penalty: {alpha: tuned}}}", "length_penalty.alpha: candidates are needed by alpha tuned"),
     ("{decode: {length_penalty: {alpha: tund}}}", "alpha: found 'tund'; expected a number or tuned"),
@@ -47,24 +56,22 @@ ROWS = [
     ("{train: {validate_every: epok}}", "validate_every: found 'epok'; expected a whole number or epoch"),
     ("{model: {dropout: {residual: 1.5}}}", "found 1.5; expected a number < 1"),
     ("{train: {max_steps: 12:30}}", "found '12:30'; expected a whole number"),
-    ("{train: {max_steps: 010}}", "leading zeros"),
     ('{train: {max_steps: "4"}}', "found '4'; expected a whole number"),
-    ("{train: {compile: no}}", "found 'no'; expected true or false"),
     ("{train: {max_steps: null}}", "one of max_steps and max_epochs is needed"),
-    ("{data: {corpus: no}}", "found 'no'; expected one of"),
     ("{data: {corpus: 3}}", "found 3; expected text"),
     ("{data: 3}", "rows.r.data: found 3; expected a mapping"),
     ("{model: {d_model: 100, num_heads: 8}}", "d_model 100 is not divisible by num_heads 8"),
     ("{model: {d_model: 1000000000}}", "expected at most"),
-    ("{model: {encoder: {num_layers: 100000}}}", "expected at most 1000"),
     ("{model: {norm: postt}}", "found 'postt'; expected one of post, pre; did you mean post"),
     ("{model: {encoder: {connection: {kind: hierarchicle}}}}", "connection.kind: found 'hierarchicle'; .*did you mean hierarchical"),
     ("{model: {encoder: {connection: hierarchical}}}", "expected a mapping such as {kind"),
     ("{model: {encoder: {connection: {kind: hierarchical, activation: matrix}}}}", "'matrix'; expected one of attention, relu"),
     ("{model: {encoder: {aggregation: {kind: linear, residual: top}}}}", "residual: unknown key; expected one of kind, mode"),
+    ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 10000000}}}}", "n_hop: found 10000000; expected a number <="),
+    ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 2.0}}}}", "n_hop: found 2.0; expected a whole number"),
+    ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: true}}}}", "n_hop: found true; expected a whole number"),
     ("{model: {encoder: {aggregation: {kind: iterative, dropout: 1.0}}}}", "dropout is 1.0; expected at least 0 and below 1"),
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
-    ("{model: {encoder: {num_layers: 3, connection: {kind: hierarchical}}}}", "num_layers 3 is odd"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
     ("{model: {bridge: {kind: extra}}}", "bridge.kind: found extra without extra_encoder; expected .*biarn or birnn"),
     ("{model: {bridge: {kind: merged}}}", "found merged without extra_encoder; .*kind birnn or multi_column"),
@@ -72,123 +79,64 @@ ROWS = [
     ("{model: {extra_encoder: {kind: birnn}, bridge: {kind: extra}}}", "of which single reads 1; .*gated_sum or stacked"),
     ("{model: {extra_encoder: {kind: biarn}, bridge: {kind: merged}}}", "found biarn; expected birnn or multi_column: .*merges"),
     ("{model: {extra_encoder: {kind: biarn, steps: 2000}}}", "steps is 2000; expected at most 1000"),
+    (encoder("self_attention: {kind: contextual}"), "self_attention.kind: found contextual without context; expected model.context.kind"),
     (
-        "{model: {encoder: {self_attention: {kind: contextual}}}}",
-        "self_attention.kind: found contextual without context; expected model.context.kind multiscale",
-    ),
-    (
-        "{model: {decoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 2}, "
-        "bridge: {kind: multiscale, blocks: 2}}}",
+        model(
+            "decoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 2}, bridge: {kind: multiscale, blocks: 2}"
+        ),
         "found contextual in the decoder",
     ),
+    (model("context: {kind: multiscale, blocks: 2}"), "context.kind: found multiscale, which nothing reads; expected bridge.kind"),
+    (model("encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}"), "found multiscale, which nothing"),
+    (model("encoder: {num_layers: 8}, decoder: {num_layers: 6}, bridge: {kind: multiscale}"), "bridge: found blocks 6, which do not"),
+    (model("encoder: {num_layers: 6}, bridge: {kind: multiscale, blocks: 3}"), "bridge: found blocks 3; expected 2, a block for each"),
+    (model("encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 4}"), "context: found blocks 4, which do"),
     (
-        "{model: {context: {kind: multiscale, blocks: 2}}}",
-        "context.kind: found multiscale, which nothing reads; expected bridge.kind multiscale",
+        model(
+            "decoder: {cross_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}, bridge: {kind: multiscale, blocks: 2}"
+        ),
+        "bridge.blocks: found 2; expected 1, the blocks of the",
     ),
+    (model("context: {kind: multiscale, blocks: 2}, bridge: {kind: multiscale, blocks: 2}"), "which gives 2 memories, of which single"),
+    (model("encoder: {aggregation: {kind: linear}}, bridge: {kind: multiscale, blocks: 2}"), "aggregation.kind: found linear; expected"),
+    (model("encoder: {aggregation: {kind: linear}}, bridge: {kind: transparent}"), "found linear, which bridge transparent does not read"),
+    (encoder("layer: {kind: convolution, widths: 8}"), "connection.kind: found residual with layer convolution; expected concatenated or"),
+    (encoder("connection: {kind: projected}"), "found projected with layer transformer; expected backout or .* or hierarchical or"),
     (
-        "{model: {encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}}}",
-        "found multiscale, which nothing reads",
-    ),
-    (
-        "{model: {encoder: {num_layers: 8}, decoder: {num_layers: 6}, bridge: {kind: multiscale}}}",
-        "bridge: found blocks 6, which do not divide the encoder's 8 layers; expected one of 1, 2, 4, 8",
-    ),
-    (
-        "{model: {encoder: {num_layers: 6}, bridge: {kind: multiscale, blocks: 3}}}",
-        "bridge: found blocks 3; expected 2, a block for each layer of the decoder",
-    ),
-    (
-        "{model: {encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 4}}}",
-        "context: found blocks 4, which do not divide",
-    ),
-    (
-        "{model: {decoder: {cross_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}, "
-        "bridge: {kind: multiscale, blocks: 2}}}",
-        "bridge.blocks: found 2; expected 1, the blocks of the context",
-    ),
-    (
-        "{model: {context: {kind: multiscale, blocks: 2}, bridge: {kind: multiscale, blocks: 2}}}",
-        "which gives 2 memories, of which single reads 1; .*contextual",
-    ),
-    (
-        "{model: {encoder: {aggregation: {kind: linear}}, bridge: {kind: multiscale, blocks: 2}}}",
-        "aggregation.kind: found linear; expected top: bridge multiscale cuts",
-    ),
-    (
-        "{model: {encoder: {aggregation: {kind: linear}}, bridge: {kind: transparent}}}",
-        "found linear, which bridge transparent does not read",
-    ),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8}}}}",
-        "connection.kind: found residual with layer convolution; expected concatenated or projected",
-    ),
-    (
-        "{model: {encoder: {connection: {kind: projected}}}}",
-        "found projected with layer transformer; expected backout or .* or hierarchical or residual",
-    ),
-    (
-        "{model: {encoder: {num_layers: 3, layer: {kind: convolution, widths: [8, 8]}, connection: {kind: projected}}}}",
+        encoder("num_layers: 3, layer: {kind: convolution, widths: [8, 8]}, connection: {kind: projected}"),
         "widths has 2 numbers; expected one number or 3",
     ),
     (
-        "{model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: 8, kernels: [3, 3, 3]}, connection: {kind: projected}}}}",
+        encoder("num_layers: 2, layer: {kind: convolution, widths: 8, kernels: [3, 3, 3]}, connection: {kind: projected}"),
         "kernels has 3 numbers; expected one number or 2",
     ),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8, kernels: 4}, connection: {kind: projected}}}}",
-        "kernels has 4; expected odd numbers",
-    ),
+    (encoder("layer: {kind: convolution, widths: 8, kernels: 4}, connection: {kind: projected}"), "kernels has 4; expected odd numbers"),
     ("{model: {encoder: {layer: {kind: convolution, widths: 0}, connection: {kind: projected}}}}", "widths has 0; expected 1 to"),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: wide}, connection: {kind: projected}}}}",
-        "widths: found 'wide'; expected a whole number or a list",
-    ),
+    (encoder("layer: {kind: convolution, widths: wide}, connection: {kind: projected}"), "widths: found 'wide'; expected a whole number"),
     ("{model: {encoder: {layer: {kind: convolution}, connection: {kind: projected}}}}", "widths"),
     (
-        "{model: {norm: pre, encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}}}",
+        model("norm: pre, encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}"),
         "found norm pre; expected post: a convolution has no norms",
     ),
+    (encoder("layer: {kind: convolution, widths: 8}, connection: {kind: concatenated}"), "residual: found true; expected false"),
+    (decoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: projected}"), "residual: found false; expected"),
     (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: concatenated}}}}",
-        "residual: found true; expected false: connection concatenated",
-    ),
-    (
-        "{model: {decoder: {layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: projected}}}}",
-        "residual: found false; expected true: connection projected",
-    ),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: concatenated, sumlen: 1}}}}",
+        encoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: concatenated, sumlen: 1}"),
         "sumlen is 1; expected 0 or at least 2",
     ),
+    (encoder(CONV + ", aggregation: {kind: linear}"), "aggregation.kind: found linear with layer convolution; expected top"),
+    (encoder(CONV + ", self_attention: {kind: relative}"), "found relative with layer convolution; expected single"),
     (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}, aggregation: {kind: linear}}}}",
-        "aggregation.kind: found linear with layer convolution; expected top",
-    ),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}, self_attention: {kind: relative}}}}",
-        "found relative with layer convolution; expected single",
-    ),
-    (
-        "{model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}, bridge: {kind: transparent}}}",
+        model("encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}, bridge: {kind: transparent}"),
         "bridge.kind: found transparent with layer convolution in the encoder; expected",
     ),
-    (
-        "{model: {decoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}}}",
-        "cross_attention.kind: found single with layer convolution; expected multistep",
-    ),
-    (
-        "{model: {decoder: {cross_attention: {kind: multistep}}}}",
-        "found multistep with layer transformer; expected contextual or gated_sum or single or stacked",
-    ),
+    (decoder(CONV), "cross_attention.kind: found single with layer convolution; expected multistep"),
+    (decoder("cross_attention: {kind: multistep}"), "found multistep with layer transformer; expected contextual or gated_sum or single"),
     ("{model: {bridge: {kind: dense_attention_2}}}", "bridge.kind: found dense_attention_2 with cross_attention single; expected"),
+    (decoder(CONV + ", cross_attention: {kind: multistep}"), "found top with cross_attention multistep; expected dense_attention_1 or"),
     (
-        "{model: {decoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}, cross_attention: {kind: multistep}}}}",
-        "found top with cross_attention multistep; expected dense_attention_1 or dense_attention_2 or multistep",
-    ),
-    (
-        "{model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [8, 9]}, connection: {kind: projected}}, "
-        "regularizers: [{kind: diversity}]}}",
-        "diversity over encoder layers of unequal widths",
+        model("regularizers: [{kind: diversity}], encoder: {num_layers: 2, " + CONV.replace("8", "[8, 9]") + "}"),
+        "diversity over encoder layers of",
     ),
     (
         "{model: {positions: learned, max_positions: 250}, data: {max_length: 250}}",
@@ -196,13 +144,10 @@ ROWS = [
     ),
     ("{model: {positions: learned}, data: {max_length: null}}", "max_length: found null; expected at most 1023"),
     (
-        "{model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [8, x]}, connection: {kind: projected}}}}",
-        r"widths\[1\]: found 'x'; expected a whole number",
+        encoder("num_layers: 2, layer: {kind: convolution, widths: [8, x]}, connection: {kind: projected}"),
+        "widths\\[1\\]: found 'x'; expected a whole number",
     ),
-    (
-        "{model: {embeddings: tied-output, word_dim: 16, output_dim: 8}}",
-        "output_dim: found 8; expected 16, the width of words: embeddings are tied-output",
-    ),
+    (model("embeddings: tied-output, word_dim: 16, output_dim: 8"), "output_dim: found 8; expected 16, the width of words: embeddings"),
     ("{train: {recompute: layers, compile: true}}", "recompute is layers; expected none with compile"),
     ("{model: {regularizers: {kind: diversity}}}", "found a mapping; expected a list"),
     ("{model: {regularizers: [{weight: 1.0}]}}", "kind is missing"),
@@ -218,27 +163,21 @@ ROWS = [
     ("{init_from: r}", "found the row itself"),
     ("  r: {compare_with: bse}\n  base: {}", "rows.r.compare_with: found 'bse'; expected one of base, r; did you mean base"),
     ("{compare_with: quickstart/fusion/baseline}", "a row of another table"),
-    ("  r: {kind: quoted, compare_with: base}\n  base: {}", "compare_with is given in a row of kind quoted"),
     ("  a: {init_from: b}\n  b: {init_from: a}", "circle"),
     ("3", "found 3; expected a mapping"),
     ("  r: {}\n  r: {}", "rows.r: found the key twice; expected once: first at line 6", 7),
     ("  r: {}\n  R: {}", "differs only by case from r", 7),
     ("  ../x: {}", "found the row name '../x'; expected letters"),
     ('  "": {}', "empty"),
-    ("  -rf: {}", "row name"),
     ("  a/b/c: {}", "row name"),
     (f"  {'a' * 300}: {{}}", "row name", 6),
-    ("  ☃: {}", "row name"),
     ('  "a\\x1b[31m": {}', r"row name 'a\\x1b"),
-    ("!!python/object/apply:os.system [x]", "tags are not allowed"),
-    ("  r: {}\n  s: *a", "aliases are not allowed", 7),
 ]
 # (in place of `rows:`, row, what the message says; its line)
 HEADS = [
     ("row:", "r: {}", "unknown key; .*did you mean rows"),
     ("sweep: {seeds: []}\nrows:", "r: {}", "found 0 items; expected 1"),
     ("sweep: {seeds: [1, 1]}\nrows:", "r: {}", "not distinct"),
-    ("sweep: {seeds: [-1]}\nrows:", "r: {}", "found -1; expected a number >= 0"),
     ("sweep: {seeds: [4294967296]}\nrows:", "r: {}", "expected a number <= 4294967295"),
     ("sweep: {scheduler: {kind: asha, rungs: [4, 2]}}\nrows:", "r: {}", "do not increase"),
     ("sweep: {scheduler: {kind: asha, rungs: [400]}}\nrows:", "r: {}", "expected at most train.max_steps, 4"),
@@ -247,13 +186,11 @@ HEADS = [
     ("sweep: {scheduler: {kind: asha, rungs: [2], metric: bleau}}\nrows:", "r: {}", "expected one of valid/accuracy"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], mode: maximise}}\nrows:", "r: {}", "expected one of max, min; did you mean max"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], mode: max}}\nrows:", "r: {}", "keeps the worst"),
-    ("spec_version: 99\nrows:", "r: {}", "unknown key"),
     ("extends: nowhere.yaml\nrows:", "r: {}", "no such file"),
     ("extends: /etc/passwd\nrows:", "r: {}", "relative to this file"),
     ("extends: spec.yaml\nrows:", "r: {}", "does not extend this one"),
     ("templates: {wide: {modle: {}}}\nrows:", "r: {}", "templates.wide.modle: unknown key; .*did you mean model"),
     ("templates: {wide: 3}\nrows:", "r: {}", "templates.wide: found 3; expected a mapping"),
-    ("templates: {wide: {model: 3}}\nrows:", "r: {}", "templates.wide.model: found 3; expected a mapping"),
     ("templates: {wi/de: {}}\nrows:", "r: {}", "templates: found the name 'wi/de'; expected letters"),
     ("templates: {wide: {model: {d_ff: x}}}\nrows:", "r: {use: [wide]}", "templates.wide.model.d_ff: found 'x'; expected a whole number"),
     ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", r"use\[0\]: found 'wid'; expected wide, the only name; did you mean wide", 7),
@@ -312,18 +249,6 @@ def test_a_fault_of_the_parent_file_names_the_parent(spec: Callable[..., Path], 
     with pytest.raises(UserError) as caught:
         resolve(path)
     assert len(caught.value.lines) == 1 and "base.yaml:2: model.d_model: found 'wide'" in caught.value.lines[0]
-
-
-def test_five_hundred_rows_with_one_bad_cell(spec: Callable[..., Path]) -> None:
-    rows = "".join(f"  r{i}: {{model: {{d_ff: {'8x' if i == 321 else 8}}}}}\n" for i in range(500))
-    check(spec(rows), 6 + 321, "rows.r321.model.d_ff: found '8x'")
-
-
-def test_circle_of_files(spec: Callable[..., Path]) -> None:
-    spec(text="extends: b.yaml\n", name="a.yaml")
-    spec(text="extends: a.yaml\n", name="b.yaml")
-    with pytest.raises(UserError, match="does not extend this one"):
-        resolve(spec(text="extends: a.yaml\nrows: {r: {}}\n"))
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "- 1\n", "3\n", "rows: {}\n", "null\n"])

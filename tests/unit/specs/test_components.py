@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -13,83 +13,6 @@ from orchestrator.specs import components
 from orchestrator.specs.components import check_component, schema, slots
 
 EVERY = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
-
-
-class Registry:
-    """A registry of one class."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-
-    def names(self) -> list[str]:
-        return ["thing"]
-
-    def get(self, name: str) -> type:
-        return {"thing": self.cls}[name]
-
-
-class Thing:
-    """A component with every type of option."""
-
-    def __init__(
-        self,
-        site: Any,
-        *,
-        width: int,
-        window: int = 0,
-        limit: int | None = None,
-        gate: Literal["scalar", "vector"] = "scalar",
-        rate: float = 0.5,
-        on: bool = True,
-        kernels: list[int] | None = None,
-    ) -> None: ...
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return f"width {options['width']} is more than d_model {site['d_model']}" if options["width"] > site["d_model"] else None
-
-
-@pytest.fixture
-def thing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(components, "REGISTRIES", {"connection": Registry(Thing)})
-    schema.cache_clear()
-    monkeypatch.setattr(schema, "cache_clear", schema.cache_clear)
-
-
-SITE = {"side": "encoder", "num_layers": 2, "d_model": 16, "num_heads": 2}
-
-
-@pytest.mark.usefixtures("thing")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 8}, ""),
-        ({"width": 8, "window": 0, "limit": None, "rate": 1, "kernels": [3, 5]}, ""),
-        ({}, "missing"),
-        ({"width": 8, "windw": 3}, "did you mean window"),
-        ({"width": "8"}, "found '8'; expected a whole number"),
-        ({"width": 8.0}, "expected a whole number"),
-        ({"width": True}, "expected a whole number"),
-        ({"width": -1}, "expected a number >= 0"),
-        ({"width": 10**7}, "expected a number <= 1000000"),
-        ({"width": 8, "limit": -1}, "expected a number >= 0"),
-        ({"width": 8, "gate": "matrix"}, "found 'matrix'; expected one of scalar, vector"),
-        ({"width": 8, "rate": float("nan")}, "expected a"),
-        ({"width": 8, "rate": "fast"}, "expected a number"),
-        ({"width": 8, "on": 1}, "expected true or false"),
-        ({"width": 8, "kernels": [3, "5"]}, "expected a whole number"),
-        ({"width": 17}, "more than d_model 16"),
-        ({"width": 8, "site": 1}, "unknown key"),
-    ],
-)
-def test_options(options: dict[str, Any], message: str) -> None:
-    schema.cache_clear()
-    filled, problems = check_component("connection", {"kind": "thing", **options}, SITE, ("a",))
-    schema.cache_clear()
-    if not message:
-        assert problems == [] and filled is not None and filled["gate"] == "scalar" and filled["rate"] in (0.5, 1.0)
-    else:
-        assert len(problems) == 1 and message in problems[0].message and problems[0].path[0] == "a", problems
 
 
 @pytest.mark.parametrize("value", [3, None, "residual", [], {}, {"kind": None}, {"kind": 3}, {"kind": "nope"}])

@@ -10,7 +10,6 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.controls import of_address, parse, split, wanted
-from orchestrator.specs.json_schema import json_schema
 from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
 
@@ -56,9 +55,3 @@ def test_grids_ask_too(spec: Write) -> None:
     head = spec().read_text(encoding="utf-8").replace("rows:\n  base: {}\n", "controls: [params]\nrows: {base: {}}\n")
     rows = resolve(spec("grid:\n  axes: {width: {key: model.d_ff, grid: [8, 16]}}\n", head=head))
     assert len(rows) == 3 and len(wanted(rows)) == 2
-
-
-def test_editors_know_the_key() -> None:
-    schema = json_schema()["properties"]
-    for owner in (schema, schema["rows"]["additionalProperties"]["properties"]):
-        assert owner["controls"]["anyOf"][0]["items"]["enum"] == ["params", "flops"]

@@ -99,7 +99,3 @@ def test_what_is_fetched_has_the_layout_of_the_entry(tmp_path, monkeypatch):
     assert (folder / "val.de").read_text() == "validation eins zwei\n" * 3
     assert fetch.get("multi30k-de-en", tmp_path) == [], "a second call fetches nothing"
     assert said[0] == "multi30k-de-en: train from huggingface"
-
-
-def test_generated_corpora_need_no_fetching(tmp_path):
-    assert fetch.get("toy-smoke", None) == []

@@ -12,7 +12,7 @@ from models.inference import prepared
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs import precision
+from orchestrator.specs import check
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import plan
 
@@ -46,32 +46,6 @@ def test_decoding_in_fewer_bits_is_refused_where_they_change_the_result(spec, fo
     assert resolve(f"{path}#written")[0].spec.decode.precision == "fp32"
 
 
-GRID = """\
-source: {paper: demo, table: grid}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: post, encoder: {num_layers: 2}, decoder: {num_layers: 4}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows: {base: {}}
-grid:
-  unfit: exclude
-  axes:
-    sum:
-      grid:
-        written: {model.decoder.connection: {kind: dense}}
-        outputs: {model.decoder.connection: {kind: dense, mode: layer_outputs}}
-    bits: {key: decode.precision, grid: [fp32, bf16]}
-"""
-
-
-def test_in_a_grid_it_is_a_combination_that_does_not_fit(spec):
-    path = spec(text=GRID)
-    named = [row.id.removeprefix("demo/grid/") for row in resolve(str(path))]
-    (refused,) = [name.replace("outputs", "written") for name in named if "bf16" in name]
-    assert len(named) == 4 and refused not in named
-    with pytest.raises(UserError, match=r"found bf16; expected fp32: decoder\.connection dense: its state grows"):
-        resolve(f"{path}#{refused}")
-
-
 def test_training_in_bf16_is_warned_of_and_keeps_its_keys(spec, tmp_path, monkeypatch):
     path = spec(ROWS)
     rows = resolve(str(path), sets=["train.precision=bf16"])
@@ -79,25 +53,10 @@ def test_training_in_bf16_is_warned_of_and_keeps_its_keys(spec, tmp_path, monkey
     assert line.startswith("warning: demo/small/written: train.precision bf16: encoder.connection dense: its state grows")
     assert not [note for note in plan(resolve(str(path)), [1], ledger=Ledger(tmp_path / "results")).notes if "warning" in note]
     before = [keys_of(row.spec, None, None) for row in rows]
-    monkeypatch.setattr(precision, "needs_fp32", lambda model: None)
+    monkeypatch.setattr(check, "needs_fp32", lambda model: None)
     again = resolve(str(path), sets=["train.precision=bf16"])
     assert [keys_of(row.spec, None, None) for row in again] == before
     assert not [note for note in plan(again, [1], ledger=Ledger(tmp_path / "results")).notes if "warning" in note]
-
-
-def test_a_run_says_it_too(spec, tmp_path, cli):
-    path = spec("  written: {model: {norm: post, encoder: {num_layers: 3, connection: {kind: dense}}}}\n")
-    places = [*("--results", tmp_path / "results"), *("--cache-dir", tmp_path / "cache")]
-    sets = [*("--set", "train.precision=bf16"), *("--set", "train.max_steps=1"), *("--set", "decode.max_extra=2")]
-    code, _, err = cli("run", path, "--no-tracking", *sets, *places)
-    assert code == 0 and err.count("warning: demo/small/written: train.precision bf16: ") == 1
-
-
-def test_a_shipped_row_is_warned_of_under_the_profiles_that_train_in_bf16():
-    for profile in ("mini", "gpu"):
-        rows = [row for row in resolve("dou2018/table1", profile=profile) if row.spec is not None]
-        (line,) = precision.warned((row.id, row.spec) for row in rows)
-        assert line.startswith("warning: dou2018/table1/row2: train.precision bf16: encoder.connection dense: ")
 
 
 def off(connection, layers):

@@ -11,7 +11,6 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs import profiles
-from orchestrator.specs.profiles import test_set as where_scored
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 
@@ -65,12 +64,6 @@ def test_widths_are_scaled_to_whole_heads(spec: Write, mine: Callable[[str], Non
     assert wide.d_model == 16, "40 * 0.3 = 12 is one and a half times 8, the width of 4 heads of 2"
 
 
-def test_each_width_of_a_convolution_is_scaled(spec: Write, mine: Callable[[str], None]) -> None:
-    mine("width: 0.5\n")
-    row = "  a: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [24, 48]}, connection: {kind: projected}}}}\n"
-    assert spec_of(resolve(spec(row, head=HEAD), profile="mine")[0]).model.encoder.layer["widths"] == [12, 24]
-
-
 def test_schedules_batches_and_logs_of_a_profile(spec: Write, mine: Callable[[str], None]) -> None:
     """Width 48 -> 24 and warm-up 400 -> 100 would make noam's highest rate sqrt(8) times as high: the factor takes it back."""
     mine(PROFILE)
@@ -111,10 +104,6 @@ def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec: Write, mine: C
     found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])
     assert (found.optim.schedule.warmup, found.optim.schedule.factor, found.optim.restart.schedule.warmup) == (400, 1.0, 300)
     assert found.train.log_gradient_norms == 5
-
-
-def test_where_a_row_is_scored() -> None:
-    assert [where_scored(own, given) for own in ("test2014", "valid") for given in (None, "test")] == ["test2014", "test", "valid", "valid"]
 
 
 LISTS = "  base: {}\n  child: {init_from: base, model: {regularizers: [{kind: diversity, weight: 0.1}, {kind: encoder_l2, weight: 0.2}]}}\n"
@@ -162,14 +151,7 @@ def test_a_plateau_keeps_its_rate_and_validates_by_the_profiles_steps(profile: s
     ("text", "lines"),
     [
         ("widht: 0.5\n", [r":1: widht: unknown key; expected one of .*did you mean width\?"]),
-        ("width: 1.0\nwarmup: fast\n", [r":2: warmup: found 'fast'; expected a whole number"]),
         ("corpora:\n  wmt14-en-de:\n    widht: 1\n", [r":3: corpora.wmt14-en-de.widht: unknown key; .*did you mean width\?"]),
-        (
-            "corpora:\n  wmt14-en-de:\n    score: {}\n",
-            [r":3: corpora.wmt14-en-de.score: unknown key; expected one of batch, data, dropout, log_gradient_norms, mod"],
-        ),
-        ("corpora:\n  wmt14-en-de: {width: 9}\n", [r":2: corpora.wmt14-en-de.width: found 9; expected a number <= 4"]),
-        ("corpora:\n  wmt14-en-de: 3\n", [r":2: corpora.wmt14-en-de: found 3; expected a mapping"]),
         ("corpora:\n  wmt14-en-ed: {}\n", [r":2: corpora.wmt14-en-ed: unknown corpus; .*did you mean wmt14-en-de\?"]),
         (
             "train: 3\ncorpora:\n  wmt14-en-de: {width: wide}\n  iwslt14-de-en: {warmup: -1}\n",

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.specs.overrides import parse
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
 from orchestrator.specs.show import to_yaml
@@ -28,11 +27,6 @@ def test_a_row_is_its_difference(spec: Write) -> None:
     assert wide.spec.model.model_dump(exclude={"d_ff"}) == base.spec.model.model_dump(exclude={"d_ff"})
     assert (base.spec.model.d_ff, wide.spec.model.d_ff, wide.spec.decode.beam_size) == (32, 64, 2)
     assert base.line == 6 and wide.line == 7
-
-
-def test_numbers_of_equal_value(spec: Write) -> None:
-    row = one(spec("  r: {optim: {schedule: {kind: inverse-sqrt, lr: 1e-4}}, decode: {max_ratio: 2}}\n"), "r")
-    assert row.spec is not None and row.spec.optim.schedule.lr == 1e-4 and row.spec.decode.max_ratio == 2.0
 
 
 def test_components_merge_by_kind(spec: Write) -> None:
@@ -96,11 +90,6 @@ def test_templates_merge_in_the_order_they_are_named_and_the_row_onto_them(spec:
     assert {name: row.assumed for name, row in found.items()} == {"both": ["model.d_ff"], "other": ["model.d_ff", "train"], "none": []}
 
 
-def test_a_missing_value_takes_the_default_of_the_spec(spec: Write) -> None:
-    row = one(spec("  r:\n"), "r")
-    assert row.spec is not None and row.spec.score.metric == "sacrebleu" and row.spec.seed == 1
-
-
 def test_parent_has_the_same_seed_profile_and_overrides(spec: Write) -> None:
     path = spec("  base: {}\n  child: {init_from: base, model: {encoder: {connection: {kind: dense}}}}\n")
     child = one(path, "child", seed=5, sets=["model.d_ff=40", "train.max_steps=3"])
@@ -113,17 +102,6 @@ def test_parent_has_the_same_seed_profile_and_overrides(spec: Write) -> None:
     smoke = one(path, "child", profile="smoke")
     assert smoke.spec is not None and smoke.parent is not None and smoke.parent.spec is not None
     assert smoke.parent.spec.train == smoke.spec.train and smoke.parent.spec.data == smoke.spec.data
-
-
-def test_an_override_of_the_variant_stays_with_the_variant(spec: Write) -> None:
-    rows = (
-        "  base: {}\n  child: {init_from: base, model: {regularizers: [{kind: diversity}], encoder: {connection: {kind: hierarchical}}}}\n"
-    )
-    child = one(spec(rows), "child", sets=["model.regularizers.0.weight=0.5", "model.encoder.connection.activation=relu"])
-    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
-    assert child.spec.model.regularizers[0]["weight"] == 0.5
-    assert (child.spec.model.encoder.connection["kind"], child.spec.model.encoder.connection["activation"]) == ("hierarchical", "relu")
-    assert child.parent.spec.model.regularizers == [] and child.parent.spec.model.encoder.connection == {"kind": "residual"}
 
 
 @pytest.mark.parametrize(
@@ -154,38 +132,6 @@ def test_bad_overrides_name_the_option(spec: Write, text: str, message: str) -> 
     with pytest.raises(UserError, match=message) as caught:
         resolve(spec(), sets=[text])
     assert len(caught.value.lines) == 1 and caught.value.lines[0].startswith("--set ") and caught.value.lines[0].isprintable()
-
-
-def test_overrides_are_yaml_values() -> None:
-    values = {
-        o.path: o.value
-        for o in parse(["data.corpus=no", "optim.eps=1e-9", "train.max_epochs=null", "model.regularizers=[{kind: diversity}]"])
-    }
-    assert list(values.values()) == ["no", 1e-9, None, [{"kind": "diversity"}]]
-
-
-def test_every_bad_override_is_told_at_once(spec: Write) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(spec(), sets=["a=1", "b", "model.d_ff=8"])
-    assert len(caught.value.lines) == 2
-
-
-@pytest.mark.parametrize(("profile", "factor"), [("smoke", 1 / 16), ("mini", 0.5)])
-def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float) -> None:
-    """Word embeddings and widths of Shen 2018 stay as different as they are; single numbers and lists alike."""
-    rows = {row.id: row.spec.model for row in resolve("search_spaces/shen2018", profile=profile) if row.spec}
-    table = [rows[f"shen2018/table1/row{i}/de-en-e{e}"] for i in range(1, 7) for e in (64, 128, 256)]
-    assert {m.word_dim or m.d_model for m in table} == {factor * e for e in (64, 128, 256)} and {m.d_model for m in table} == {factor * 256}
-    assert {m.encoder.layer["widths"] for m in table} == {factor * width for width in (96, 128, 192, 256)}
-    big = rows["shen2018/fig5/convs2s-rerun"]
-    shrunk = 1 / 16 if profile == "smoke" else 0.25
-    assert big.encoder.layer["widths"] == big.decoder.layer["widths"] == [round(shrunk * w) for w in (*[512] * 9, *[1024] * 4, 2048, 2048)]
-    assert (big.d_model, big.output_dim) == (768 * shrunk, 512 * shrunk)
-
-
-def test_unknown_profile(spec: Write) -> None:
-    with pytest.raises(UserError, match="did you mean smoke"):
-        resolve(spec(), profile="smok")
 
 
 def test_rungs_beyond_a_profile_are_dropped(spec: Write) -> None:
@@ -255,10 +201,6 @@ def test_a_damaged_shown_row(spec: Write, tmp_path: Path, old: str, new: str, me
         ("mlrf2018/table2/row1*,row9", ["row1", "row9", *(f"row{i}" for i in range(10, 20)), "row19-w1-hop", "row19-hops-16"]),
         ("shen2018/table1/*/de-en-e256", [f"row{i}/de-en-e256" for i in range(1, 7)]),
         ("search_spaces/shen2018/table1.yaml#row1/de*,row2/tr-en-e64", [*(f"row1/de-en-e{e}" for e in (64, 128, 256)), "row2/tr-en-e64"]),
-        (
-            "sweeps/fusion-grid/baseline,d72-value_residual-*-blocks",
-            ["baseline", *(f"d72-value_residual-{s}-blocks" for s in ("encoder", "decoder", "both"))],
-        ),
     ],
 )
 def test_an_address_of_several_rows(target: str, rows: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,12 +95,12 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     for path, word in (
         (big, "at most"),
         (latin, ":2: found byte 0xff at offset 8"),
-        (fifo, "special file"),
-        (tmp_path, "directory"),
+        (fifo, "it is a FIFO; expected a file"),
+        (tmp_path, "it is a folder; expected a file"),
         (empty, "empty"),
         (listed, "a list at the top level"),
         (tmp_path / "none.yaml", "no such file"),
-        (Path("/dev/zero"), "special file"),
+        (Path("/dev/zero"), "it is a device; expected a file"),
     ):
         with pytest.raises(UserError, match=word) as caught:
             yaml_file.load(path)

@@ -13,7 +13,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
-from orchestrator.sweeps.parameters import params
 from orchestrator.sweeps.plan import plan
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -97,21 +96,6 @@ def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid: Write, tmp_
         assert row.spec is not None
         with torch.device("meta"):
             assert planned.params == count_parameters(build(row.spec.model.model_dump(), 200, 200)), row.id
-
-
-def test_counts_of_parts_that_both_sides_share(grid: Write) -> None:
-    """The table of layer embeddings is one for both sides."""
-    import torch
-
-    from models import build, count_parameters
-
-    for name in ("mlrf-encoder-hops2-d2", "mlrf-both-hops2-d2", "mlrf-both-hops2-d4", "linear-both-d4-l21e-05"):
-        (row,) = resolve(f"{grid()}#{name}")
-        assert row.spec is not None
-        for tied in ("separate", "three-way"):
-            spec = row.spec.model_copy(update={"model": row.spec.model.model_copy(update={"embeddings": tied})})
-            with torch.device("meta"):
-                assert params(spec, 90, 90) == count_parameters(build(spec.model.model_dump(), 90, 90)), (name, tied)
 
 
 def test_draws_stay_when_the_grid_grows(grid: Write) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.specs import table_file
-from orchestrator.specs.grid.conditions import compile_condition
+from orchestrator.specs.grid.axes import compile_condition
+from orchestrator.specs.positions import Document
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 
@@ -58,16 +59,16 @@ def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
 )
 def test_a_condition_holds_for_these_values(condition: Any, holds: set[int]) -> None:
     """Of n, where the axis b is false and the axis `absent` does not apply."""
-    problems: list[str] = []
+    document = Document("f.yaml", {})
     known = {"n": [2, 3, 4, 5, 6, 8], "b": [True, False], "absent": ["x", "y"]}
-    test, asked = compile_condition(None, (), condition, known, problems)  # type: ignore[arg-type]
-    assert problems == [] and asked == {axis for each in (condition if isinstance(condition, list) else [condition]) for axis in each}
+    test = compile_condition(document, (), condition, known)
+    assert document.problems == []
     assert {n for n in known["n"] if test({"n": n, "b": False})} == holds
 
 
 def test_true_is_not_1_and_texts_and_booleans_are_no_numbers() -> None:
     def test(given: Any, value: Any) -> bool:
-        return compile_condition(None, (), {"a": given}, {"a": [True, 1, "1"]}, [])[0]({"a": value})  # type: ignore[arg-type]
+        return compile_condition(Document("f.yaml", {}), (), {"a": given}, {"a": [True, 1, "1"]})({"a": value})
 
     assert [test(True, value) for value in (True, 1)] == [True, False]
     assert [test(1, value) for value in (True, 1, 1.0)] == [False, True, True]
@@ -79,7 +80,7 @@ def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> Non
     text = "  axes:\n    a: {key: model.d_ff, grid: [2, 4, 6]}\n    b: {key: model.encoder.num_layers, grid: [2, 3]}\n  exclude:\n"
     text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
     table = table_file.read(spec("", head=HEAD + text))
-    assert table.grid is not None and set(table.grid.combinations()) == {"a2-b2", "a2-b3"}
+    assert table.grid is not None and set(table.grid.combinations) == {"a2-b2", "a2-b3"}
     assert dict(table.grid.counts) == {0: 2, 1: 2}, "with b 2 the first condition, with b 3 the second"
 
 
@@ -139,10 +140,3 @@ def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options
     rows = resolve(spec("", head=head + text))[1:]
     found = [[(each["kind"], each["weight"]) for each in row.spec.model.regularizers] for row in rows if row.spec is not None]
     assert found == [[("diversity", 0.5), ("encoder_l2", 0.1)], [("diversity", 0.25), ("encoder_l2", 0.1)]]
-
-
-def test_two_options_of_one_regularizer_meet(rows: Callable[[str], dict[str, Row]]) -> None:
-    text = "  axes:\n    weight: {key: model.regularizers.diversity.weight, grid: [0.25]}\n"
-    text += "    sides: {key: model.regularizers.diversity.sides, grid: [encoder]}\n"
-    (row,) = rows(text).values()
-    assert row.spec is not None and row.spec.model.regularizers == [{"kind": "diversity", "weight": 0.25, "sides": "encoder"}]
