@@ -67,20 +67,18 @@ def checked_uri(uri: str | None) -> str | None:
     if not uri:
         return None
     scheme, mark, rest = uri.partition("://")
-    if scheme not in SCHEMES:
-        hint = (
-            nearest(scheme, list(SCHEMES)) if mark else "expected http://HOST:PORT, https://HOST, postgresql://HOST/NAME or sqlite:///FILE"
-        )
-        raise UserError(f"--tracking-uri {redact(uri)!r}: {hint}")
-    if not rest.strip("/") or (scheme == "sqlite" and not rest.startswith("/")):
-        raise UserError(f"--tracking-uri {redact(uri)!r}: expected {'sqlite:///FILE' if scheme == 'sqlite' else f'{scheme}://HOST'}")
-    if (path := sqlite_path(uri)) is not None:
-        if "?" in rest:
-            raise UserError(f"--tracking-uri {redact(uri)!r}: found ?; expected sqlite:///FILE, with %3F for a ? of its path")
-        if not path.parent.is_dir():
-            raise UserError(f"--tracking-uri {redact(uri)!r}: {display(path.parent)}: no such folder; expected an existing one")
-        return sqlite_uri(path)
-    return uri.rstrip("/") if is_server(uri) else uri
+    path, problem = sqlite_path(uri), None
+    if scheme not in SCHEMES and mark:
+        problem = nearest(scheme, list(SCHEMES))
+    elif scheme not in SCHEMES or not rest.strip("/") or (scheme == "sqlite" and not rest.startswith("/")):
+        problem = "expected http://HOST:PORT, https://HOST, postgresql://HOST/NAME or sqlite:///FILE"
+    elif path is not None and "?" in rest:
+        problem = "found ?; expected sqlite:///FILE, with %3F for a ? of its path"
+    elif path is not None and not path.parent.is_dir():
+        problem = f"{display(path.parent)}: no such folder; expected an existing one"
+    if problem:
+        raise UserError(f"--tracking-uri {redact(uri)!r}: {problem}")
+    return uri.rstrip("/") if path is None and is_server(uri) else uri if path is None else sqlite_uri(path)
 
 
 def with_driver(uri: str) -> str:

@@ -1,10 +1,17 @@
-"""Converts the reports of a run (`history.jsonl`) to points of MLflow metrics."""
+"""Converts a run to what MLflow stores: reports (`history.jsonl`) to points of metrics, names and texts to those that a server accepts."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from orchestrator.safe_text import visible
+from orchestrator.tracking.environment import redact
+
+MAX_KEY = 250
+_FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 
 class Point(NamedTuple):
@@ -62,11 +69,21 @@ def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> tuple[list[
                 continue
             last[key] = step
             if math.isfinite(metric_value):
-                points.append(Point(key, _shortened(metric_value), time, step))
+                points.append(Point(key, metric_value if metric_value.is_integer() else float(f"{metric_value:.5g}"), time, step))
             else:
                 nonfinite.append(f"{key}@{step}")
     return points, nonfinite
 
 
-def _shortened(value: float) -> float:
-    return value if value.is_integer() else float(f"{value:.5g}")
+def valid_name(name: str) -> str:
+    """A valid key of a metric, parameter or tag: letters, digits and `_-. :/`, and no path that has a shorter form (`a//b`, `../a`)."""
+    parts = [re.sub(r"^\.*$|^\.\.", "_", part) for part in _FORBIDDEN.sub("_", name).split("/")]
+    key = "/".join(parts)
+    return key if len(key) <= MAX_KEY else key[:MAX_KEY].rstrip("/.")
+
+
+def text(value: Any, limit: int) -> str:
+    """A parameter or tag: redacted, control characters but line ends escaped (PostgreSQL refuses NUL), and cut to `limit` characters."""
+    plain = redact("" if value is None else value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value))
+    plain = "\n".join(map(visible, plain.split("\n")))
+    return plain if len(plain) <= limit else plain[: limit - 3] + "..."

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from orchestrator.ledger.run_lock import owner
+from orchestrator.tracking.artifacts import PAGE, copy_page
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
-from orchestrator.tracking.pages import ARTIFACT, copy_page
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore
 
@@ -91,24 +91,22 @@ class Projector:
             self.store.close()
             raise
 
-    # ------------------------------------------------------------ the parent
-
     def _look_up(self, sweep: SweepRecord) -> _Stored:
         """Finds the sweep's runs, creates the parent, deletes duplicates, and marks runs of removed rows as superseded."""
-        runs_found = self.store.search(sweep.id)
+        runs_found = self.store.find({"nmt.sweep": sweep.id})
         parents = [run for run in runs_found if run.data.tags.get("nmt.kind") == "sweep"]
         tags = {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}
         parent = parents[0] if parents else self.store.create(sweep.name, tags, sweep.started)
         stored = _Stored(parent, row_names(sweep))
         for run in parents[1:]:
-            self.store.delete(run.info.run_id)
+            self.store.client.delete_run(run.info.run_id)
         row_keys = {row.key for row in sweep.rows}
         for run in runs_found:
             key = run.data.tags.get("nmt.run")
             if key is None:
                 continue
             if key in stored.runs:
-                self.store.delete(run.info.run_id)
+                self.store.client.delete_run(run.info.run_id)
             elif key in row_keys:
                 stored.runs[key] = run
             elif run.data.tags.get("nmt.kind") != "superseded":
@@ -129,8 +127,6 @@ class Projector:
         end = None if state == "running" else max((run.end for run in stored.finished), default=sweep.started)
         if (stored.parent.info.status, stored.parent.info.end_time) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
-
-    # ------------------------------------------------------------ the children
 
     def _row(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, *, live: bool) -> str:
         """Writes the run of a row. Returns the row's state."""
@@ -177,7 +173,7 @@ class Projector:
             self._progress(self.written)
 
     def _tags(self, sweep: SweepRecord, stored: _Stored, row: SweepRow) -> dict[str, str]:
-        report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.info.run_id}/artifacts/{ARTIFACT}"
+        report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.info.run_id}/artifacts/{PAGE}"
         tags = {
             "mlflow.parentRunId": stored.parent.info.run_id,
             "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),

@@ -41,7 +41,6 @@ class SweepRow:
     label: str
     paper: str
     table: str
-    row: str
     train: str | None
     decode: str | None
     score: str | None
@@ -84,7 +83,6 @@ class RunResult:
     state: str
     start: int
     end: int | None
-    steps: int
     metrics: dict[str, float]
     tags: dict[str, str]
     points: list[Point]
@@ -128,7 +126,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     state = "running" if view.status in ("new", "trained") else view.status
     start = times[0] or sweep.started
     points, nonfinite = read_points(ledger.reports(row.train), start)
-    result = RunResult(state, start, None, view.steps, _finals(train, decode, score, also), {}, points, nonfinite, files)
+    result = RunResult(state, start, None, _finals(train, decode, score, also), {}, points, nonfinite, files)
     if state == "stopped" and points:
         result.end = points[-1].time  # its record is written at the sweep's end
     elif state in FINAL:
@@ -149,7 +147,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
 
 def _row(item: Mapping[str, Any], results: Path) -> SweepRow:
     keys = item.get("keys") or {}
-    names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
+    names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table")}
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
     about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
@@ -176,19 +174,11 @@ def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:
 def _finals(
     train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, float]:
-    chrf = score.get("chrf")
-    found = {
-        "bleu": score.get("bleu"),
-        "chrf": chrf.get("score") if isinstance(chrf, Mapping) else chrf,
-        "tokens_per_second": train.get("tokens_per_second"),
-        "sentences_per_second": decode.get("sentences_per_second"),
-        "params": train.get("params"),
-        "steps": train.get("steps"),
-        "seconds": train.get("seconds"),
+    found = {"bleu": score.get("bleu"), "chrf": score.get("chrf", {}).get("score"), "tokens_per_second": train.get("tokens_per_second")}
+    found |= {"sentences_per_second": decode.get("sentences_per_second")} | {
+        name: train.get(name) for name in ("params", "steps", "seconds")
     }
-    for name in ("sacrebleu", "tokenised", "mteval"):
-        if isinstance(figure := score.get(name), Mapping):
-            found[f"bleu_{name}"] = figure.get("score")
+    found |= {f"bleu_{name}": score.get(name, {}).get("score") for name in ("sacrebleu", "tokenised", "mteval")}
     found |= {name: score.get(name) for name in ROUGE}
     found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
     found |= {f"{figure}_{name}": other.get(figure) for name, other in also.items() for figure in ROUGE}

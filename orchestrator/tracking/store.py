@@ -25,8 +25,7 @@ from filelock import FileLock
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, sqlite_uri, with_driver
-from orchestrator.tracking.history import Point, flatten
-from orchestrator.tracking.names import MAX_KEY, text, valid_name
+from orchestrator.tracking.history import MAX_KEY, Point, flatten, text, valid_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -94,12 +93,11 @@ class MlflowStore:
         """The lock to hold while runs of `name` are written. On a server it excludes only writers of the same sweep and ledger."""
         return self.results / ".tracking" / f"{name}.server.lock" if self.server else self.results / ".mlflow.lock"
 
-    def search(self, sweep_id: str, run: str | None = None) -> list[Run]:
-        """Runs of a sweep including its parent, or of one of its rows: oldest first, and the most complete of duplicates first."""
-        return self.find({"nmt.sweep": sweep_id} | ({"nmt.run": run} if run else {}))
-
     def find(self, tags: Mapping[str, str]) -> list[Run]:
-        """Runs of this ledger with these tags. The ledger's own store may have runs from before the tag `nmt.ledger` existed."""
+        """Runs of this ledger with these tags: oldest first, and the most complete of duplicates first.
+
+        The ledger's own store may have runs from before the tag `nmt.ledger` existed.
+        """
         filters = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
         query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in filters.items())
         runs: list[Run] = []
@@ -107,7 +105,7 @@ class MlflowStore:
         while token != "":
             order = ["attributes.start_time ASC"]
             page = self.client.search_runs([self.experiment], query, max_results=PAGE, order_by=order, page_token=token)
-            runs.extend(page)
+            runs += page
             token = page.token or ""
         return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
@@ -153,9 +151,6 @@ class MlflowStore:
                 shutil.copyfile(path, Path(folder) / name)
             if files:
                 self.client.log_artifacts(run.info.run_id, folder)
-
-    def delete(self, run_id: str) -> None:
-        self.client.delete_run(run_id)
 
     def _find_experiment(self, client: MlflowClient) -> str:
         found = client.get_experiment_by_name(EXPERIMENT)

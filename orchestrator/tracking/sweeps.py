@@ -23,8 +23,6 @@ from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep
 from orchestrator.tracking.store import MlflowStore
 
-__all__ = ["BackgroundProjector", "Projector", "check", "reconcile", "sweep_lock"]
-
 
 def check(results: Path, uri: str) -> None:
     """UserError with one line unless `uri` can be written now with this login."""

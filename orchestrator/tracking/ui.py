@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.store import VIEW, MlflowStore, artifacts_of
@@ -91,17 +91,13 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
     if uri is not None and is_server(uri):
         log(f"MLflow: {redact(uri)}")
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with start_ui(results, port, uri) as server:
+        with interrupt.raising(), start_ui(results, port, uri) as server:
             log(f"MLflow: {server.page}  (Ctrl-C ends it)")
-            while server.process.poll() is None:
-                time.sleep(0.2)
+            server.process.wait()
             raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
     except KeyboardInterrupt:
         log("MLflow: ended")
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def free_port(first: int, tries: int = 100) -> int:
@@ -113,10 +109,6 @@ def free_port(first: int, tries: int = 100) -> int:
                 probe.bind((HOST, port))
                 return port
     raise UserError(f"no free port from {first} to {first + tries - 1}")
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _wait(server: UiServer) -> None:

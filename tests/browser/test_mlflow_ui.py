@@ -64,7 +64,7 @@ def experiment(results: Path) -> str:
 
 
 def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..., str], tmp_path: Path) -> None:
-    runs = {run.info.run_name: run for run in MlflowStore(results).search("sweep-1")}
+    runs = {run.info.run_name: run for run in MlflowStore(results).find({"nmt.sweep": "sweep-1"})}
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
     assert "fake sweep" in listed and "Model training" in listed and "2 done, 1 stopped" in listed and "best: dense" in listed

@@ -61,7 +61,7 @@ def server() -> Iterator[SharedServer]:
 def children(results: Path, uri: str, sweep: str) -> dict[str, list[Any]]:
     """Name -> runs of the sweep's rows."""
     found: dict[str, list[Any]] = {}
-    for run in MlflowStore(results, uri).search(sweep):
+    for run in MlflowStore(results, uri).find({"nmt.sweep": sweep}):
         if run.data.tags["nmt.kind"] == "run":
             found.setdefault(run.info.run_name, []).append(run)
     return found
@@ -72,7 +72,7 @@ def check_whole(results: Path, uri: str, sweep: str, runs: int) -> None:
     store = MlflowStore(results, uri)
     found = children(results, uri, sweep)
     assert len(found) == runs and {len(same) for same in found.values()} == {1}
-    assert Counter(run.info.status for run in store.search(sweep)) == {"FINISHED": runs + 1}
+    assert Counter(run.info.status for run in store.find({"nmt.sweep": sweep})) == {"FINISHED": runs + 1}
     for name, (run,) in found.items():
         assert {"bleu", "chrf", "tokens_per_second", "train/loss", "valid/nll"} <= set(run.data.metrics), name
         assert len(run.data.params) > 3 and run.data.tags["nmt.label"].startswith("synthetic")
@@ -168,7 +168,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     if shutil.which("chromium") is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
     from benchmarks.devtools import browser
-    from orchestrator.tracking.analyses import log_analysis
+    from orchestrator.tracking.artifacts import log_analysis
 
     fill(tmp_path, 120, reports=REPORTS, name="synthetic/page")
     figure = tmp_path / "figure.png"
@@ -177,7 +177,9 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     assert log_analysis(tmp_path, "synthetic figure", "length", [figure], {}, {}, server.uri) is None
     store = MlflowStore(tmp_path, server.uri)
     (analysis,) = store.find({"nmt.kind": "analysis"})
-    best = max((run for run in store.search("synthetic-page") if "bleu" in run.data.metrics), key=lambda run: run.data.metrics["bleu"])
+    best = max(
+        (run for run in store.find({"nmt.sweep": "synthetic-page"}) if "bleu" in run.data.metrics), key=lambda run: run.data.metrics["bleu"]
+    )
     shots = Path(os.environ.get("SCREENSHOTS", tmp_path))
 
     async def look() -> None:

@@ -22,7 +22,7 @@ from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
-from orchestrator.tracking.analyses import log_analysis
+from orchestrator.tracking.artifacts import log_analysis
 from orchestrator.tracking.environment import checked_uri
 
 MAX_RECORDS, MAX_COLUMNS = 40, 9

@@ -20,8 +20,8 @@ from orchestrator.specs.controls import parse
 from orchestrator.specs.positions import shown
 from orchestrator.sweeps.names import address_of, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.tracking.artifacts import log_page, page_of
 from orchestrator.tracking.environment import reason
-from orchestrator.tracking.pages import log_page, page_of
 
 LONGEST = 100
 """Characters of a page's name, so that file systems take it."""

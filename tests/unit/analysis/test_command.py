@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.analyses import log_analysis
+from orchestrator.tracking.artifacts import log_analysis
 from orchestrator.tracking.store import EXPERIMENT
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.tracking.names import MAX_KEY, valid_name
+from orchestrator.tracking.history import MAX_KEY, valid_name
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
@@ -54,9 +54,9 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results: Any
     tracking.start()
     assert tracking.stop(120) and said == []
     store = MlflowStore(fake_results.root, server)
-    assert {run.info.status for run in store.search(SWEEP)} == {"FINISHED"}
+    assert {run.info.status for run in store.find({"nmt.sweep": SWEEP})} == {"FINISHED"}
     assert reconcile(fake_results.root, server) == ({"done": 1}, [])
-    (child,) = (run for run in store.search(SWEEP) if run.data.tags["nmt.kind"] == "run")
+    (child,) = (run for run in store.find({"nmt.sweep": SWEEP}) if run.data.tags["nmt.kind"] == "run")
     assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
 
 

@@ -214,7 +214,7 @@ def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path: Path) -> None:
     opened = MlflowStore(tmp_path)
     run = opened.create("run", {"nmt.sweep": "s"}, 1000)
     mlflow_client(tmp_path).delete_experiment(opened.experiment)
-    assert [found.info.run_id for found in MlflowStore(tmp_path).search("s")] == [run.info.run_id]
+    assert [found.info.run_id for found in MlflowStore(tmp_path).find({"nmt.sweep": "s"})] == [run.info.run_id]
 
 
 def test_a_run_deleted_in_the_ui_is_made_anew(fake_results: Any) -> None:

@@ -14,8 +14,7 @@ import pytest
 from orchestrator.files.documents import sealed
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.tracking.history import Point, number, read_points
-from orchestrator.tracking.names import text
+from orchestrator.tracking.history import Point, number, read_points, text
 from orchestrator.tracking.overview import Finished, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
@@ -238,9 +237,9 @@ def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None
     points, spec = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)], {f"p{i}": i for i in range(MAX_PARAMS + 3)}
     store.create("run", {"nmt.sweep": "s"}, 0)
     for state in ("running", "running", "done"):
-        (run,) = store.search("s")
+        (run,) = store.find({"nmt.sweep": "s"})
         store.write(run, points=points, spec=spec, tags={"state": state})
-    (run,) = store.search("s")
+    (run,) = store.find({"nmt.sweep": "s"})
     assert len(run.data.params) == MAX_PARAMS + 3 and run.data.tags["state"] == "done"
     history = mlflow_client(tmp_path).get_metric_history(run.info.run_id, "loss")
     assert [point.step for point in history] == list(range(MAX_METRICS + 5))

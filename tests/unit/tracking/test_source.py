@@ -12,8 +12,7 @@ import pytest
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import sweep_files
 from orchestrator.tracking.environment import redact
-from orchestrator.tracking.history import flatten, number, read_points
-from orchestrator.tracking.names import text, valid_name
+from orchestrator.tracking.history import flatten, number, read_points, text, valid_name
 from orchestrator.tracking.source import read_result, read_sweep
 
 
