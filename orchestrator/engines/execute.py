@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orchestrator import interrupt
-from orchestrator.engines import local
-from orchestrator.engines.pool import Pool
+from orchestrator.engines.local import Local
 from orchestrator.engines.ray import environment
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.resources import check_limits, check_local, quantity, side_by_side
+from orchestrator.engines.resources import check_limits, check_local
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
@@ -23,29 +20,6 @@ from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-
-
-class Local:
-    """Runs one row after the other in this process, or several side by side in processes of their own (`--jobs`)."""
-
-    def __init__(self) -> None:
-        self.pool = Pool()
-
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Accepts every task."""
-
-    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        if not options.has_workers:
-            return local.run(jobs, asha, options.metric)
-        if options.jobs == "auto":
-            size = side_by_side(jobs, local.gpu_memory())
-            print(f"--jobs auto: at most {quantity(size, 'run')} at a time", file=sys.stderr, flush=True)
-        else:
-            size = int(options.jobs)
-        return self.pool.run(jobs, size, asha, options.metric, interrupt.stop_file(options.results, options.slug))
-
-    def close(self) -> None:
-        self.pool.close()
 
 
 class Ray:
@@ -61,9 +35,6 @@ class Ray:
         limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
         print("connecting to Ray" if "RAY_ADDRESS" in os.environ else "starting Ray", file=sys.stderr, flush=True)
         return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
 
 MAX_JOBS = 1024
@@ -98,5 +69,4 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
         raise UserError(
             f"--results {options.results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
         )
-    with closing(ENGINES[options.engine]()) as engine:
-        return driver.execute(rows, seeds, options, engine)
+    return driver.execute(rows, seeds, options, ENGINES[options.engine]())

@@ -1,22 +1,43 @@
-"""The local engine: runs one row after the other in this process."""
+"""The local engine."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from orchestrator import interrupt
+from orchestrator.engines import pool
+from orchestrator.engines.resources import quantity, side_by_side
 from orchestrator.errors import LockedError, UserError
 from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device
 
 
+class Local:
+    """Runs one row after the other in this process, or several side by side in processes of their own (`--jobs`)."""
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Accepts every task."""
+
+    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
+        if not options.has_workers:
+            return run(jobs, asha, options.metric)
+        if options.jobs == "auto":
+            size = side_by_side(jobs, gpu_memory())
+            print(f"--jobs auto: at most {quantity(size, 'run')} at a time", file=sys.stderr, flush=True)
+        else:
+            size = int(options.jobs)
+        return pool.run(jobs, size, asha, options.metric, interrupt.stop_file(options.results, options.slug))
+
+
 def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
-    """Runs every task of every job. Returns the failures (task name -> reason); a failure does not end the other tasks."""
+    """Runs every task in this process. Returns the failures (task name -> reason); a failure does not end the other tasks."""
     failures: dict[str, str] = {}
     with interrupt.listening():
         for task in (task for job in jobs for task in job):

@@ -1,66 +1,79 @@
-"""Worker processes of the local engine, side by side on this machine: each lives for the whole sweep and runs one task at a time."""
+"""Runs of the local engine side by side on this machine, each in a process of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
-from collections import deque
-from collections.abc import Sequence
-from multiprocessing.connection import wait
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.engines import pool_worker
+from orchestrator.engines.worker import run_task
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
+from orchestrator.training.runtime import Runtime, best_device
 
-SPAWN = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-
-EXIT_SECONDS = 10.0
-"""Idle workers that take longer to exit are killed."""
+SERVER = multiprocessing.get_context("forkserver")
+"""Its processes are forks of one that has imported torch and has no CUDA, which would not survive the fork."""
 
 
-class Worker:
-    """A process with the job that it works on. Messages are JSON, as `pool_worker` describes them."""
+def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: str, stop: Path) -> dict[str, str]:
+    """Runs every job, at most `size` at a time. Returns the failures (task name -> reason); a failure does not end the other tasks.
 
-    def __init__(self) -> None:
-        self.job = deque[Task]()
-        self.connection, theirs = SPAWN.Pipe()
-        self.process = SPAWN.Process(target=pool_worker.main, args=(theirs,), daemon=True)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, pool_worker.SIGNALS)  # inherited until the worker can handle them
+    At the first Ctrl-C or SIGTERM, or once the file `stop` exists, every process saves and ends its task, then KeyboardInterrupt is
+    raised; at the second it is raised at once.
+    """
+    SERVER.set_forkserver_preload(["__main__", __name__])
+    failures, deciding = dict[str, str](), threading.Lock()
+
+    def run_job(job: Sequence[Task]) -> None:
+        for task in job:
+            if stop.exists():
+                return
+
+            def decide(rung: dict[str, Any], name: str = task.name) -> bool:
+                with deciding:
+                    return asha is None or asha.decide(name, rung["rung"], rung[metric])
+
+            failure = _in_process(task, decide)
+            if failure is not None and not stop.exists():
+                failures[task.name] = failure
+
+    with interrupt.passing_on(stop), ThreadPoolExecutor(size) as threads:  # a thread waits for each process
         try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            for ended in [threads.submit(run_job, job) for job in jobs]:
+                ended.result()
+        except BaseException:
+            stop.touch()  # no thread starts another task
+            for process in SERVER.active_children():
+                process.kill()
+            raise
+        if stop.exists():
+            raise KeyboardInterrupt
+    return failures
 
-    def start_next(self) -> None:
-        """Starts the next task of the job."""
-        self.send({"task": self.job[0].to_json()})
 
-    def send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the process has died, as the next `receive` tells
-            self.connection.send_bytes(json.dumps(message).encode())
-
-    def receive(self) -> dict[str, Any]:
-        """Returns the next message; the failure of the current task if the process has died."""
-        try:
-            message: dict[str, Any] = json.loads(self.connection.recv_bytes())
-        except (EOFError, OSError):
-            self.process.join()
-            return {"ended": {"failure": f"its process {_cause(self.process.exitcode)}", "last": True}}
-        return message
-
-    def end(self, *, kill: bool) -> None:
-        self.connection.close()
-        if not kill:
-            self.process.join(EXIT_SECONDS)
-        self.process.kill()
-        self.process.join()
-        self.process.close()
+def _in_process(task: Task, decide: Callable[[dict[str, Any]], bool]) -> str | None:
+    """Runs a task in a new process. Returns why it failed, else None. decide: as in `run_task`."""
+    ours, theirs = SERVER.Pipe()
+    process = SERVER.Process(target=main, args=(json.dumps(task.to_json()), dict(os.environ), theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        while "rung" in (message := json.loads(ours.recv_bytes())):
+            ours.send(decide(message["rung"]))
+        process.join()
+        return message["failure"]
+    except (EOFError, OSError):
+        process.join()
+        return f"its process {_cause(process.exitcode)}"
 
 
 def _cause(code: int | None) -> str:
@@ -70,66 +83,32 @@ def _cause(code: int | None) -> str:
     return f"was killed by {signal.Signals(-code).name}{memory}"
 
 
-class Pool:
-    """The workers of a sweep. They are started when first needed."""
+def main(task: str, environment: dict[str, str], connection: Connection) -> None:
+    """The process of a task, which ends with its parent. The first SIGINT or SIGTERM makes the task save and end.
 
-    def __init__(self) -> None:
-        self.idle: list[Worker] = []
-        self.busy: list[Worker] = []
+    At each rung it sends {"rung": metrics} and receives whether to go on; at the end it sends {"failure": reason or null}.
+    """
+    os.environ.clear()
+    os.environ.update(environment)  # the server has that of its start
+    threading.Thread(target=_end_with_parent, name="parent-watchdog", daemon=True).start()
 
-    def run(self, jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: str, stop: Path) -> dict[str, str]:
-        """Runs every job, at most `size` at a time. Returns the failures (task name -> reason); a failure does not end the other tasks.
+    def decide(metrics: dict[str, Any]) -> bool:
+        rung = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+        connection.send_bytes(json.dumps({"rung": rung}).encode())
+        return bool(connection.recv())
 
-        At the first Ctrl-C or SIGTERM, or once the file `stop` exists, every worker saves and ends its task, then KeyboardInterrupt is
-        raised; at the second it is raised at once.
-        """
-        waiting, failures = deque(deque(job) for job in jobs), dict[str, str]()
-        with interrupt.passing_on(stop):
-            while (waiting and not stop.exists()) or self.busy:
-                while waiting and len(self.busy) < size and not stop.exists():
-                    self._start(waiting.popleft())
-                ready = wait([worker.connection for worker in self.busy])
-                for worker in [worker for worker in self.busy if worker.connection in ready]:
-                    message = worker.receive()
-                    if "rung" in message:
-                        rung = message["rung"]
-                        worker.send({"continue": asha is None or asha.decide(worker.job[0].name, rung["rung"], rung[metric])})
-                    else:
-                        self._ended(worker, message["ended"], waiting, failures, stop)
-            if stop.exists():
-                raise KeyboardInterrupt
-        return failures
+    failure = None
+    with contextlib.suppress(KeyboardInterrupt), interrupt.listening():
+        try:
+            if not run_task(Task.of(json.loads(task)), Runtime(device=best_device()), decide=decide):
+                failure = "its process was told to stop by a signal; the same command resumes it"
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+        connection.send_bytes(json.dumps({"failure": failure}).encode())
 
-    def _start(self, job: deque[Task]) -> None:
-        while self.idle and not self.idle[-1].process.is_alive():
-            self.idle.pop().end(kill=True)
-        worker = self.idle.pop() if self.idle else Worker()
-        self.busy.append(worker)
-        worker.job = job
-        worker.start_next()
 
-    def _ended(self, worker: Worker, ended: dict[str, Any], waiting: deque[deque[Task]], failures: dict[str, str], stop: Path) -> None:
-        """Records how the worker's task has ended, and starts the next one of its job."""
-        task = worker.job.popleft()
-        if ended["failure"] is not None and not stop.exists():
-            failures[task.name] = ended["failure"]
-        if worker.job and not ended["last"]:
-            worker.start_next()
-            return
-        self.busy.remove(worker)
-        if worker.job:
-            waiting.appendleft(worker.job)
-        if ended["last"]:
-            worker.end(kill=False)
-        else:
-            self.idle.append(worker)
-
-    def close(self) -> None:
-        """Ends all workers, those with a task at once."""
-        for worker in self.busy:
-            worker.end(kill=True)
-        for worker in self.idle:
-            worker.connection.close()
-        for worker in self.idle:
-            worker.end(kill=False)
-        self.busy, self.idle = [], []
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.errors import UserError
@@ -36,6 +36,19 @@ class Node:
     drivers: float = 0.0
     memory: float | None = None
 
+    def slots(self, demand: Demand) -> int:
+        """Number of the job's workers that fit here at the same time."""
+        if demand.gpus:  # a fraction must lie on one GPU: the remainders of several GPUs do not add up
+            per_gpu = int(1 / demand.gpus + EPS)
+            return int(self.gpus + EPS) * per_gpu if demand.gpus < 1 else int(self.gpus / demand.gpus + EPS)
+        slots = int(self.cpus / demand.cpus + EPS)
+        return slots if not demand.memory or self.memory is None else min(slots, int(self.memory / demand.memory + EPS))
+
+    def describe(self) -> str:
+        """`4 CPUs, 1 GPU, 25.0 GB`."""
+        gpus = f", {quantity(self.gpus, 'GPU')}" if self.gpus else ""
+        return quantity(self.cpus, "CPU") + gpus + ("" if self.memory is None else f", {gigabytes(self.memory)}")
+
 
 @dataclass(frozen=True)
 class Capacity:
@@ -56,10 +69,27 @@ class Capacity:
     def drivers(self) -> int:
         return int(sum(node.drivers for node in self.nodes))
 
+    def slots(self, demand: Demand) -> int:
+        return sum(node.slots(demand) for node in self.nodes)
+
+    def max_concurrent(self, demand: Demand) -> int:
+        """Number of such jobs that run concurrently. At least one, since `problem` has checked that it fits."""
+        jobs = self.slots(demand) // demand.workers
+        return max(1, min(jobs, self.drivers) if demand.driver else jobs)
+
     def describe(self) -> str:
-        """`2 nodes: 4 CPUs, 1 GPU`."""
-        nodes = f"{len(self.nodes)} nodes: " if len(self.nodes) > 1 else ""
-        return f"{nodes}{quantity(self.cpus, 'CPU')}" + (f", {quantity(self.gpus, 'GPU')}" if self.gpus else "")
+        """`4 CPUs, 1 GPU`, `2 nodes: 4 CPUs + 4 CPUs`."""
+        return f"{len(self.nodes)} nodes: " * (len(self.nodes) > 1) + " + ".join(node.describe() for node in self.nodes)
+
+    def problem(self, demand: Demand) -> str | None:
+        """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
+        if demand.driver and self.drivers < 1:
+            start = "ray start --head --resources='{\"driver\": 64}'"
+            return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
+        if self.slots(demand) >= demand.workers:
+            return None
+        ignore = "; --resources memory=none ignores the estimate" if self.slots(replace(demand, memory=None)) >= demand.workers else ""
+        return f"needs {demand.describe()}; the cluster has {self.describe()}, so Ray would never schedule it{ignore}"
 
 
 @dataclass(frozen=True)
@@ -78,35 +108,28 @@ class Demand:
         return {"GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
 
     def describe(self) -> str:
-        """`2 x 0.5 GPU`, `4 CPUs`."""
-        if self.gpus:
-            return quantity(self.gpus, "GPU") if self.workers == 1 else f"{self.workers} x {quantity(self.gpus, 'GPU')}"
-        return quantity(self.workers * self.cpus, "CPU")
+        """`2 x 0.5 GPU`, `4 CPUs with 10.0 GB (estimated)`."""
+        each = quantity(self.gpus, "GPU") if self.gpus else quantity(self.cpus, "CPU")
+        memory = "" if self.memory is None else f" with {gigabytes(self.memory)} (estimated)"
+        return (each if self.workers == 1 else f"{self.workers} x {each}") + memory
 
 
 def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Resources) -> list[Demand]:
     """Returns the demand of each job, in order. UserError with a line for each job that could never start."""
-    first = jobs[0][0]
-    data = Data(None if first.data_dir is None else Path(first.data_dir), Path(first.cache_dir))
-    demands, problems = [], []
-    for job in jobs:
-        demand, problem = _demand(job[0], capacity, options, data)
-        problem = problem or infeasible(capacity, demand, job[0].spec.train.threads)
-        if problem is not None:
-            problems.append(f"{job[0].id}: {problem}")
+    demands, problems, data = [], [], _data(jobs[0][0])
+    for task in (job[0] for job in jobs):
+        problem, threads = None, float(task.spec.train.threads)
+        if capacity.gpus:
+            fraction, problem = _gpu_fraction(task, capacity, options, data)
+            demand = Demand(task.workers, threads, fraction, driver=True)
+        else:
+            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data))
         demands.append(demand)
+        if problem := problem or capacity.problem(demand):
+            problems.append(f"{task.id}: {problem}")
     if problems:
         raise UserError(*dict.fromkeys(problems))
     return demands
-
-
-def _demand(task: Task, capacity: Capacity, options: Resources, data: Data) -> tuple[Demand, str | None]:
-    """Returns the task's demand, and the reason if it cannot be met."""
-    threads = float(task.spec.train.threads)
-    if capacity.gpus:
-        fraction, problem = _gpu_fraction(task, capacity, options, data)
-        return Demand(task.workers, threads, fraction, driver=True), problem
-    return Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data)), None
 
 
 def _gpu_fraction(task: Task, capacity: Capacity, options: Resources, data: Data) -> tuple[float, str | None]:
@@ -126,6 +149,10 @@ def _gpu_fraction(task: Task, capacity: Capacity, options: Resources, data: Data
         return 1.0, None
     fractions = [1.0, *(int(10_000 / n) / 10_000 for n in range(2, MAX_TRIALS_PER_GPU + 1))]  # rounded down, so that n fit one GPU
     return [f for f in fractions if f == 1.0 or needed * GPU_MEMORY_MARGIN <= f * capacity.gpu_memory][-1], None
+
+
+def _data(task: Task) -> Data:
+    return Data(None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
 
 
 def _memory(task: Task, device: str, options: Resources, data: Data) -> int | None:
@@ -149,54 +176,6 @@ def quantity(number: float, word: str) -> str:
     return f"{number:.4g} {word}{'s' if number > 1 else ''}"
 
 
-def worker_slots(node: Node, demand: Demand) -> int:
-    """Number of such workers that fit on the node at the same time."""
-    if demand.gpus:  # a fraction must lie on one GPU: the remainders of several GPUs do not add up
-        per_gpu = int(1 / demand.gpus + EPS)
-        return int(node.gpus + EPS) * per_gpu if demand.gpus < 1 else int(node.gpus / demand.gpus + EPS)
-    slots = int(node.cpus / demand.cpus + EPS)
-    return slots if not demand.memory or node.memory is None else min(slots, int(node.memory / demand.memory + EPS))
-
-
-def max_concurrent(capacity: Capacity, demand: Demand) -> int:
-    """Number of such jobs that run concurrently. At least one, since `infeasible` has checked that it fits."""
-    jobs = sum(worker_slots(node, demand) for node in capacity.nodes) // demand.workers
-    return max(1, min(jobs, capacity.drivers) if demand.driver else jobs)
-
-
-def infeasible(capacity: Capacity, demand: Demand, threads: int) -> str | None:
-    """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
-    if demand.driver and capacity.drivers < 1:
-        start = "ray start --head --resources='{\"driver\": 64}'"
-        return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
-    if sum(worker_slots(node, demand) for node in capacity.nodes) >= demand.workers:
-        return None
-    workers = quantity(demand.workers, "worker")
-    if demand.gpus:
-        gpus = quantity(demand.gpus, "GPU")
-        return f"{workers} x {gpus} need more GPUs than this cluster has ({capacity.describe()}): it would wait for ever"
-    without_memory = Demand(demand.workers, demand.cpus, driver=demand.driver)
-    if sum(worker_slots(node, without_memory) for node in capacity.nodes) >= demand.workers:
-        assert demand.memory is not None
-        largest = gigabytes(max(node.memory or 0 for node in capacity.nodes))
-        return (
-            f"{workers} of {gigabytes(demand.memory)} (estimated) do not fit the memory: the largest node has "
-            f"{largest} for them (--resources memory=none starts it all the same)"
-        )
-    needed = demand.workers * demand.cpus
-    text = f"{demand.workers} workers x {threads} threads need {needed:g} CPUs; this cluster has {capacity.cpus}"
-    if needed <= capacity.cpus:
-        text += f", at most {max(node.cpus for node in capacity.nodes):g} on one node"
-    return f"{text}: it would wait for ever"
-
-
-def summary(demand: Demand, capacity: Capacity) -> str:
-    """One line on the resources of a group of equal jobs."""
-    memory = "" if demand.memory is None else f", {gigabytes(demand.memory)} each (estimated)"
-    jobs = quantity(max_concurrent(capacity, demand), "run")
-    return f"{demand.describe()}{memory}: at most {jobs} at a time on {capacity.describe()}"
-
-
 def check_limits() -> None:
     """Raises this process's limit of open files as far as it may. UserError where Ray's processes could not start under its limits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -212,14 +191,10 @@ def check_limits() -> None:
 
 def check_local(tasks: Sequence[Task]) -> None:
     """UserError with a line for each task that needs more CPUs than this machine has."""
-    capacity = Capacity((Node(local_cpus()),))
-    problems = []
-    for task in tasks:
-        threads = task.spec.train.threads
-        if problem := infeasible(capacity, Demand(task.workers, float(threads)), threads):
-            problems.append(f"{task.id}: {problem}")
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    capacity = Capacity((Node(local_cpus(), drivers=1),))
+    problems = [(task.id, capacity.problem(Demand(task.workers, float(task.spec.train.threads)))) for task in tasks]
+    if lines := dict.fromkeys(f"{id}: {problem}" for id, problem in problems if problem):
+        raise UserError(*lines)
 
 
 def local_cpus() -> int:
@@ -234,15 +209,13 @@ def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
     cpus, tasks = local_cpus(), [job[0] for job in jobs]
     if gpu_memory is None:
         return max(1, cpus // max(task.spec.train.threads for task in tasks))
-    data = Data(None if tasks[0].data_dir is None else Path(tasks[0].data_dir), Path(tasks[0].cache_dir))
+    data = _data(tasks[0])
     needed = {task.id: estimated_memory(task, "cuda", data) for task in tasks}
+    known = {id: size for id, size in needed.items() if size is not None}
     if too_large := [
         f"{id}: needs {gigabytes(size)} (estimated); the GPU has {gigabytes(gpu_memory)} (--jobs 1 starts it all the same)"
-        for id, size in needed.items()
-        if size is not None and size > gpu_memory
+        for id, size in known.items()
+        if size > gpu_memory
     ]:
         raise UserError(*too_large)
-    if None in needed.values():
-        return 1
-    largest = max(size for size in needed.values() if size is not None)
-    return max(1, min(cpus, int(gpu_memory / (GPU_MEMORY_MARGIN * largest))))
+    return max(1, min(cpus, int(gpu_memory / (GPU_MEMORY_MARGIN * max(known.values()))))) if len(known) == len(needed) else 1

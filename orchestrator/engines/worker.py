@@ -13,6 +13,17 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
 
 
+class RungReporter:
+    """Sends a rung's metrics to the driver by `report`. Ray Train's is a barrier, so that every worker sends them."""
+
+    def __init__(self, name: str, report: Callable[[dict[str, Any]], None]) -> None:
+        self.name, self.report = name, report
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if "rung" in metrics:
+            self.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+
+
 def run_task(
     task: Task,
     runtime: Runtime,

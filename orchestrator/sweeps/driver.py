@@ -46,9 +46,6 @@ class Engine(Protocol):
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         """Runs every job. Returns the failures: task name -> reason. Called once for each level of a sweep, parents first."""
 
-    def close(self) -> None:
-        """Ends what the engine keeps between calls of `run`."""
-
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[dict[str, Any]]:
     """Runs every row with every seed. Returns one record each, in order (see `row.result_of`). Finished work is not repeated.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.engines.ray.session_folder import PREFIX, temporary
+from orchestrator.engines.ray.environment import TEMPORARY
 
 
 def folder_of(driver: int) -> Path:
-    """The driver holds its lock."""
-    links = [path.readlink() for path in Path(f"/proc/{driver}/fd").iterdir()]
-    return next(link for link in links if link.name.startswith(PREFIX))
+    (folder,) = Path("/tmp").glob(f"nmt-ray-{driver}-*")
+    return folder
 
 
 def users(folder: Path) -> list[int]:
@@ -21,7 +20,7 @@ def users(folder: Path) -> list[int]:
 
 def _uses(entry: Path, folder: Path) -> bool:
     with contextlib.suppress(OSError):
-        if f"TMPDIR={temporary(folder)}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+        if f"TMPDIR={folder / TEMPORARY}".encode() in (entry / "environ").read_bytes().split(b"\0"):
             return True
         agent = (entry / "cmdline").read_bytes().startswith(b"ray::")
         return agent and any(str(link.readlink()).startswith(f"{folder}/") for link in (entry / "fd").iterdir())

@@ -217,7 +217,7 @@ def test_no_secret_is_in_a_job_a_log_a_result_or_mlflow(lab, submitted):
 
 def test_the_job_s_own_exit_code_comes_back(lab, submitted):
     done = lab.submit("cluster/smoke.yaml", "--workers", "64", "--set", "train.max_steps=39")
-    assert done.returncode == 2 and "64 CPUs" in done.stdout and "Traceback" not in done.stdout
+    assert done.returncode == 2 and "needs 64 x 1 CPU" in done.stdout and "Traceback" not in done.stdout
     assert f"{name_of(done)}: FAILED, exit code 2" in done.stderr
 
 

@@ -180,5 +180,5 @@ def test_what_cannot_fit_is_refused_at_once(spec, tmp_path):
         command(spec, tmp_path, "--engine", "ray", "--workers", "64"), cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2
-    assert "64 CPUs" in done.stderr and "Traceback" not in done.stderr
+    assert "needs 64 x 1 CPU" in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.glob("results/*/journal.jsonl"))

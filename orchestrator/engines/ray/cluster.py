@@ -11,9 +11,8 @@ from pathlib import Path
 import ray
 import torch
 
-from orchestrator.engines.ray.environment import ray_environment, worker_variables
+from orchestrator.engines.ray.environment import ray_environment, ray_folder, worker_variables
 from orchestrator.engines.ray.head_watchdog import head_watchdog
-from orchestrator.engines.ray.session_folder import ray_folder, session
 from orchestrator.engines.resources import Capacity, Node, local_cpus
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
@@ -39,18 +38,14 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
                     with ray_environment(folder, results):
                         _start(folder, dashboard=several_workers or torch.cuda.is_available())
             except Exception as error:  # Ray raises many types
-                raise UserError(start_failure(address, error)) from None
+                what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
+                text = shown(" ".join(str(error).split()), 300)
+                raise UserError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
             node = None if address else "{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])
             with head_watchdog(ray.get_runtime_context().gcs_address, node):
                 yield _capacity(local=not address)
         finally:
             ray.shutdown()
-
-
-def start_failure(address: str | None, error: Exception) -> str:
-    """One line for an exception of `ray.init`."""
-    what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
-    return f"{what} ({type(error).__name__}): {shown(' '.join(str(error).split()), 300)}; the same command tries again"
 
 
 def _start(folder: Path, *, dashboard: bool) -> None:
@@ -61,7 +56,7 @@ def _start(folder: Path, *, dashboard: bool) -> None:
         dashboard_host="127.0.0.1",
         log_to_driver=False,
         logging_level="ERROR",
-        _temp_dir=str(session(folder)),
+        _temp_dir=str(folder / "r"),  # each of Ray's processes sets it and its subfolders to 0777; the folder around it stays at 0700
     )
 
 
@@ -73,7 +68,8 @@ def _capacity(*, local: bool) -> Capacity:
             continue
         resources = node.get("Resources", {})
         gpus = resources.get("GPU", 0.0) if has_gpus else 0.0
-        memory = _trial_memory() if local else resources.get("memory")
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = 0.9 * whole if local else resources.get("memory")  # the rest is left to the system and Ray
         nodes.append(Node(resources.get("CPU", 0.0), gpus, resources.get(DRIVER, 0.0), memory))
     return Capacity(tuple(nodes))
 
@@ -93,11 +89,3 @@ def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
 
 def _gpu_memory() -> int | None:
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
-
-
-def _trial_memory() -> float | None:
-    """Bytes of this machine's memory for trials; the rest is left to the system and Ray."""
-    try:
-        return 0.9 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return None

@@ -1,4 +1,4 @@
-"""Environment variables of Ray's processes: settings, a temporary folder, and no unnecessary secrets. Does not import Ray."""
+"""The folder and the environment of Ray's processes: settings, and no unnecessary secrets. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import getpass
 import json
 import os
 import secrets
+import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.engines.ray.session_folder import temporary
 from orchestrator.ledger import object_store
 from orchestrator.paths import search_spaces
 
@@ -30,6 +31,23 @@ SECRET_WORDS = frozenset(
     {"SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASS", "PASSPHRASE", "TOKEN", "TOKENS", "CREDENTIAL", "CREDENTIALS", "KEY", "KEYS", "AUTH"}
 )
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+
+TEMPORARY = "tmp"
+"""The TMPDIR of Ray's processes, in the folder of `ray_folder`."""
+
+
+@contextmanager
+def ray_folder() -> Iterator[Path]:
+    """Context: a new folder for the sockets, logs and temporary files of a Ray that a sweep starts, which only this user sees."""
+    parent = "/tmp" if Path("/tmp").is_dir() else None  # short: Ray's sockets lie below it
+    folder = Path(tempfile.mkdtemp(prefix=f"nmt-ray-{os.getpid()}-", dir=parent))
+    (folder / TEMPORARY).mkdir()
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + 1.0  # a process that exits may still write a file
+        while folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def configure(results: Path) -> None:
@@ -70,8 +88,7 @@ def configure(results: Path) -> None:
 def worker_variables() -> dict[str, str]:
     """Variables passed to the processes of a running cluster. Ray refuses those that the job's own runtime environment sets too."""
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    found = {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ}
-    found |= _own_search_spaces()
+    found = {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ} | _own_search_spaces()
     return {name: value for name, value in found.items() if name not in job.get("env_vars", {})}
 
 
@@ -102,7 +119,7 @@ def ray_environment(folder: Path, results: Path) -> Iterator[None]:
     kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # before TMPDIR changes: Python caches gettempdir()
     for name in secret_variables(before, bucket=object_store.url(results) is not None):
         del os.environ[name]
-    os.environ["TMPDIR"] = str(temporary(folder))
+    os.environ["TMPDIR"] = str(folder / TEMPORARY)
     os.environ |= _own_search_spaces()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # torch's default, so that compiled kernels serve the next sweep too
     try:

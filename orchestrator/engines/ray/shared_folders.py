@@ -22,13 +22,12 @@ SETTLE = 5.0
 def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None:
     """UserError with a line for each node and folder if the node does not see a file that this process writes into one of `folders`, cannot
     write there, lacks one of `readable`, or does not answer."""
-    token = secrets.token_hex(8)
-    probes = [folder.resolve() / f".probe-{token}" for folder in folders]
+    probes = [folder.resolve() / f".probe-{secrets.token_hex(8)}" for folder in folders]
     try:
         for probe in probes:
             probe.parent.mkdir(parents=True, exist_ok=True)
-            probe.write_text(token)
-        lines = _query_nodes([str(probe) for probe in probes], [str(folder) for folder in readable], token)
+            probe.touch()
+        lines = _query_nodes([str(probe) for probe in probes], [str(folder) for folder in readable])
     finally:
         for probe in probes:
             probe.unlink(missing_ok=True)
@@ -36,13 +35,13 @@ def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None
         raise UserError(*lines)
 
 
-def _query_nodes(probes: list[str], readable: list[str], token: str) -> list[str]:
+def _query_nodes(probes: list[str], readable: list[str]) -> list[str]:
     names = {}
     for node in ray.nodes():
         if node["Alive"]:
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            options = _probe_node.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
-            names[options.remote(probes, readable, token)] = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            probe = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(problems)
+            names[probe.remote(probes, readable, SETTLE)] = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
     done, late = ray.wait(list(names), num_returns=len(names), timeout=TIMEOUT)
     lines = [f"{names[answer]}: does not answer within {TIMEOUT:.0f} s" for answer in late]
     for answer in done:
@@ -53,33 +52,21 @@ def _query_nodes(probes: list[str], readable: list[str], token: str) -> list[str
     return sorted(lines)
 
 
-@ray.remote
-def _probe_node(probes: list[str], readable: list[str], token: str) -> list[str]:
-    """Runs `problems` on a node."""
-    return problems(probes, readable, token, SETTLE)
-
-
-def problems(probes: Sequence[str], readable: Sequence[str], token: str, settle: float) -> list[str]:
-    """A line for each folder that is missing, does not show the probe's token within `settle` seconds, or cannot be written."""
+def problems(probes: Sequence[str], readable: Sequence[str], settle: float) -> list[str]:
+    """A line for each folder that is missing, does not show the probe within `settle` seconds, or cannot be written."""
     lines = [f"{folder}: no such folder here; data must be there on every node" for folder in readable if not Path(folder).is_dir()]
     deadline = time.monotonic() + settle
     for probe in map(Path, probes):
-        while not (visible := _shows(probe, token)) and time.monotonic() < deadline:
+        while not probe.is_file() and time.monotonic() < deadline:
             time.sleep(0.2)
-        if not visible:
+        if not probe.is_file():
             lines.append(f"{probe.parent}: does not see what the driver writes there; it must be one shared folder on all nodes (NFS)")
             continue
         own = probe.with_name(f"{probe.name}-{secrets.token_hex(4)}")
         try:
-            own.write_text(token)
+            own.touch()
         except OSError as error:
             lines.append(f"{probe.parent}: cannot write there: {error.strerror}")
         with contextlib.suppress(OSError):
             own.unlink()
     return lines
-
-
-def _shows(probe: Path, token: str) -> bool:
-    with contextlib.suppress(OSError):
-        return probe.read_text() == token
-    return False

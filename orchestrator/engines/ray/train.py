@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -16,7 +15,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
-from orchestrator.engines.worker import run_task
+from orchestrator.engines.worker import RungReporter, run_task
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 
@@ -61,25 +60,13 @@ class NodeTorchConfig(TorchConfig):
         return _Backend
 
 
-class TrainReporter:
-    """Sends a rung's metrics to the driver from every worker, since Ray Train's report is a barrier."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        if "rung" in metrics:
-            ray.train.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
-
-
 def worker_loop(config: dict[str, Any]) -> None:
     """The function that each worker runs."""
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
-    tasks = [Task.of(data) for data in config["job"]]
-    for task in tasks:
-        if not run_task(task, runtime, [TrainReporter(task.name)]):
+    for task in map(Task.of, config["job"]):
+        if not run_task(task, runtime, [RungReporter(task.name, ray.train.report)]):
             return
 
 

@@ -22,8 +22,8 @@ from orchestrator.engines.ray.cluster import DRIVER, cluster, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
-from orchestrator.engines.resources import Capacity, Demand, job_demands, max_concurrent, summary
-from orchestrator.engines.worker import run_task, stop_requested
+from orchestrator.engines.resources import Capacity, Demand, job_demands, quantity
+from orchestrator.engines.worker import RungReporter, run_task, stop_requested
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
@@ -50,39 +50,27 @@ def run(
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
     UserError if a job could never start.
     """
-    options, failures = Resources.model_validate(resources or {}), dict[str, str]()
-    stop = interrupt.stop_file(results, name)
+    options, failures, stop = Resources.model_validate(resources or {}), dict[str, str](), interrupt.stop_file(results, name)
     with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)) as capacity, interrupt.passing_on(stop):
         if capacity.gpus and options.gpu == "auto":
             capacity = with_gpu_memory(capacity)
         demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
-        _check_folders([task for job in jobs for task in job], results)
+        if "RAY_ADDRESS" in os.environ:
+            tasks = [task for job in jobs for task in job]
+            data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
+            check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))
         for size in sorted({_size(demand) for _, demand in demands}):
-            _raise_if_stopped(stop)
+            if stop.exists():
+                break
             group = [(job, demand) for job, demand in demands if _size(demand) == size]
             failures |= _run_group(group, asha, metric, capacity, options, name, results, concurrency)
-        _raise_if_stopped(stop)
+        if stop.exists():
+            raise KeyboardInterrupt
     return failures
-
-
-def _raise_if_stopped(stop: Path) -> None:
-    if stop.exists():
-        raise KeyboardInterrupt
 
 
 def _size(demand: Demand) -> tuple[int, float, float]:
     return demand.workers, demand.gpus, demand.cpus
-
-
-class TuneReporter:
-    """Sends a rung's metrics to the driver."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        if "rung" in metrics:
-            tune.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
 
 
 class Silent(TrialProgressCallback):
@@ -103,12 +91,8 @@ def trial(config: dict[str, Any]) -> None:
             train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
         return
     for task in tasks:
-        if not run_task(task, Runtime(claim=claim), [TuneReporter(task.name)]):
+        if not run_task(task, Runtime(claim=claim), [RungReporter(task.name, tune.report)]):
             return
-
-
-def _trial_resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    return tune.PlacementGroupFactory([{DRIVER: 1} if config["train"] else config["resources"]])
 
 
 def _run_group(
@@ -126,11 +110,12 @@ def _run_group(
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
-    print(summary(demand, capacity), file=sys.stderr, flush=True)
+    many = capacity.max_concurrent(demand)
+    print(f"{demand.describe()}: at most {quantity(many, 'run')} at a time on {capacity.describe()}", file=sys.stderr, flush=True)
     ((resource, amount),) = demand.resources.items()
     node_loss = NodeLossStopper(resource, amount, demand.workers, float(os.environ.get(NODES_WAIT, 600.0)), ray.nodes)
     tuner = tune.Tuner(
-        tune.with_resources(trial, _trial_resources),
+        tune.with_resources(trial, tune.PlacementGroupFactory([{DRIVER: 1} if demand.driver else demand.resources])),
         param_space={
             "job": tune.grid_search([[task.to_json() for task in job] for job, _ in group]),
             "storage": str(storage / "train"),
@@ -139,7 +124,7 @@ def _run_group(
         },
         tune_config=tune.TuneConfig(
             scheduler=StoppableFIFO(stop) if asha is None else AblationASHA(stop, asha, metric),
-            max_concurrent_trials=min(max_concurrent(capacity, demand), concurrency or capacity.cpus or 1),
+            max_concurrent_trials=min(many, concurrency or capacity.cpus or 1),
             reuse_actors=not demand.driver,  # saves the next trial the import of torch
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
@@ -180,13 +165,6 @@ def limit_variables(results: Path) -> None:
         class_cache.DEFAULT_ENV_VARS.clear()
     elif object_store.url(results) is None:
         class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
-
-
-def _check_folders(tasks: Sequence[Task], results: Path) -> None:
-    """Checks that all nodes of a cluster that was already running share the folders."""
-    if "RAY_ADDRESS" in os.environ:
-        data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
-        check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))
 
 
 def _trial_name(trial: Any) -> str:

@@ -65,11 +65,11 @@ def test_a_shared_folder_shows_what_the_driver_wrote_and_can_be_written(tmp_path
     probe, elsewhere = tmp_path / "a" / ".probe-1", tmp_path / "b" / ".probe-1"
     for path in (probe, elsewhere):
         path.parent.mkdir()
-    probe.write_text("token")
-    assert problems([str(probe)], [str(tmp_path)], "token", 0.0) == []
-    (line,) = problems([str(elsewhere)], [], "token", 0.0)
+    probe.touch()
+    assert problems([str(probe)], [str(tmp_path)], 0.0) == []
+    (line,) = problems([str(elsewhere)], [], 0.0)
     assert line.startswith(f"{elsewhere.parent}: does not see what the driver writes there")
-    (line,) = problems([], [str(tmp_path / "data")], "token", 0.0)
+    (line,) = problems([], [str(tmp_path / "data")], 0.0)
     assert line.startswith(f"{tmp_path / 'data'}: no such folder here")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [probe]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engines import resources as engine_resources
-from orchestrator.engines.resources import Capacity, Demand, Node, infeasible, job_demands, max_concurrent, side_by_side
+from orchestrator.engines.resources import Capacity, Demand, Node, job_demands, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.rows import resolve
@@ -54,7 +54,7 @@ def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
 def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, workers, many):
     (demand,) = of(cluster(*nodes), task(workers, threads=threads))
     assert demand.resources == {"CPU": threads} and demand.driver == (workers > 1)
-    assert max_concurrent(cluster(*nodes), demand) == many
+    assert cluster(*nodes).max_concurrent(demand) == many
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
     have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
     (demand,) = of(have, task(workers), **wanted)
     assert demand.gpus == pytest.approx(share) and demand.driver and set(demand.resources) == {"GPU"}
-    assert max_concurrent(have, demand) == many
+    assert have.max_concurrent(demand) == many
 
 
 @pytest.mark.parametrize(
     ("nodes", "workers", "wanted", "text"),
     [
-        ([Node(2, drivers=1)], 64, {}, "64 workers x 1 threads need 64 CPUs; this cluster has 2: it would wait for ever"),
+        ([Node(2, drivers=1)], 64, {}, "needs 64 x 1 CPU with 10.0 GB (estimated); the cluster has 2 CPUs, so Ray would never schedule it"),
         ([Node(8)], 2, {}, "no node has the resource `driver`"),
         ([Node(8, gpus=1)], 1, {}, "no node has the resource `driver`"),
-        ([Node(8, gpus=2, drivers=1)], 3, {}, "3 workers x 1 GPU need more GPUs than this cluster has (8 CPUs, 2 GPUs)"),
-        ([Node(8, memory=6 * GB)], 1, {}, "1 worker of 10.0 GB (estimated) do not fit the memory: the largest node has 6.0 GB"),
+        ([Node(8, gpus=2, drivers=1)], 3, {}, "needs 3 x 1 GPU; the cluster has 8 CPUs, 2 GPU"),
+        ([Node(8, memory=6 * GB)], 1, {}, "has 8 CPUs, 6.0 GB, so Ray would never schedule it; --resources memory=none ignores"),
         ([Node(8, gpus=1, drivers=1)], 1, {"gpu": "auto"}, "needs 10.0 GB (estimated); the smallest GPU has 8.0 GB"),
         ([Node(8, gpus=1, drivers=1)], 2, {"gpu": 0.5}, "NCCL needs a GPU for each"),
     ],
@@ -114,7 +114,7 @@ def test_jobs_auto_refuses_what_the_gpu_does_not_hold():
 
 
 def test_threads_that_no_single_node_has():
-    with pytest.raises(UserError, match="need 4 CPUs; this cluster has 4, at most 2 on one node"):
+    with pytest.raises(UserError, match=r"needs 4 CPUs .*; the cluster has 2 nodes: 2 CPUs \+ 2 CPUs, so"):
         of(cluster(Node(2), Node(2)), task(threads=4))
 
 
@@ -126,7 +126,7 @@ def test_every_row_that_cannot_fit_is_named():
 
 def test_memory_none_starts_it_all_the_same():
     (demand,) = of(cluster(Node(8, memory=6 * GB)), task(), memory="none")
-    assert infeasible(cluster(Node(8, memory=6 * GB)), demand, 1) is None
+    assert cluster(Node(8, memory=6 * GB)).problem(demand) is None
 
 
 @pytest.mark.parametrize(

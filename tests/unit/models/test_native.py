@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from models import build, native
 from models.cache import Cache
 from models.inference import prepared
-from models.native import Linear
 from models.native.build import BuildError, find_compiler, library
+from models.native.linear import Linear
 from models.packing import Packing
 from models.paths import PATHS
 from orchestrator.decoding.beam import beam_search

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import subprocess
@@ -18,7 +17,7 @@ pytest.importorskip("ray")
 from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
-from orchestrator.engines.ray import cluster, session_folder
+from orchestrator.engines.ray import cluster
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.schedulers import StoppableFIFO
 from orchestrator.engines.ray.tune import limit_variables
@@ -76,18 +75,6 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
         pass
     (line,) = error.value.lines
     assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
-
-
-def test_folders_of_the_dead_are_removed_and_no_others(tmp_path):
-    for name in ("dead", "locked"):
-        session_folder.temporary(tmp_path / f"{session_folder.PREFIX}{name}").mkdir(parents=True)
-    (tmp_path / "other").mkdir()
-    (tmp_path / f"{session_folder.PREFIX}link").symlink_to(tmp_path / "other")
-    lock = os.open(tmp_path / f"{session_folder.PREFIX}locked", os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    session_folder.remove_dead(tmp_path)
-    os.close(lock)
-    assert {path.name.removeprefix(session_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "link", "other"}
 
 
 SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
