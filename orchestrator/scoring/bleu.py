@@ -12,6 +12,8 @@ is no reference stream or the numbers of lines differ.
 
 from __future__ import annotations
 
+import re
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,11 +21,12 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from orchestrator.ledger.statistics import MAX_ORDER
-from orchestrator.scoring.lines import check_counts, lower_ascii, split_hyphenated
 from orchestrator.specs.bleu_tokenizer import DEFAULT
 
 EMPTY = BLEUScore(0.0, [0] * MAX_ORDER, [0] * MAX_ORDER, [0.0] * MAX_ORDER, 0.0, 0, 0)
 
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_COMPOUND = re.compile(r"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
 _OTHER_SPACE = {ord(c): 0xF0000 + ord(c) for c in map(chr, range(0x3001)) if c.isspace() and c not in " \t\n\r\f\v"}
 """Maps non-ASCII white space to private characters, because multi-bleu.perl reads bytes and splits at ASCII white space only."""
 
@@ -98,3 +101,26 @@ def corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[S
 def signature_of(name: str, metric: Any) -> str:
     """The name of the score and the signature of the metric, as sacreBLEU prints them."""
     return f"{name}|{metric.get_signature()}"
+
+
+def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raises ValueError if there is no reference stream, or if one differs from the hypotheses in its number of lines."""
+    if not references:
+        raise ValueError("no reference stream to score against")
+    for number, stream in enumerate(references):
+        if len(stream) != len(hypotheses):
+            raise ValueError(f"{len(hypotheses)} hypotheses but {len(stream)} lines in reference stream {number}")
+
+
+def lower_ascii(line: str) -> str:
+    """Lowercases A-Z and nothing else, like `lc` of bytes (multi-bleu) and `tr` (mteval-v13a)."""
+    return line.translate(_LOWER)
+
+
+def split_hyphenated(line: str) -> str:
+    """WMT14 En-De compound splitting: `rich-text` becomes `rich ##AT##-##AT## text`.
+
+    Source: tensor2tensor's `get_ende_bleu.sh` (after Luong et al. 2015). As in that script, matches do not overlap: `a-b-c` becomes
+    `a ##AT##-##AT## b-c`.
+    """
+    return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)

@@ -11,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.data.sentences import MARK, sentences_of
 from orchestrator.errors import UserError
-from orchestrator.scoring.lines import check_counts
+from orchestrator.scoring.bleu import check_counts
 from orchestrator.specs.bleu_tokenizer import PORTER
 
 FIGURES = ("rouge1", "rouge2", "rougeL")

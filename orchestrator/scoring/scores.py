@@ -12,30 +12,20 @@ from typing import Any, Protocol
 from sacrebleu.metrics.chrf import CHRF
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.bleu import mteval, multi_bleu, sacre_bleu, signature_of
-from orchestrator.scoring.lines import check_counts
+from orchestrator.scoring.bleu import check_counts, mteval, multi_bleu, sacre_bleu, signature_of
 from orchestrator.scoring.rouge import rouge, without_marks
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 
 class References(Protocol):
-    """The part of the prepared data that scoring needs."""
+    """What scoring needs of the prepared data: the reference streams of a test set, each a list of corpus lines, also as running text."""
 
     @property
     def target_language(self) -> str: ...
-
-    def references(self, split: str) -> list[list[str]]:
-        """Reference streams of a test set: a list of streams, each a list of corpus lines."""
-        ...
-
-    def reference_text(self, split: str) -> list[list[str]]:
-        """Reference streams as running text."""
-        ...
-
-    def tokenise(self, lines: list[str], side: str) -> list[str]:
-        """Tokenises (and lowercases) corpus lines as the spec says."""
-        ...
+    def references(self, split: str) -> list[list[str]]: ...
+    def reference_text(self, split: str) -> list[list[str]]: ...
+    def tokenise(self, lines: list[str], side: str) -> list[str]: ...
 
 
 def score(

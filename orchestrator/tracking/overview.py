@@ -6,13 +6,13 @@ All of it is a function of the finished runs in the order of their ends, so that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from orchestrator.safe_text import markdown
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.source import FINAL, SweepRecord
+from orchestrator.tracking.source import FINAL, RunResult, SweepRecord
 
 FIGURES = ("bleu", "chrf", "valid/nll", "tokens_per_second", "params")
 HEADS = ("row", "seeds", "BLEU", "chrF", "valid nll", "tokens/s", "parameters", "status")
@@ -20,16 +20,12 @@ MAX_ROWS = 100
 """Rows with a metric of their own, and in the description of the sweep's run."""
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A run that ended. row: as in `row_names`; end: milliseconds; figures: by the names of FIGURES; note: its status in words."""
+class Shown(NamedTuple):
+    """A run with a result. row: as in `row_names`."""
 
     row: str
     seed: int
-    state: str
-    note: str
-    end: int
-    figures: Mapping[str, float]
+    result: RunResult
 
 
 def row_names(sweep: SweepRecord) -> dict[str, str]:
@@ -38,23 +34,24 @@ def row_names(sweep: SweepRecord) -> dict[str, str]:
     return {row.id: "/".join(row.id.split("/")[2:]) + (f" ({_table(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
 
 
-def overview(sweep: SweepRecord, runs: Iterable[Finished], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
-    """Points and tags of the sweep's run. runs: those with a result; states: of every row and seed."""
-    ended = sorted((run for run in runs if run.state in FINAL), key=lambda run: (run.end, run.row, run.seed))
+def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
+    """Points and tags of the sweep's run. states: of every row and seed."""
+    ended = sorted((run for run in runs if run.result.state in FINAL), key=lambda run: (run.result.ended, run.row, run.seed))
     names = list(dict.fromkeys(row_names(sweep).values()))
-    by_row: dict[str, list[Finished]] = {name: [] for name in names}
+    by_row: dict[str, list[RunResult]] = {name: [] for name in names}
     points: list[Point] = []
     best = ""
     for number, run in enumerate(ended, 1):
-        by_row.setdefault(run.row, []).append(run)
+        by_row.setdefault(run.row, []).append(run.result)
         means = {row: bleu for row, own in by_row.items() if (bleu := _mean(own, "bleu")) is not None}
         if means:
             best = max(means, key=lambda row: means[row])
-            points += [Point(name, mean, run.end, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
+            points += [Point(name, mean, run.result.ended, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
         if run.row in means and len(names) <= MAX_ROWS:
-            points.append(Point(f"rows/{run.row}", means[run.row], run.end, number))
-    lines = [_line(row, own) for row, own in by_row.items()]
-    tags = {"status": _progress(list(states)), "mlflow.note.content": _markdown(sweep, lines)}
+            points.append(Point(f"rows/{run.row}", means[run.row], run.result.ended, number))
+    lines, counts = [_line(row, own) for row, own in by_row.items()], Counter(states)
+    status = ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*FINAL, *counts)) if counts[state])
+    tags = {"status": status, "mlflow.note.content": _markdown(sweep, lines)}
     return points, tags | ({"row": f"best: {best}"} if best else {})
 
 
@@ -72,24 +69,19 @@ def _table(address: str) -> str:
     return "/".join(address.split("/")[:2])
 
 
-def _mean(runs: list[Finished], name: str) -> float | None:
+def _mean(runs: list[RunResult], name: str) -> float | None:
     values = [run.figures[name] for run in runs if name in run.figures and (run.state == "done" or name != "bleu")]
     return rounded(fmean(values)) if values else None
 
 
-def _progress(states: list[str]) -> str:
-    counts = Counter(states)
-    return ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*FINAL, *counts)) if counts[state])
-
-
-def _line(row: str, runs: list[Finished]) -> list[str]:
+def _line(row: str, runs: list[RunResult]) -> list[str]:
     bleu = [run.figures["bleu"] for run in runs if run.state == "done" and "bleu" in run.figures]
     spread = f" ± {stdev(bleu):.2f}" if len(bleu) > 1 else ""
     cells = [f"{fmean(bleu):.2f}{spread}" if bleu else ""]
     for name in FIGURES[1:]:
         mean = _mean(runs, name)
         cells.append("" if mean is None else f"{mean:,.0f}" if name in ("tokens_per_second", "params") else f"{mean:.2f}")
-    notes = Counter(run.note for run in runs)
+    notes = Counter(words(run.state, run.tags.get("reason", "")) for run in runs)
     status = "; ".join(note if len(runs) == 1 or len(notes) == 1 else f"{count} {note}" for note, count in notes.items())
     return [row, str(len(runs)), *cells, status or "not yet"]
 

@@ -23,7 +23,7 @@ from filelock import FileLock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.artifacts import PAGE, copy_page
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
+from orchestrator.tracking.overview import Shown, overview, rounded, row_names, words
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore
 
@@ -48,12 +48,12 @@ FORMAT = 3
 
 @dataclass
 class _Stored:
-    """A sweep's runs as found in the store, by `SweepRow.key`. names: of rows in the UI, by address; finished: runs with a result."""
+    """A sweep's runs as found in the store, by `SweepRow.key`. names: of rows in the UI, by address."""
 
     parent: Run
     names: dict[str, str]
     runs: dict[str, Run] = field(default_factory=dict)
-    finished: list[Finished] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
 
 
 class Projector:
@@ -68,19 +68,15 @@ class Projector:
         self.store = MlflowStore(self.results, uri)
         self.written, self._progress = 0, progress
 
-    def sync(self, sweep_id: str) -> Counter[str]:
-        """Updates the store for a running sweep. Returns the number of rows in each state."""
-        return self.project(read_sweep(self._file(sweep_id)), live=True)
-
-    def finish_sweep(self, sweep_id: str) -> Counter[str]:
-        """Updates the store for a sweep that has ended: rows and parent get their final status."""
-        return self.project(read_sweep(self._file(sweep_id)), live=False)
-
-    def _file(self, sweep_id: str) -> Path:
-        return self.results / "sweeps" / f"{sweep_id}.json"
+    def sync(self, sweep_id: str, *, live: bool = True) -> Counter[str]:
+        """Updates the store for a sweep, as `project`."""
+        return self.project(read_sweep(self.results / "sweeps" / f"{sweep_id}.json"), live=live)
 
     def project(self, sweep: SweepRecord, *, live: bool) -> Counter[str]:
-        """`live`: a process runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
+        """Updates the store for a sweep. Returns the number of rows in each state.
+
+        live: a process runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock.
+        """
         try:
             with FileLock(self.store.lock(sweep.id)):
                 stored = self._look_up(sweep)
@@ -121,10 +117,10 @@ class Projector:
         state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
         tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
-        points, about = overview(sweep, stored.finished, states)
+        points, about = overview(sweep, stored.shown, states)
         tags |= about | copy_page(self.store, stored.parent, sweep.id)
         self.store.write(stored.parent, points=points, tags=tags)
-        end = None if state == "running" else max((run.end for run in stored.finished), default=sweep.started)
+        end = None if state == "running" else max((run.result.ended for run in stored.shown), default=sweep.started)
         if (stored.parent.info.status, stored.parent.info.end_time) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
 
@@ -137,13 +133,11 @@ class Projector:
             return "pending"
         active = live or owner(self.results / row.train[:16] / "lock") is not None
         state = result.state if result.state in FINAL or active else "interrupted"
-        note = words(state, result.tags.get("reason", ""))
-        self._write(sweep, stored, row, result, state, note)
-        figures = {name: value for name, value in result.figures.items() if state in FINAL}
-        stored.finished.append(Finished(stored.names[row.id], row.seed, state, note, result.end or result.start, figures))
+        self._write(sweep, stored, row, result, state)
+        stored.shown.append(Shown(stored.names[row.id], row.seed, result))
         return state
 
-    def _write(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, result: RunResult, state: str, note: str) -> None:
+    def _write(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, result: RunResult, state: str) -> None:
         """Writes `nmt.projected` with the last request and then the status, so that the next call completes an interrupted one."""
         status = STATUS[state]
         projected = f"{FORMAT}:{state}:{result.content}"
@@ -159,12 +153,13 @@ class Projector:
         else:
             store.write_artifacts(child, result.artifacts)
         if state in FINAL:
-            end = result.end or result.start  # without a step, so that the UI draws bars
-            points = [Point(figure, rounded(value), end, 0) for figure, value in result.metrics.items()] + points
+            finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
+            points = finals + points  # without a step, so that the UI draws bars
         signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
-        tags |= {f"nmt.{name}": value for name, value in (result.tags | extra).items()} | {"nmt.status": state, "status": note}
-        tags |= ({"mlflow.source.git.commit": result.commit} if result.commit else {}) | {"nmt.projected": projected}
+        tags |= {f"nmt.{name}": value for name, value in (result.tags | extra | {"status": state}).items()}
+        tags |= {"mlflow.source.git.commit": result.commit} if result.commit else {}
+        tags |= {"status": words(state, result.tags.get("reason", "")), "nmt.projected": projected}
         store.write(child, points=points, spec=row.spec | signature, tags=tags)
         if status != "RUNNING":
             store.write_status(child, status, result.end or max([point.time for point in result.points[-1:]] + [result.start]))

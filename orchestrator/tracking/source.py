@@ -93,6 +93,11 @@ class RunResult:
     """Of the code that trained it, as far as known."""
 
     @property
+    def ended(self) -> int:
+        """The time by which runs are ordered."""
+        return self.end or self.start
+
+    @property
     def figures(self) -> dict[str, float]:
         """The final figures, and the last value of validation nll."""
         last = [point.value for point in self.points if point.key == "valid/nll"][-1:]

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger.run_lock import RunLock, owner
@@ -87,17 +86,17 @@ class BackgroundProjector:
         wait = 0.0
         while not self._stopping.wait(wait):
             started = time.monotonic()
-            done = self._try(self.projector.sync)
+            done = self._try(live=True)
             busy = 10 * (time.monotonic() - started)  # at most a tenth of a core: scanning the files of many rows takes time
             wait = max(self.interval, min(busy, 60.0)) if done else min(max(2 * wait, self.interval), 60.0)
-        self._try(self.projector.finish_sweep, last=True)
+        self._try(live=False)
 
-    def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
+    def _try(self, *, live: bool) -> bool:
         try:
-            project(self.sweep_id)
+            self.projector.sync(self.sweep_id, live=live)
         except Exception as error:
             self._failures += 1
-            if not self._warned and (last or self._failures > 1):
+            if not self._warned and (not live or self._failures > 1):
                 self._warned = True
                 where = redact(self.projector.store.uri)
                 self._warn(f"warning: MLflow at {where} cannot be written ({reason(error)}); the work continues")

@@ -6,29 +6,7 @@ import time
 
 import pytest
 
-from orchestrator.errors import UserError
-from orchestrator.faults import InjectedFault, active, fault, parse
-
-
-def test_off_by_default():
-    assert active() == ()
-    fault("step", 1)
-
-
-@pytest.mark.parametrize(
-    "text", ["step", "step@x:kill", "step@1:explode", "@3:kill", "step@-1:kill", "step:sleep", "a:kill,,b:kill", "Step:kill", "step:kill@3"]
-)
-def test_bad_strings_are_user_errors(monkeypatch, text):
-    monkeypatch.setenv("NMT_FAULT", text)
-    with pytest.raises(UserError) as caught:
-        active()
-    assert all(line.startswith("NMT_FAULT: ") and "\n" not in line for line in caught.value.lines)
-
-
-def test_every_bad_entry_is_named():
-    with pytest.raises(UserError) as caught:
-        parse("a:boom,b:kill,c@z:term")
-    assert len(caught.value.lines) == 2
+from orchestrator.faults import InjectedFault, fault
 
 
 def test_raise_at_one_step_only(monkeypatch):

@@ -10,8 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.statistics import STATISTICS
-from orchestrator.scoring.bleu import as_multi_bleu, multi_bleu_metric
-from orchestrator.scoring.lines import check_counts, lower_ascii
+from orchestrator.scoring.bleu import as_multi_bleu, check_counts, lower_ascii, multi_bleu_metric
 from orchestrator.scoring.scores import References
 from orchestrator.specs.bleu_tokenizer import tokenizer_of
 from orchestrator.specs.schema import ScoreSpec

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.scoring.bleu import multi_bleu
-from orchestrator.scoring.lines import split_hyphenated
+from orchestrator.scoring.bleu import multi_bleu, split_hyphenated
 
 
 def test_by_hand():

@@ -70,7 +70,7 @@ def test_a_run_opens_with_nll_or_bleu_and_links_the_report(fake_results: Any) ->
     fake_results.train(row)
     fake_results.score(row)
     for _ in range(2):
-        projector.finish_sweep("sweep-1")
+        projector.sync("sweep-1", live=False)
         projector = Projector(fake_results.root)
     client = mlflow_client(fake_results.root)
     parent, run = sorted(runs_of(fake_results.root), key=lambda run: run.data.tags["nmt.kind"] == "run")

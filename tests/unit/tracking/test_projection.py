@@ -67,7 +67,7 @@ def test_every_state_and_value(fake_results: Any) -> None:
     assert dump(fake_results.root)["cut s1"][0] == "RUNNING"
     fake_results.finished(rows["cut"])
     fake_results.finished(rows["later"])
-    assert projector.finish_sweep(sweep_id) == Counter(done=4, stopped=1, diverged=1)
+    assert projector.sync(sweep_id, live=False) == Counter(done=4, stopped=1, diverged=1)
     runs = dump(fake_results.root)
     finished = dict.fromkeys(("fake sweep", "baseline s1", "dense s1", "linear s1", "cut s1", "later s1"), "FINISHED")
     assert {name: run[0] for name, run in runs.items()} == finished | {"mlrf s1": "FAILED"}
@@ -226,6 +226,6 @@ def test_a_run_deleted_in_the_ui_is_made_anew(fake_results: Any) -> None:
     (child,) = (run for run in runs_of(fake_results.root) if run.data.tags["nmt.kind"] == "run")
     mlflow_client(fake_results.root).delete_run(child.info.run_id)
     fake_results.finished(row)
-    projector.finish_sweep(sweep_id)
+    projector.sync(sweep_id, live=False)
     (new,) = (run for run in runs_of(fake_results.root) if run.data.tags["nmt.kind"] == "run")
     assert new.info.run_id != child.info.run_id and new.info.status == "FINISHED"

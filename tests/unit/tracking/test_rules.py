@@ -15,9 +15,9 @@ from orchestrator.files.documents import sealed
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking.history import Point, number, read_points, text
-from orchestrator.tracking.overview import Finished, overview
+from orchestrator.tracking.overview import Shown, overview
 from orchestrator.tracking.projector import Projector
-from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
+from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
 from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
@@ -45,7 +45,7 @@ def project(fake_results: Any) -> Any:
 
     def call(*, live: bool) -> Seen:
         projector = Projector(fake_results.root)
-        (projector.sync if live else projector.finish_sweep)("sweep-1")
+        projector.sync("sweep-1", live=live)
         return Seen(fake_results.root)
 
     return call
@@ -161,7 +161,7 @@ def test_what_changed_is_written_and_nothing_else(fake_results: Any) -> None:
     for change in (lambda: None, lambda: None, lambda: fake_results.score(row, bleu=30.0)):
         change()
         projector = Projector(fake_results.root)
-        projector.finish_sweep("sweep-1")
+        projector.sync("sweep-1", live=False)
         written.append(projector.written)
     assert written == [1, 0, 1]
 
@@ -247,7 +247,7 @@ def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None
 
 def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
-    run = Finished("fused", 1, "failed", "failed: a | <b>\x1b", 1, {})
+    run = Shown("fused", 1, RunResult("failed", 1, 1, {}, {"reason": "a | <b>\x1b"}, [], [], {}))
     sweep = SweepRecord("s", "s", 1, [])
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
