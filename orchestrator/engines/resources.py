@@ -79,7 +79,7 @@ class Capacity:
 
     def describe(self) -> str:
         """`4 CPUs, 1 GPU`, `2 nodes: 4 CPUs + 4 CPUs`."""
-        return f"{len(self.nodes)} nodes: " * (len(self.nodes) > 1) + " + ".join(node.describe() for node in self.nodes)
+        return f"{len(self.nodes)} nodes: " * (len(self.nodes) > 1) + (" + ".join(node.describe() for node in self.nodes) or "none")
 
     def problem(self, demand: Demand) -> str | None:
         """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""

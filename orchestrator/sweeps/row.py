@@ -34,7 +34,7 @@ from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
-from orchestrator.training.reporters import HistoryReporter, RungReporter
+from orchestrator.training.metrics import HistoryReporter, RungReporter
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.trainer import Trainer
 

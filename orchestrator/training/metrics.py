@@ -1,17 +1,22 @@
-"""Training metrics between two reports, kept on the device until they are read.
+"""Training metrics between two reports, kept on the device until they are read, and the reporters that receive them.
 
 Shapes: P tensors that have a gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from models.transformer import Transformer
+from orchestrator.errors import StopTraining
+from orchestrator.files.json_lines import JsonLines
+from orchestrator.ledger.results import Ledger
 from orchestrator.training.batches import Update
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
@@ -119,3 +124,31 @@ def history_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
     norm_lines = [{"step": step, METRIC: {str(l): norm for l, norm in enumerate(norms, start=1)}} for step, norms in samples]
     rest = {name: value for name, value in report.items() if name != SAMPLES}
     return [*norm_lines, rest] if not samples or set(rest) - {"step"} else norm_lines
+
+
+class HistoryReporter:
+    """Appends every report to `history.jsonl`, which progress bars, MLflow and figures read."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines = JsonLines(path, points="history")
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        for line in history_lines(metrics):
+            self.lines.append(line | {"t": round(time.time(), 3)})
+
+    def close(self) -> None:
+        self.lines.close()
+
+
+class RungReporter:
+    """Makes a rung's metrics durable, then asks `decide` whether to continue."""
+
+    def __init__(self, ledger: Ledger, train_key: str, decide: Callable[[dict[str, Any]], bool]) -> None:
+        self.ledger, self.train_key, self.decide = ledger, train_key, decide
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if "rung" not in metrics:
+            return
+        self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
+        if not self.decide(metrics):
+            raise StopTraining("stopped", f"stopped by ASHA at step {metrics['rung']}")

@@ -1,10 +1,11 @@
-"""The loss of one micro-batch as a module, so that DDP wraps all of it.
+"""The loss of a micro-batch in training, and of the validation set with teacher forcing.
 
 Shapes: B sentences, S source, T target, P real target positions.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,9 +14,15 @@ from torch.nn import functional as F
 
 from models.loss import chunks
 from models.transformer import PAD, Output, Transformer
+from orchestrator.data.batching import Batches, collate
+from orchestrator.data.store import Pairs
+from orchestrator.specs.schema import BatchSpec
+from orchestrator.training.runtime import Runtime
 
 SAMPLE = 16
 """The training accuracy samples one target position in so many, so that its argmax costs next to nothing."""
+BATCH = BatchSpec(unit="tokens", size=4096)
+"""Of the validation."""
 
 
 class Normalizer(NamedTuple):
@@ -81,3 +88,25 @@ def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT:
         log_p_P1[rows] = logits.log_softmax(-1).gather(1, gold_P[rows, None])
     nll = F.nll_loss(log_p_P1, torch.zeros_like(gold_P), reduction="sum")  # adds in cross entropy's order
     return nll.double(), right
+
+
+class Validator:
+    """The validation: each batch belongs to one worker, and sums are added in batch order, so that N workers give the bits of one."""
+
+    def __init__(self, pairs: Pairs, runtime: Runtime) -> None:
+        order = Batches(pairs, BATCH, 0).epoch(0)
+        self.runtime = runtime
+        self.batches = [(i, collate(pairs, indices)) for i, indices in enumerate(order) if i % runtime.world_size == runtime.rank]
+        self.count = len(order)
+        self.tokens = int((pairs.tgt_lengths + 1).sum())
+
+    def __call__(self, model: Transformer) -> dict[str, float]:
+        """{valid/nll, valid/ppl, valid/accuracy}: per target token, EOS counted."""
+        model.eval()
+        sums = torch.zeros(self.count, 2, dtype=torch.float64, device=self.runtime.device)
+        for i, batch in self.batches:
+            src, tgt_in, tgt_out = (t.to(self.runtime.device) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            sums[i, 0], sums[i, 1] = token_nll(model, src, tgt_in, tgt_out)
+        nll, correct = (float(v) / self.tokens for v in self.runtime.sum(sums).sum(0))
+        model.train()
+        return {"valid/nll": nll, "valid/ppl": math.exp(min(nll, 50.0)), "valid/accuracy": correct}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -52,9 +52,6 @@ class Progress:
     def tokens_per_second(self) -> float:
         """Real target tokens trained per second of training (validation and checkpoints not counted)."""
         return self.tgt_tokens / self.seconds if self.seconds else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from orchestrator.training import phases
 from orchestrator.training.batches import Update, UpdateLoader, prefetch, total_steps
 from orchestrator.training.initial_weights import profile, warm_start
 from orchestrator.training.metrics import GradientNorms, Meter
-from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.objective import Normalizer, Objective, Validator
 from orchestrator.training.optim import (
     MovingAverage,
     build_optimizer,
@@ -38,7 +39,6 @@ from orchestrator.training.optim import (
 )
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.state import Diverged, Progress, TrainResult, check_finite
-from orchestrator.training.validation import Validator
 
 LOG_EVERY = 50  # steps between two training reports
 STOP_POLL_EVERY = 10  # steps after which several workers on CPUs agree whether to stop
@@ -253,7 +253,7 @@ class Trainer:
         if due:
             metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
             # no generator's state: dropout streams are a function of (seed, step, micro-batch, rank)
-            state = {"progress": p.to_json(), "report": metrics, "meter": meter}
+            state = {"progress": asdict(p), "report": metrics, "meter": meter}
             tensors = {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}
             if self.average is not None:
                 tensors["ema"] = self.average.average

@@ -32,7 +32,7 @@ from orchestrator.data.batching import Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
-from orchestrator.training.validation import BATCH
+from orchestrator.training.objective import BATCH
 
 Floats = npt.NDArray[np.float64]
 Groups = Iterable[tuple[str, list[int]]]

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -98,19 +98,10 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
             for name, value in context.params.items()
             if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE" and name != "target"
         }
-        written: list[str] = []
-        for parameter in command.params:
-            if parameter.name in options and parameter.name not in FOLDERS:
-                written += _written(parameter.opts[0], options[parameter.name])
         options |= {name: value for name, value in (folders or {}).items() if value is not None}
-        return sweep_job.make(ROOT, context.params["target"], options, written)
-
-
-def _written(option: str, value: Any) -> list[str]:
-    """The option as a user writes it."""
-    if isinstance(value, bool):
-        return [option] if value else []
-    return [text for item in (value if isinstance(value, (list, tuple)) else [value]) for text in (option, str(item))]
+        words = list(arguments)
+        words.remove(context.params["target"])
+        return sweep_job.make(ROOT, context.params["target"], options, words)
 
 
 def _collect(job: SweepJob) -> upload.Upload:

@@ -1,8 +1,11 @@
-"""A Ray cluster started for the sweep, or the one at RAY_ADDRESS; always with a token."""
+"""A Ray cluster started for the sweep, or the one at RAY_ADDRESS, always with a token; and the end of a driver whose cluster is gone."""
 
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,14 +14,20 @@ from pathlib import Path
 import ray
 import torch
 
+from orchestrator.engines.ray.address import is_listening, is_refused
 from orchestrator.engines.ray.environment import ray_environment, ray_folder, worker_variables
-from orchestrator.engines.ray.head_watchdog import head_watchdog
 from orchestrator.engines.resources import Capacity, Node, local_cpus
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 
 DRIVER = "driver"
 """Custom resource of Tune drivers: they need no CPU, and on a cluster they stay on the head."""
+
+HEAD_WAIT = "NMT_HEAD_WAIT_S"
+"""Environment variable: seconds for which the head may be unreachable before the driver ends."""
+
+HEAD_LOST = 5
+"""Exit code of a driver that lost its cluster; the same command on a new cluster resumes."""
 
 
 @contextmanager
@@ -43,7 +52,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
                 raise UserError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
             node = None if address else "{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])
             with head_watchdog(ray.get_runtime_context().gcs_address, node):
-                yield _capacity(local=not address)
+                yield live_capacity()
         finally:
             ray.shutdown()
 
@@ -60,9 +69,10 @@ def _start(folder: Path, *, dashboard: bool) -> None:
     )
 
 
-def _capacity(*, local: bool) -> Capacity:
+def live_capacity() -> Capacity:
     """Capacity of the live nodes. GPUs are those Ray reports, since the head may have none; on this machine torch must also see them."""
-    nodes, has_gpus = [], not local or torch.cuda.is_available()
+    nodes, local = [], "RAY_ADDRESS" not in os.environ
+    has_gpus = not local or torch.cuda.is_available()
     for node in ray.nodes():
         if not node.get("Alive"):
             continue
@@ -89,3 +99,35 @@ def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
 
 def _gpu_memory() -> int | None:
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
+
+
+@contextmanager
+def head_watchdog(address: str, node: str | None = None) -> Iterator[None]:
+    """Context: this process exits with one line and code 5 if the head at `address` (host:port) is unreachable for too long.
+
+    node: the address of the only node of a Ray that was started here. It cannot come back, so that the process exits as soon as it is gone.
+    A thread ends the process at once, because the main thread may be blocked in a call of Ray. Durable files are on disk already.
+    """
+    closed = threading.Event()
+    limit = float(os.environ.get(HEAD_WAIT, 30.0))
+    threading.Thread(target=_watch, args=(address, node, limit, closed), name="head-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        closed.set()
+
+
+def _watch(address: str, node: str | None, limit: float, closed: threading.Event) -> None:
+    last_answer = time.monotonic()
+    while not closed.wait(min(2.0, limit / 4)):
+        if node is not None and (is_refused(node) or is_refused(address)) and not closed.is_set():
+            _exit("the Ray of this sweep has ended (was it killed?); the same command resumes the sweep")
+        if is_listening(address):
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer >= limit and not closed.is_set():
+            _exit(f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster resumes it")
+
+
+def _exit(line: str) -> None:
+    print(f"error: {line}", file=sys.stderr, flush=True)
+    os._exit(HEAD_LOST)

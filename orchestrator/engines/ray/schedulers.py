@@ -5,10 +5,9 @@ And its stopper for lost nodes, for which Ray itself would wait for ever without
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.stopper import Stopper
 
+from orchestrator.engines.resources import Capacity, Demand
 from orchestrator.sweeps.asha import Asha
 
 NODES_WAIT = "NMT_NODES_WAIT_S"
@@ -63,8 +63,8 @@ class NodeLossStopper(Stopper):
     Tune and Train wait for a lost node for ever. Trials that merely wait for each other are not affected.
     """
 
-    def __init__(self, resource: str, amount: float, workers: int, limit: float, nodes: Callable[[], Any]) -> None:
-        self.demand, self.limit, self.nodes = (resource, amount, workers), limit, nodes
+    def __init__(self, demand: Demand, limit: float, capacity: Callable[[], Capacity]) -> None:
+        self.demand, self.limit, self.capacity = demand, limit, capacity
         self.reason: str | None = None
         self._since: float | None = None
         self._next_poll = 0.0
@@ -80,23 +80,15 @@ class NodeLossStopper(Stopper):
         return self.reason is not None
 
     def _poll(self, now: float) -> None:
-        nodes = self.nodes()
-        if fits(nodes, *self.demand):
+        capacity = self.capacity()
+        if capacity.slots(self.demand) >= self.demand.workers:
             if self._since is not None:
                 print("there is room again: going on", file=sys.stderr)
             self._since = None
             return
-        resource, amount, workers = self.demand
-        have = [f"{node['Resources'].get(resource, 0):g}" for node in nodes if node["Alive"]]
-        lack = f"{workers} x {amount:g} {resource} are needed, the nodes that are left have {' + '.join(have) or '0'}"
+        lack = f"needs {self.demand.describe()}; the nodes that are left have {capacity.describe()}"
         if self._since is None:
             self._since = now
             print(f"nodes were lost: {lack}; waiting at most {self.limit:g} s for them ({NODES_WAIT})", file=sys.stderr)
         elif now - self._since >= self.limit:
             self.reason = f"nodes were lost: {lack}; waited {self.limit:g} s"
-
-
-def fits(nodes: Sequence[dict[str, Any]], resource: str, amount: float, workers: int) -> bool:
-    """Returns whether the live nodes, if idle, could hold `workers` workers, each with `amount` of `resource` on one node."""
-    alive = [node["Resources"].get(resource, 0.0) for node in nodes if node["Alive"]]
-    return sum(math.floor(have / amount + 1e-9) for have in alive) >= workers

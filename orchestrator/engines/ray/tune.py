@@ -18,7 +18,7 @@ from ray.tune.execution import class_cache
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator import interrupt
-from orchestrator.engines.ray.cluster import DRIVER, cluster, with_gpu_memory
+from orchestrator.engines.ray.cluster import DRIVER, cluster, live_capacity, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
@@ -112,8 +112,7 @@ def _run_group(
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
     many = capacity.max_concurrent(demand)
     print(f"{demand.describe()}: at most {quantity(many, 'run')} at a time on {capacity.describe()}", file=sys.stderr, flush=True)
-    ((resource, amount),) = demand.resources.items()
-    node_loss = NodeLossStopper(resource, amount, demand.workers, float(os.environ.get(NODES_WAIT, 600.0)), ray.nodes)
+    node_loss = NodeLossStopper(demand, float(os.environ.get(NODES_WAIT, 600.0)), live_capacity)
     tuner = tune.Tuner(
         tune.with_resources(trial, tune.PlacementGroupFactory([{DRIVER: 1} if demand.driver else demand.resources])),
         param_space={

@@ -8,8 +8,7 @@ import pytest
 
 from orchestrator.analysis.kinds.training import gradient_norms
 from orchestrator.errors import UserError
-from orchestrator.training.metrics import SAMPLES
-from orchestrator.training.reporters import HistoryReporter
+from orchestrator.training.metrics import SAMPLES, HistoryReporter
 from tests.unit.analysis.conftest import drawn
 
 

@@ -5,44 +5,37 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray")
 from orchestrator.engines.ray.address import is_listening
-from orchestrator.engines.ray.head_watchdog import HEAD_LOST
-from orchestrator.engines.ray.schedulers import NodeLossStopper, fits
+from orchestrator.engines.ray.cluster import HEAD_LOST
+from orchestrator.engines.ray.schedulers import NodeLossStopper
 from orchestrator.engines.ray.shared_folders import problems
 from orchestrator.engines.ray.train import interface_of
+from orchestrator.engines.resources import Capacity, Demand, Node
 from orchestrator.ledger.run_lock import RunLock
 
 ROOT = Path(__file__).parents[3]
 
 
-def nodes(*cpus: float) -> list[dict]:
-    return [{"Alive": have >= 0, "Resources": {"CPU": abs(have)} if have else {}} for have in cpus]
-
-
-@pytest.mark.parametrize(
-    ("have", "amount", "workers", "room"),
-    [((1, 1), 1.0, 2, True), ((1, -1), 1.0, 2, False), ((3,), 2.0, 2, False), ((2, 2), 2.0, 2, True), ((0, 0), 1.0, 1, False)],
-)
-def test_workers_fit_whole_into_nodes_that_live(have, amount, workers, room):
-    assert fits(nodes(*have), "CPU", amount, workers) is room
+def capacities(*cpus: tuple[float, ...]) -> Callable[[], Capacity]:
+    """Of nodes with so many CPUs, one after the other."""
+    return iter([Capacity(tuple(map(Node, each))) for each in cpus]).__next__
 
 
 def test_trials_end_where_there_is_no_room_for_long_enough_and_not_before(capsys):
-    alive = [nodes(1, 1), nodes(1, -1), nodes(1, -1)]
-    room = NodeLossStopper("CPU", 1.0, 2, 0.0, lambda: alive.pop(0))
+    room = NodeLossStopper(Demand(2, 1.0), 0.0, capacities((1, 1), (1,), (1,)))
     assert [room.stop_all() for _ in range(4)] == [False, False, True, True]
-    assert room.reason == "nodes were lost: 2 x 1 CPU are needed, the nodes that are left have 1; waited 0 s"
+    assert room.reason == "nodes were lost: needs 2 x 1 CPU; the nodes that are left have 1 CPU; waited 0 s"
     assert "waiting at most" in capsys.readouterr().err and room("trial", {}) is False
 
 
 def test_room_that_comes_back_ends_the_waiting(capsys):
-    alive = [nodes(1), nodes(2), nodes(1), nodes(2)]
-    room = NodeLossStopper("CPU", 2.0, 1, 0.0, lambda: alive.pop(0))
+    room = NodeLossStopper(Demand(1, 2.0), 0.0, capacities((1,), (2,), (1,), (2,)))
     assert not any(room.stop_all() for _ in range(4))
     assert capsys.readouterr().err.count("there is room again") == 2
 
@@ -54,7 +47,7 @@ def test_a_driver_whose_head_does_not_answer_ends_though_its_main_thread_waits()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         assert is_listening(address)
     program = "import sys, time\n"
-    program += "from orchestrator.engines.ray.head_watchdog import head_watchdog\nwith head_watchdog(sys.argv[1]):\n    time.sleep(60)"
+    program += "from orchestrator.engines.ray.cluster import head_watchdog\nwith head_watchdog(sys.argv[1]):\n    time.sleep(60)"
     environment = {"NMT_HEAD_WAIT_S": "0.2", "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", program, address], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == HEAD_LOST

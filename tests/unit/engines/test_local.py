@@ -10,7 +10,7 @@ from orchestrator.engines import local
 from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Task
-from orchestrator.training.reporters import HistoryReporter
+from orchestrator.training.metrics import HistoryReporter
 from tests.unit.training.support import changed
 
 FILES = ("journal.jsonl", "history.jsonl", "lock")

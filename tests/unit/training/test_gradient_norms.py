@@ -10,9 +10,8 @@ from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.tracking.history import read_points
 from orchestrator.training.batches import UpdateLoader
-from orchestrator.training.metrics import METRIC, SAMPLES, GradientNorms, history_lines
+from orchestrator.training.metrics import METRIC, SAMPLES, GradientNorms, HistoryReporter, history_lines
 from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.reporters import HistoryReporter
 from tests.unit.training.support import Recorder, changed, fit
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}

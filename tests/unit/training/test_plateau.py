@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
 from orchestrator.training import phases
 from orchestrator.training.batches import UpdateLoader
+from orchestrator.training.objective import Validator
 from orchestrator.training.state import Progress
-from orchestrator.training.validation import Validator
 from tests.unit.training.support import SPEC, Recorder, changed, fit
 
 OPTIM = {
@@ -185,5 +187,5 @@ def test_progress_of_an_older_checkpoint():
     old = {"step": 7, "epoch": 1, "worse": 2}
     assert Progress.of(old).rate_cuts == [] and Progress.of(old).cuts == 0
     new = Progress(step=3, cuts=1, before_nll=2.5, rate_cuts=[{"step": 2, "epoch": 1, "lr": 0.025}])
-    assert Progress.of(new.to_json()) == new
+    assert Progress.of(asdict(new)) == new
     assert SPEC.optim.kind == "adam"

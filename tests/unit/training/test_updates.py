@@ -19,11 +19,10 @@ from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import BatchSpec, Schedule, TrainSpec
 from orchestrator.training.batches import Update, UpdateLoader, total_steps
 from orchestrator.training.metrics import Meter
-from orchestrator.training.objective import Objective
+from orchestrator.training.objective import Objective, Validator
 from orchestrator.training.optim import learning_rate
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
-from orchestrator.training.validation import Validator
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)

@@ -161,7 +161,7 @@ def test_a_sweep_on_an_address_where_nothing_answers_ends_before_it_begins(cli, 
 
 WATCHED = """
 import sys, time
-from orchestrator.engines.ray.head_watchdog import head_watchdog
+from orchestrator.engines.ray.cluster import head_watchdog
 with head_watchdog(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None):
     print("watching", flush=True)
     time.sleep(60)
