@@ -70,17 +70,6 @@ def golden(tmp_path_factory):
     return spec, cache, result(run(spec, base / "results", cache))
 
 
-def test_off_by_default_and_repeatable(golden, tmp_path):
-    spec, cache, want = golden
-    got = result(run(spec, tmp_path / "results", cache))
-    assert got["weights_sha256"] == want["weights_sha256"]
-    assert got["bleu"] == want["bleu"] and got["signature"] == want["signature"]
-    assert executed(tmp_path / "results") == STEPS
-    again = result(run(spec, tmp_path / "results", cache))
-    assert again["weights_sha256"] == want["weights_sha256"]
-    assert executed(tmp_path / "results") == STEPS
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_and_called_again(golden, tmp_path, point):
     spec, cache, want = golden
@@ -93,40 +82,6 @@ def test_killed_and_called_again(golden, tmp_path, point):
     assert executed(results) <= STEPS + INTERVAL
     leftovers = [p.name for p in results.rglob("*tmp*")]
     assert leftovers == []
-
-
-PLATEAU = SPEC.replace(
-    "optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}",
-    "optim: {kind: nag, clip_norm: 0.1, schedule: {kind: plateau, lr: 4.0, shrink: 0.7, min_lr: 1.0e-3}}",
-).replace("validate_every: 20", "validate_every: 2")
-
-
-@pytest.fixture(scope="module")
-def cut(tmp_path_factory):
-    base = tmp_path_factory.mktemp("plateau")
-    spec = base / "tiny.yaml"
-    spec.write_text(PLATEAU)
-    result(run(spec, base / "results", base / "cache"))
-    return spec, base / "cache", train_record(base / "results")
-
-
-def train_record(results: Path) -> dict:
-    (path,) = results.glob("*/train.json")
-    return json.loads(path.read_text())
-
-
-@pytest.mark.parametrize("point", ["step@17", "ckpt_pre_rename@20", "history_post_append@38", "train_pre_rename"])
-def test_a_plateau_killed_between_validation_and_checkpoint(cut, tmp_path, point):
-    """Losses that decided on the rate since the last checkpoint are measured again: same cuts, same bits."""
-    spec, cache, want = cut
-    steps = [c["step"] for c in want["rate_cuts"]]
-    assert any(s % INTERVAL for s in steps) and len(steps) >= 3, "cuts between checkpoints"
-    killed = run(spec, tmp_path / "results", cache, f"{point}:kill")
-    assert killed.returncode == -signal.SIGKILL, f"{point} was not reached: {killed.stderr[-500:]}"
-    result(run(spec, tmp_path / "results", cache))
-    got = train_record(tmp_path / "results")
-    same = ("weights_sha256", "rate_cuts", "ended_by", "steps", "best_step", "valid")
-    assert {name: got[name] for name in same} == {name: want[name] for name in same}
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_said(golden, tmp_path):

@@ -55,12 +55,6 @@ def test_every_source_exists_and_is_in_the_build_s_context():
         assert not {source, source.split("/")[0]} & from_root and not set(source.split("/")) & anywhere, source
 
 
-@pytest.mark.parametrize("stage", ["cpu", "cuda"])
-def test_torch_comes_first_then_the_lock_by_hash(stage):
-    runs = " && ".join(rest for here, word, rest in instructions() if word == "RUN" and here == stage)
-    assert runs.index("torch==") < runs.index("--require-hashes -r requirements.lock") < runs.index("--no-deps --no-build-isolation -e .")
-
-
 def test_no_secret_is_asked_for_or_kept():
     for _, word, rest in instructions():
         if word in ("ARG", "ENV"):

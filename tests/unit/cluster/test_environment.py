@@ -113,14 +113,3 @@ def docker_ignores(path: str) -> bool:
         for head in heads
         for p in patterns(".dockerignore")
     )
-
-
-@pytest.mark.slow
-def test_what_a_job_needs_is_uploaded():
-    """Of all that git tracks, code, specs and published results are left in."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    tracked = [name for name in listed.stdout.split("\0") if name]
-    if not tracked:
-        pytest.skip("no git here")
-    left_out = {name for name in tracked if ray_ignores(name) or docker_ignores(name)}
-    assert all(name.startswith(("docs/images/", "docs/performance/")) for name in left_out), left_out

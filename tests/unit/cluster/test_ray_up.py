@@ -67,14 +67,6 @@ def test_the_token_comes_from_a_file_of_the_user_and_is_closed_to_others(name):
     assert any("chmod 600 ~/.ray/auth_token" in command for command in config["setup_commands"])
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_secrets_data_and_results_are_not_copied_to_the_nodes(name):
-    config = load(name)
-    assert {".git", ".venv/", "/results/", "/data/", "*.pem", "*.key", ".env*"} <= set(config["rsync_exclude"])
-    assert set(config["rsync_filter"]) == {".gitignore", ".rayignore"}
-    assert all((ROOT / file).is_file() for file in config["rsync_filter"])
-
-
 def test_ssh_on_aws_is_open_to_one_network():
     for rule in load("ray-cluster.yaml")["provider"]["security_group"]["IpPermissions"]:
         assert [spec["CidrIp"] for spec in rule["IpRanges"]] and all(not spec["CidrIp"].endswith("/0") for spec in rule["IpRanges"])

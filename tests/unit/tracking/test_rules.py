@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.files.documents import sealed
-from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.tracking.history import Point, number, read_points, text
+from orchestrator.tracking.history import Point, number, text
 from orchestrator.tracking.overview import Shown, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
@@ -223,13 +222,6 @@ def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: An
     )
     alone = read_result([tmp_path / "here"], sweep.rows[0], sweep)
     assert alone is not None and alone.state == "running" and not {"bleu", "params"} & set(alone.metrics)
-
-
-def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    path.write_text('{"step": 0, "loss": 9.0}\n{"step": 0, "loss": 8.0}\n{"step": 1, "loss": "inf"}\n{"step": 12, "loss": 5}')
-    points, nonfinite = read_points(read_lines(path), 1000)
-    assert points == [Point("loss", 9.0, 1000, 0)] and nonfinite == ["loss@1"]
 
 
 def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.files.json_lines import read_lines
-from orchestrator.ledger import sweep_files
 from orchestrator.tracking.environment import redact
 from orchestrator.tracking.history import flatten, number, read_points, text, valid_name
-from orchestrator.tracking.source import read_result, read_sweep
+from orchestrator.tracking.source import read_sweep
 
 
 def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
@@ -39,32 +37,12 @@ def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
     assert read_points(read_lines(tmp_path / "missing"), 0) == ([], [])
 
 
-def test_foreign_keys_and_torn_files_count_as_absent(fake_results: Any) -> None:
-    row = fake_results.row("dense")
-    fake_results.finished(row)
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    run = fake_results.run_dir(row)
-    score = run / "score" / f"{row['keys']['score'][:16]}.json"
-    score.write_text(score.read_text()[:-5])
-    result = read_result([fake_results.root], sweep.rows[0], sweep)
-    assert result is not None and result.state == "running" and "bleu" not in result.metrics
-    fake_results.train({**row, "keys": {**row["keys"], "train": row["keys"]["train"][:16] + "0" * 48}})
-    assert read_result([fake_results.root], sweep.rows[0], sweep) is None, "the record of another run"
-
-
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"sweep_id": "a", "rows": [{"seed": 1}]}', '{"sweep_id": "a", "rows": 3}'])
 def test_bad_sweep_files_are_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"bad\.json"):
         read_sweep(path)
-
-
-def test_only_sweep_files_are_sweeps(fake_results: Any) -> None:
-    fake_results.typical()
-    for name in ("sweep-1.lock.json", "sweep-1.asha.json", ".sweep-1.json.12.tmp", ".x.json"):
-        (fake_results.root / "sweeps" / name).write_text("{}")
-    assert [path.name for path in sweep_files.paths(fake_results.root)] == ["sweep-1.json"]
 
 
 def test_names_values_and_secrets() -> None:

@@ -62,29 +62,6 @@ def test_it_is_taken_before_clipping_and_changes_no_weight(prepared, tmp_path):
     assert min(min(norms) for norms in found.values()) > 1e-2, "all gradients together are clipped to 1e-3"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [5, 10, 15])
-def test_an_interrupted_training_leaves_no_gap(prepared, tmp_path, stop):
-    """Checkpoints every 5 updates, reports every 10: what the process had seen and not told comes with the checkpoint."""
-    spec = changed(train=EVERY_3 | {"log_gradient_norms": 2})
-    for name in ("golden", "run"):
-        (tmp_path / name).mkdir()
-    fit(spec, prepared, tmp_path / "golden", HistoryReporter(tmp_path / "golden" / "history.jsonl"))
-    golden = logged(tmp_path / "golden")
-
-    class Killed(HistoryReporter):
-        def on_report(self, metrics, checkpoint):
-            if metrics["step"] >= stop:
-                raise KeyboardInterrupt  # after the checkpoint, before the report
-            super().on_report(metrics, checkpoint)
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path / "run", Killed(tmp_path / "run" / "history.jsonl"))
-    assert stop not in logged(tmp_path / "run")
-    fit(spec, prepared, tmp_path / "run", HistoryReporter(tmp_path / "run" / "history.jsonl"))
-    assert logged(tmp_path / "run") == golden and list(golden) == list(range(2, 21, 2))
-
-
 def test_a_run_that_is_asked_to_end_tells_what_it_has(prepared, tmp_path, monkeypatch):
     from orchestrator import interrupt
 

@@ -97,37 +97,6 @@ def test_what_ends_other_trainings(prepared, tmp_path, losses):
     assert (patient["ended_by"], patient["steps"]) == ("patience", 8) and "rate_cuts" not in patient
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cut", ["each_rise", "after_first_rise"])
-def test_a_kill_between_a_validation_and_a_checkpoint_changes_no_bit(prepared, tmp_path, losses, cut):
-    """Validations at 2, 4, ..; checkpoints at 5, 10, ..: the cuts at 6 and 8 are made again from the checkpoint at 5."""
-    losses([5.0, 4.0, 4.1, 4.0, 4.05, 3.9, 3.8, 3.7], every=2)
-    spec = nag(cut=cut, shrink=0.5, min_lr=1e-3)
-    recorder = Recorder()
-    golden = fit(spec, prepared, tmp_path / "golden", recorder)
-    assert len(golden.progress.rate_cuts) == (2 if cut == "each_rise" else 8)
-
-    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
-    for stop in (6, 8, 10):
-        with pytest.raises(KeyboardInterrupt):
-            fit(spec, prepared, tmp_path / str(stop), Recorder(stop_at=stop))
-        resumed = Recorder()
-        result = fit(spec, prepared, tmp_path / str(stop), resumed)
-        assert result.executed_steps == golden.progress.step - stop // 5 * 5
-        assert weights_sha256(result.weights) == weights_sha256(golden.weights)
-        assert result.progress.rate_cuts == golden.progress.rate_cuts
-        assert (result.to_json()["ended_by"], result.progress.step) == (golden.to_json()["ended_by"], golden.progress.step)
-        assert all(rates[m["step"]] == m["train/lr"] for m in resumed.reports if "train/lr" in m)
-
-
-def test_without_the_cuts_the_weights_are_others(prepared, tmp_path, losses):
-    losses([5.0, 4.0, 4.1, 4.0, 3.9], every=2)
-    cut = fit(nag(), prepared, tmp_path / "cut")
-    losses([5.0, 4.0, 3.9, 3.8, 3.7], every=2)
-    whole = fit(nag(), prepared, tmp_path / "whole")
-    assert weights_sha256(cut.weights) != weights_sha256(whole.weights)
-
-
 def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, losses):
     losses([5.0, 4.0, 4.1, 9.0, 8.0, 8.5, 8.0, 7.0], every=2)
     first = {"kind": "plateau", "lr": 0.25, "min_lr": 1e-3}
@@ -169,18 +138,6 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
     again = Recorder()
     assert weights_sha256(fit(spec, prepared, tmp_path / "again", again).weights) == weights_sha256(result.weights)
     assert all(recorder.nll()[s] == nll for s, nll in again.nll().items())
-
-
-@pytest.mark.slow
-def test_nag_learns_in_fp32_and_bf16_and_repeats(prepared, tmp_path):
-    spec = changed(optim=OPTIM, train={"max_steps": 30, "validate_every": 10})
-    full, again, half = Recorder(), Recorder(), Recorder()
-    one = fit(spec, prepared, tmp_path / "one", full)
-    two = fit(spec, prepared, tmp_path / "two", again)
-    fit(changed(spec, train={"precision": "bf16"}), prepared, tmp_path / "half", half)
-    assert weights_sha256(one.weights) == weights_sha256(two.weights)
-    assert full.nll()[30] < full.nll()[10]
-    assert half.nll()[30] == pytest.approx(full.nll()[30], rel=0.05)
 
 
 def test_progress_of_an_older_checkpoint():

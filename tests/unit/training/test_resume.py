@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orchestrator import interrupt
 from orchestrator.data.store import Pairs
-from orchestrator.faults import VARIABLE, InjectedFault
+from orchestrator.faults import InjectedFault
 from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.training import trainer
@@ -28,12 +28,13 @@ from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 EVERY = st.integers(1, 4) | st.just("epoch")
 WSD = {"kind": "wsd", "lr": 3e-2, "warmup": 1, "cooldown": 0.5}
+PLATEAU = {"kind": "plateau", "lr": 1.0, "shrink": 0.5, "min_lr": 0.2}
 SCHEDULES = st.sampled_from(
     [
         WSD,
         {"kind": "cosine", "lr": 3e-2, "warmup_ratio": 0.3},
         {"kind": "noam", "factor": 1.0, "warmup": 3},
-        {"kind": "plateau", "lr": 1.0, "shrink": 0.5, "min_lr": 0.2},
+        PLATEAU,
     ]
 )
 BATCHES = st.fixed_dictionaries(
@@ -96,7 +97,7 @@ def attempts(point: str, steps: int) -> Any:
         if point == "stop":
             yield patch.object(interrupt, "requested", lambda: True)
         else:
-            yield patch.dict("os.environ", {VARIABLE: f"{point}@{step}:raise" if point == "step" else f"{point}:raise"})
+            yield patch.dict("os.environ", {"NMT_FAULT": f"{point}@{step}:raise" if point == "step" else f"{point}:raise"})
     yield patch.dict("os.environ")
 
 
@@ -122,6 +123,7 @@ FAST = settings(max_examples=3, deadline=None, derandomize=True, phases=[Phase.e
 @FAST
 @CASES
 @example(ADAM | {"restart": {"after_steps": 8, "schedule": WSD}}, SIX, TRAIN, set())
+@example(ADAM | {"kind": "nag", "schedule": PLATEAU, "restart": None}, SIX, TRAIN | {"validate_every": 1}, set())
 @example(ADAM | {"restart": {"after_epochs": 1, "schedule": WSD}}, SIX, TRAIN | {"max_epochs": 2}, set())
 def test_a_training_resumed_after_every_update_is_the_uninterrupted_one(point, optim, batch, train, rungs):
     check(point, optim, batch, train, rungs)
@@ -162,7 +164,7 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed(prepared, tmp_path):
         patch.object(
             Store, "save", lambda self, step, tensors, state: save(self, step, tensors, {k: state[k] for k in ("progress", "report")})
         ),
-        patch.dict("os.environ", {VARIABLE: "step@6:raise"}),
+        patch.dict("os.environ", {"NMT_FAULT": "step@6:raise"}),
         pytest.raises(InjectedFault),
     ):
         fit(SPEC, prepared, tmp_path / "run")

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from models import build
-from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
@@ -26,22 +25,6 @@ def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
     assert one.nll() == two.nll()
     other = fit(SPEC.model_copy(update={"seed": 2}), prepared, tmp_path / "three")
     assert weights_sha256(other.weights) != weights_sha256(first.weights)
-
-
-@pytest.mark.parametrize("stop", [10, 20])
-def test_an_interrupted_training_ends_with_the_same_bits(prepared, tmp_path, stop):
-    uninterrupted = Recorder()
-    golden = fit(SPEC, prepared, tmp_path / "golden", uninterrupted)
-    with pytest.raises(KeyboardInterrupt):
-        fit(SPEC, prepared, tmp_path / "run", Recorder(stop_at=stop))
-    recorder = Recorder()
-    resumed = fit(SPEC, prepared, tmp_path / "run", recorder)
-    assert weights_sha256(resumed.weights) == weights_sha256(golden.weights)
-    assert resumed.executed_steps == 20 - stop
-    assert executed_steps(tmp_path / "run" / "journal.jsonl") == 20
-    assert resumed.progress.best_step == golden.progress.best_step
-    # the report that was not acknowledged is told again
-    assert recorder.nll()[stop] == uninterrupted.nll()[stop]
 
 
 def test_rungs_and_checkpoints_never_change_the_weights(prepared, tmp_path):
