@@ -18,7 +18,6 @@ from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, RunProgress, Tail, forecast, summary
 from orchestrator.sweeps.status import record, runs_table
 from orchestrator.sweeps.task import Task
-from orchestrator.training.initial_weights import describe
 
 POLL_SECONDS = 0.5
 SILENCE = 25.0
@@ -89,7 +88,8 @@ class LiveProgress:
     def _tell(self, name: str, run: RunProgress, line: dict[str, object]) -> None:
         run.add(line)
         messages = [str(line["warning"])] if "warning" in line else []
-        messages += [describe(line["warm_start"])] if "warm_start" in line else []  # type: ignore[arg-type]
+        if isinstance(lists := line.get("warm_start"), dict):
+            messages.append("warm start, tensors: " + ", ".join(f"{len(names)} {kind}" for kind, names in lists.items()))
         for message in messages:
             self._print(f"{name}: {message}")
         if "valid/nll" in line:

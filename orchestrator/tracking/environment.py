@@ -30,7 +30,14 @@ SCHEMES = ("http", "https", "postgresql", "postgresql+psycopg", "postgresql+psyc
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
 _SECRET = re.compile(r"(?i)((?:password|passwd|token|secret|api_?key|access_?key)=)[^&;\s]+")
-_CODE = re.compile(r"(?:error code|\bstatus|^)\s*(40[13])\b|\b(40[13]) (?:Client|Unauthorized|Forbidden)")
+_KNOWN = {
+    "Connection refused": "connection refused",
+    "Name or service not known|Failed to resolve|getaddrinfo|could not translate host name": "no such host",
+    "timed out": "no answer in time",
+    r"(?:error code|\bstatus|^)\s*401\b|\b401 (?:Client|Unauthorized)": "login refused; set MLFLOW_TRACKING_USERNAME and "
+    "MLFLOW_TRACKING_PASSWORD",
+}
+"""What a store's errors say -> what to tell."""
 
 
 def configure() -> None:
@@ -101,13 +108,7 @@ def reason(error: BaseException) -> str:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ModuleNotFoundError) or isinstance(cause := error, ModuleNotFoundError):
         return f"the driver {cause.name} is not installed: pip install psycopg2-binary"
-    if "Connection refused" in text:
-        return "connection refused"
-    if any(word in text for word in ("Name or service not known", "Failed to resolve", "getaddrinfo", "could not translate host name")):
-        return "no such host"
-    if "timed out" in text or "Timeout" in type(error).__name__:
-        return "no answer in time"
-    code = next((group for found in _CODE.findall(text[:400]) for group in found if group), "")
-    if code == "401":
-        return "login refused; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-    return f"not allowed ({first[:200]})" if code == "403" else f"{type(error).__name__}: {first[:300]}"
+    for words, known in _KNOWN.items():
+        if re.search(words, text[:2000]):
+            return known
+    return f"{type(error).__name__}: {first[:300]}"

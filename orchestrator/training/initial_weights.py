@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,25 +15,8 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import UpdateLoader
 
 
-class WarmStart(NamedTuple):
-    """Parameters of the variant that were copied from the parent, those that were not, and parameters of the parent that were not used."""
-
-    copied: list[str]
-    fresh: list[str]
-    unused: list[str]
-
-
-def describe(lists: Mapping[str, list[str]]) -> str:
-    """One line: how many tensors were copied, how many are fresh and in which modules. The names are in the record of the training."""
-    copied, fresh, unused = (lists.get(name, []) for name in WarmStart._fields)
-    modules = list(dict.fromkeys(".".join(name.split(".")[:2]) for name in fresh))
-    where = f" ({', '.join(modules[:3])}{', ..' if len(modules) > 3 else ''})" if modules else ""
-    line = f"warm start: {len(copied)} tensors copied from its parent, {len(fresh)} fresh{where}"
-    return line + (f", {len(unused)} of the parent not used" if unused else "")
-
-
-def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:
-    """Copies the matching tensors of `weights` into `model`."""
+def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """Copies a parent's matching tensors into `model`. Returns names: {"copied", "fresh": the model's others, "unused": the parent's}."""
     copied, fresh = [], []
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -43,7 +25,7 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:
                 copied.append(name)
             else:
                 fresh.append(name)
-    return WarmStart(copied, fresh, sorted(set(weights) - set(copied)))
+    return {"copied": copied, "fresh": fresh, "unused": sorted(set(weights) - set(copied))}
 
 
 def profile(model: Transformer, prepared: Prepared, spec: RunSpec, device: torch.device) -> None:

@@ -74,7 +74,7 @@ class Trainer:
 
         # build the model, then copy a parent's weights
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
-        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)._asdict()
+        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
         self.model.to(runtime.device)
         if self.warm_start is None:
             profile(self.model, prepared, spec, runtime.device)

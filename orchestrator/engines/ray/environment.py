@@ -79,9 +79,8 @@ def configure(results: Path) -> None:
         path = results / "ray" / "auth_token"
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_hex(32))
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_hex(32))
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
 
 
@@ -125,8 +124,5 @@ def ray_environment(folder: Path, results: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in {*before, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "NMT_SEARCH_SPACES"}:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                os.environ.pop(name, None)
+        os.environ.clear()
+        os.environ.update(before)

@@ -10,7 +10,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
 from orchestrator.training.batches import UpdateLoader
-from orchestrator.training.initial_weights import describe, warm_start
+from orchestrator.training.initial_weights import warm_start
 from orchestrator.training.objective import token_nll
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
@@ -98,17 +98,13 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
     variant = changed(model={"decoder": SPEC.model.decoder.model_dump() | {"aggregation": {"kind": "linear"}}})
     model = build(variant.model.model_dump(), prepared.src_size, prepared.tgt_size, 9)
     report = warm_start(model, parent.weights)
-    assert report.fresh and all(name.startswith("decoder.aggregation.combine") for name in report.fresh)
-    for name in report.copied:
+    assert report["fresh"] and all(name.startswith("decoder.aggregation.combine") for name in report["fresh"])
+    for name in report["copied"]:
         assert torch.equal(dict(model.named_parameters())[name], parent.weights[name])
     recorder = Recorder()
     child = fit(variant, prepared, tmp_path / "child", recorder, init_weights=parent.weights)
     assert child.status == "done"
-    lists = recorder.reports[0]["warm_start"]
-    assert lists == child.to_json()["warm_start"] == {"copied": report.copied, "fresh": report.fresh, "unused": []}
-    line = describe(lists | {"unused": ["head.bias"]})
-    assert f"{len(report.copied)} tensors copied" in line and len(line) < 200 and "\n" not in line
-    assert f"{len(report.fresh)} fresh (decoder.aggregation), 1 of the parent" in line
+    assert recorder.reports[0]["warm_start"] == child.to_json()["warm_start"] == report and report["unused"] == []
 
 
 def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
