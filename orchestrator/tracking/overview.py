@@ -81,7 +81,7 @@ def _line(row: str, runs: list[RunResult]) -> list[str]:
     for name in FIGURES[1:]:
         mean = _mean(runs, name)
         cells.append("" if mean is None else f"{mean:,.0f}" if name in ("tokens_per_second", "params") else f"{mean:.2f}")
-    notes = Counter(words(run.state, run.tags.get("reason", "")) for run in runs)
+    notes = Counter(words(run.state, run.reason) for run in runs)
     status = "; ".join(note if len(runs) == 1 or len(notes) == 1 else f"{count} {note}" for note, count in notes.items())
     return [row, str(len(runs)), *cells, status or "not yet"]
 

@@ -126,8 +126,6 @@ class Projector:
 
     def _row(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, *, live: bool) -> str:
         """Writes the run of a row. Returns the row's state."""
-        if row.train is None:
-            return "needs-data"
         result = read_result(self.roots, row, sweep)
         if result is None:
             return "pending"
@@ -155,23 +153,21 @@ class Projector:
         if state in FINAL:
             finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
             points = finals + points  # without a step, so that the UI draws bars
-        signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
-        extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
-        tags |= {f"nmt.{name}": value for name, value in (result.tags | extra | {"status": state}).items()}
-        tags |= {"mlflow.source.git.commit": result.commit} if result.commit else {}
-        tags |= {"status": words(state, result.tags.get("reason", "")), "nmt.projected": projected}
-        store.write(child, points=points, spec=row.spec | signature, tags=tags)
+        tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
+        signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
+        store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags)
         if status != "RUNNING":
-            store.write_status(child, status, result.end or max([point.time for point in result.points[-1:]] + [result.start]))
+            store.write_status(child, status, result.ended)
         self.written += 1
         if self._progress is not None:
             self._progress(self.written)
 
     def _tags(self, sweep: SweepRecord, stored: _Stored, row: SweepRow) -> dict[str, str]:
         report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.info.run_id}/artifacts/{PAGE}"
+        about = {name: str(row.record.get(name) or "") for name in ("paper", "table", "label")}
         tags = {
             "mlflow.parentRunId": stored.parent.info.run_id,
-            "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),
+            "mlflow.note.content": f"{about['label']}\n\n[report of the sweep]({report})".strip(),
             "mlflow.source.name": "nmt-ablate",
             "row": stored.names[row.id],
             "nmt.kind": "run",
@@ -179,11 +175,6 @@ class Projector:
             "nmt.run": row.key,
             "nmt.row": row.id,
             "nmt.seed": str(row.seed),
-            "nmt.paper": row.paper,
-            "nmt.table": row.table,
-            "nmt.label": row.label,
-            "nmt.train_key": row.train or "",
-            "nmt.decode_key": row.decode or "",
-            "nmt.score_key": row.score or "",
-        }
+        } | {f"nmt.{name}": value for name, value in about.items()}
+        tags |= {f"nmt.{name}_key": key or "" for name, key in row.keys.as_dict().items()}
         return {name: value for name, value in tags.items() if value}

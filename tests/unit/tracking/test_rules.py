@@ -239,7 +239,7 @@ def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None
 
 def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
-    run = Shown("fused", 1, RunResult("failed", 1, 1, {}, {"reason": "a | <b>\x1b"}, [], [], {}))
+    run = Shown("fused", 1, RunResult("failed", "a | <b>\x1b", 1, 1, {}, [], {}, {}))
     sweep = SweepRecord("s", "s", 1, [])
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
