@@ -31,7 +31,7 @@ PHASES = {
     },
     "orchestrator.sweeps.row": {"_decode_and_score": "decode and score"},
     "orchestrator.tracking.sweeps": {"BackgroundProjector.stop": "MLflow: wait at the end"},
-    "orchestrator.tracking.store": {"MlflowStore.client": "MLflow: open the store"},
+    "orchestrator.tracking.store": {"prepare_database": "MLflow: open the store", "_client": "MLflow: open the store"},
     "orchestrator.tracking.projector": {"Projector.project": "MLflow: project"},
     "orchestrator.ledger.provenance": {"collect": "capsule"},
     "ray": {"init": "ray.init", "shutdown": "ray.shutdown"},
@@ -104,8 +104,7 @@ def _wrap(clock: Clock, module: Any, names: dict[str, str]) -> None:
         owner = module
         for part in owners:
             owner = getattr(owner, part)
-        found = owner.__dict__[name]
-        setattr(owner, name, property(clock.timed(phase, found.fget)) if isinstance(found, property) else clock.timed(phase, found))
+        setattr(owner, name, clock.timed(phase, owner.__dict__[name]))
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -63,31 +64,25 @@ class MlflowStore:
     def __init__(self, results: Path, uri: str | None = None) -> None:
         self.results, self.uri = results, uri or default_uri(results)
         self.server, self.own = is_server(self.uri), self.uri == default_uri(results)
-        self._client: MlflowClient | None = None
-        self._experiment = ""
 
-    @property
+    @cached_property
     def client(self) -> MlflowClient:
-        if self._client is None:
-            self.results.mkdir(parents=True, exist_ok=True)
-            # concurrent creation of a fresh database fails in three of four cases; a server has created its own
-            with contextlib.nullcontext() if self.server else FileLock(self.results / ".mlflow-init.lock"):
-                if (path := sqlite_path(self.uri)) is not None:
-                    prepare_database(path)
-                client = _client(with_driver(self.uri))
-                self._experiment = self._find_experiment(client)
-            self._client = client
-        return self._client
+        self.results.mkdir(parents=True, exist_ok=True)
+        # concurrent creation of a fresh database fails in three of four cases; a server has created its own
+        with contextlib.nullcontext() if self.server else FileLock(self.results / ".mlflow-init.lock"):
+            if (path := sqlite_path(self.uri)) is not None:
+                prepare_database(path)
+            return _client(with_driver(self.uri))
 
-    @property
+    @cached_property
     def experiment(self) -> str:
-        """Id of the experiment."""
-        assert self.client
-        return self._experiment
+        """Id of the experiment, which is created if necessary."""
+        return self._find_experiment(self.client)
 
     def close(self) -> None:
         """Closes the store; the next call opens it again."""
-        self._client = None
+        self.__dict__.pop("client", None)
+        self.__dict__.pop("experiment", None)
 
     def lock(self, name: str) -> Path:
         """The lock to hold while runs of `name` are written. On a server it excludes only writers of the same sweep and ledger."""
