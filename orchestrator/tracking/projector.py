@@ -114,7 +114,7 @@ class Projector:
     def _parent(self, sweep: SweepRecord, stored: _Stored, states: list[str], *, live: bool) -> None:
         counts = Counter(states)
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
-        state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
+        state = "done" if not open_rows else "running" if live or counts["running"] else "interrupted"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
         tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
         points, about = overview(sweep, stored.shown, states)

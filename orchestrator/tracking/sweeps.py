@@ -6,16 +6,14 @@ warning; it catches up from the files later. MLflow is imported by the thread.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import LockedError, UserError
-from orchestrator.ledger.run_lock import RunLock, owner
-from orchestrator.ledger.sweep_files import paths
+from orchestrator.errors import UserError
+from orchestrator.ledger.sweep_files import SweepFile, paths
 from orchestrator.safe_text import log
 from orchestrator.tracking.environment import reason, redact
 from orchestrator.tracking.projector import Projector
@@ -54,13 +52,9 @@ class BackgroundProjector:
         self.projector, self.sweep_id, self.interval = Projector(results, uri, mirrors=mirrors), sweep_id, interval
         self._warn = warn or log
         self._stopping, self._failures, self._warned = threading.Event(), 0, False
-        self._lock = RunLock(sweep_lock(results, sweep_id))
         self._thread = threading.Thread(target=self._run, name="mlflow-projection", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread and marks the sweep as running for a concurrent `reconcile`."""
-        with contextlib.suppress(LockedError, UserError, OSError):  # another driver may track the sweep too
-            self._lock.acquire()
         self._thread.start()
 
     def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> bool:
@@ -79,7 +73,6 @@ class BackgroundProjector:
         behind = self._thread.is_alive() or self._failures > 0
         if behind:
             self._warn("warning: MLflow does not have everything yet; `nmt-ablate reconcile` brings it up to date")
-        self._lock.release()
         return not behind
 
     def _run(self) -> None:
@@ -125,15 +118,10 @@ def reconcile(
             problems.append(str(error))
             continue
         try:
-            counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
+            counts += projector.project(sweep, live=SweepFile.of(results, sweep.id).driver is not None)
         except Exception as error:
             failures.append(error)
             problems.append(f"{sweep.id}: MLflow cannot be written: {reason(error)}")
     if failures and not counts:
         raise failures[0]
     return counts, problems
-
-
-def sweep_lock(results: Path, sweep_id: str) -> Path:
-    """The lock held by the driver that tracks the sweep."""
-    return Path(results) / ".tracking" / f"{sweep_id}.lock"

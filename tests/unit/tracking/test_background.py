@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
 
@@ -21,6 +23,7 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
     rows = [fake_results.row(name) for name in ("baseline", "dense")]
     sweep_id, said = fake_results.sweep(rows), []
     tracking = BackgroundProjector(fake_results.root, sweep_id, interval=0.05, warn=said.append)
+    driver = RunLock(SweepFile.of(fake_results.root, sweep_id).lock).acquire()
     tracking.start()
     fake_results.spec(rows[0])
     deadline = time.monotonic() + 60
@@ -35,6 +38,7 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
     fake_results.score(rows[0])
     fake_results.finished(rows[1])
     assert tracking.stop(60) and said == []
+    driver.release()
     assert states(fake_results) == Counter(FINISHED=3)
     for run in runs_of(fake_results.root, sweep_id):
         if run.data.tags["nmt.kind"] == "run":

@@ -16,11 +16,10 @@ from orchestrator.data.store import Pairs
 from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
-from orchestrator.specs.schema import BatchSpec, Schedule, TrainSpec
+from orchestrator.specs.schema import BatchSpec, TrainSpec
 from orchestrator.training.batches import Update, UpdateLoader, total_steps
 from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Objective, Validator
-from orchestrator.training.optim import learning_rate
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
@@ -120,11 +119,6 @@ def test_a_training_is_adam_on_the_loss_of_the_rows_own_updates(prepared, tmp_pa
     assert result.progress.epoch == 1 and result.progress.index == 2 * (STEPS - FIRST)
 
 
-def test_a_fixed_rate_warms_up_where_it_is_told_to():
-    warm = Schedule(kind="fixed", lr=4e-3, warmup=4)
-    assert [learning_rate(warm, t, 16) for t in (1, 2, 4, 9)] == pytest.approx([1e-3, 2e-3, 4e-3, 4e-3])
-
-
 def test_dropout_is_drawn_anew_for_every_micro_batch_and_seed(prepared, tmp_path, monkeypatch):
     """Each draws from a stream of its own; evaluation and a second call of the same training change nothing of it."""
     seen: list[int] = []
@@ -148,16 +142,6 @@ def test_other_seeds_see_the_data_in_another_order(prepared):
     pairs = prepared.pairs("train")
     one, same, other = (next(iter(UpdateLoader(pairs, SPEC.batch, seed).updates(0, 0))).micro_batches[0].src for seed in (1, 1, 2))
     assert torch.equal(one, same) and not torch.equal(one, other)
-
-
-def test_a_run_trains_in_its_seeds_own_order(prepared, tmp_path, monkeypatch):
-    seeds = []
-    init = UpdateLoader.__init__
-    monkeypatch.setattr(
-        UpdateLoader, "__init__", lambda self, pairs, batch, seed, *more: seeds.append(seed) or init(self, pairs, batch, seed, *more)
-    )
-    fit(changed(train={"max_steps": 1}).model_copy(update={"seed": 7}), prepared, tmp_path / "run")
-    assert seeds == [7]
 
 
 def test_validation_is_the_mean_over_target_tokens_with_their_ends_and_without_dropout(prepared):
