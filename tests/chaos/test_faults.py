@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -42,12 +43,25 @@ POINTS = [  # every point of writing a checkpoint or a record: tests/unit/ledger
 ]
 
 
-def run(spec: Path, results: Path, cache: Path, fault: str | None = None, engine: str = "local") -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("NMT_FAULT")} | {"NMT_FAULT": fault} if fault else dict(os.environ)
-    command = [sys.executable, "-m", "orchestrator", "run", str(spec), "--results", str(results), "--cache-dir", str(cache)]
+def command(spec: Path, results: Path, cache: Path) -> list[str]:
+    places = ["--results", str(results), "--cache-dir", str(cache)]
+    return [sys.executable, "-m", "orchestrator", "run", str(spec), *places, "--no-tracking", "--json"]
+
+
+def run(spec: Path, results: Path, cache: Path, fault: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*command, "--engine", engine, "--no-tracking", "--json"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300
+        command(spec, results, cache), cwd=ROOT, env=os.environ | {"NMT_FAULT": fault}, capture_output=True, text=True, timeout=300
     )
+
+
+def start(spec: Path, results: Path, cache: Path, fault: str) -> subprocess.Popen[str]:
+    """A run whose training has begun."""
+    slow = os.environ | {"NMT_FAULT": fault}
+    process = subprocess.Popen(command(spec, results, cache), cwd=ROOT, env=slow, stdout=PIPE, stderr=PIPE, text=True)
+    while not any(path.stat().st_size > 0 for path in results.glob("*/journal.jsonl")):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    return process
 
 
 def result(done: subprocess.CompletedProcess[str]) -> dict:
@@ -115,23 +129,7 @@ def test_nan_is_diverged_exit_1_and_not_tried_again(golden, tmp_path):
 def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
     spec, cache, want = golden
     results = tmp_path / "results"
-    command = [
-        sys.executable,
-        "-m",
-        "orchestrator",
-        "run",
-        str(spec),
-        "--results",
-        str(results),
-        "--cache-dir",
-        str(cache),
-        "--no-tracking",
-        "--json",
-    ]
-    slow = os.environ | {"NMT_FAULT": "step@20:sleep8"}
-    first = subprocess.Popen(command, cwd=ROOT, env=slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not list(results.glob("*/journal.jsonl")) and first.poll() is None:
-        time.sleep(0.1)
+    first = start(spec, results, cache, "step@20:sleep8")
     second = run(spec, results, cache)
     assert second.returncode == 3
     assert str(first.pid) in second.stderr
@@ -145,19 +143,7 @@ def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
 def test_a_signal_saves_and_ends_and_no_step_is_redone(golden, tmp_path, number):
     spec, cache, want = golden
     results = tmp_path / "results"
-    places = ["--results", str(results), "--cache-dir", str(cache), "--no-tracking", "--json"]
-    slow = os.environ | {"NMT_FAULT": "step@15:sleep3"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "run", str(spec), *places],
-        cwd=ROOT,
-        env=slow,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not any(path.stat().st_size > 0 for path in results.glob("*/journal.jsonl")):
-        assert process.poll() is None, process.stderr.read()
-        subprocess.run(["sleep", "0.1"], check=True)
+    process = start(spec, results, cache, "step@15:sleep3")
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

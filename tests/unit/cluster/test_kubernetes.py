@@ -130,22 +130,6 @@ def test_the_image_s_user_is_the_pods_user():
             assert f"USER {security['runAsUser']}:{security['runAsGroup']}\n" in (CLUSTER / "Dockerfile").read_text()
 
 
-def test_results_lie_on_the_shared_volume():
-    (claim,) = [one for one in core_objects() if one["kind"] == "PersistentVolumeClaim" and one["metadata"]["name"] == "nmt"]
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    (environment,) = [one["data"] for one in core_objects() if one["kind"] == "ConfigMap"]
-    for name, template in ray_templates().items():
-        if name == "submitter":
-            continue
-        (container,) = template["spec"]["containers"]
-        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
-        assert volumes["nmt"]["persistentVolumeClaim"]["claimName"] == "nmt"
-        for variable in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR"):
-            assert environment[variable].startswith(mounts["nmt"] + "/")
-        assert container["envFrom"] == [{"configMapRef": {"name": "nmt-environment"}}]
-
-
 def test_no_manifest_holds_a_secret():
     """Secrets are made by commands; what is secret comes from one by reference."""
     assert not [one for one in core_objects() if one["kind"] == "Secret"]
@@ -180,13 +164,3 @@ def test_policies_select_pods_that_are_there():
         here = [spec["podSelector"], *(peer["podSelector"] for peer in peers if "namespaceSelector" not in peer)]
         for wanted in (selector["matchLabels"] for selector in here if selector):
             assert any(wanted.items() <= found.items() for found in labels), (name, wanted)
-
-
-@pytest.mark.parametrize("kind", ["RayCluster", "RayJob"])
-def test_the_gpu_patch_gives_every_ray_node_a_gpu(kind):
-    spec = patched(kind)["spec"]
-    spec = spec.get("rayClusterSpec", spec)
-    for group in [spec["headGroupSpec"], *spec["workerGroupSpecs"]]:
-        (container,) = group["template"]["spec"]["containers"]
-        assert container["image"] == "nmt-layer-fusion:cuda"
-        assert container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"] == "1"

@@ -12,7 +12,6 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.sweep import Resources, parse_resources
-from orchestrator.sweeps.memory import estimate
 from orchestrator.sweeps.task import Task
 
 GB = 10**9
@@ -150,17 +149,3 @@ def test_the_sweep_section(cli, tmp_path):
     assert code == 2 and "gpu is 1.5; expected auto, a part of a GPU" in err
     path.write_text(text.replace("gpu: 1.5", "gpu: auto, memory: 12G"))
     assert cli("plan", path)[0] == 0
-
-
-def test_the_estimate_grows_with_what_it_counts():
-    spec = task().spec
-    base = estimate(spec, 10**6, 1000)
-    assert base.weights == 4 * 10**6 and base.moments == 8 * 10**6
-    assert estimate(spec, 10**6, 1000, workers=2).activations == pytest.approx(base.activations / 2)
-    assert estimate(task(precision="bf16").spec, 10**6, 1000).activations < base.activations
-    deep = spec.model_copy(
-        update={"model": spec.model.model_copy(update={"encoder": spec.model.encoder.model_copy(update={"num_layers": 24})})}
-    )
-    whole = estimate(deep, 10**6, 1000).activations
-    again = deep.model_copy(update={"train": deep.train.model_copy(update={"recompute": "layers"})})
-    assert estimate(again, 10**6, 1000).activations < whole / 3

@@ -11,11 +11,10 @@ from pydantic import ValidationError
 
 from models import build
 from orchestrator.data.batching import Batches
-from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.optim import MovingAverage, build_optimizer, hidden_matrices, learning_rate, set_lr
-from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+from tests.unit.training.support import SPEC, Recorder, changed, fit
 
 
 def rates(schedule: dict, length: int) -> list[float]:
@@ -173,38 +172,14 @@ def test_muon_takes_the_steps_of_torchs() -> None:
         torch.testing.assert_close(moved[name] - before[name], parameters[name] - before[name], atol=2e-4, rtol=0.02)
 
 
-CASES = {
-    "ema": {"optim": {"ema": 0.9}},
-    "muon": {"optim": {"kind": "muon", "weight_decay": 0.05}},
-    "wsd by epochs": {
-        "optim": {"schedule": {"kind": "wsd", "lr": 3e-3, "warmup_ratio": 0.2}},
-        "batch": {"stages": [{"from_epoch": 1, "size": 600}]},
-        "train": {"max_steps": None, "max_epochs": 2},
-    },
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_resumed_training_has_the_bits_of_one_in_one_go(name: str, prepared, tmp_path) -> None:
-    spec = changed(**CASES[name])
-    whole, parts = Recorder(), Recorder(stop_at=12)
-    fit(spec, prepared, tmp_path / "whole", whole)
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path / "parts", parts)
-    rest = Recorder()
-    fit(spec, prepared, tmp_path / "parts", rest)
-    for choice in ("last", "ema") if spec.optim.ema else ("last",):
-        one, two = (Store(tmp_path / run, KEY).weights(choice) for run in ("whole", "parts"))
-        assert all(torch.equal(one[key], two[key]) for key in one)
-    assert whole.nll() == parts.nll() | rest.nll()
-    if spec.optim.ema:
-        last, ema = (Store(tmp_path / "whole", KEY).weights(choice) for choice in ("last", "ema"))
-        assert any(not torch.equal(last[key], ema[key]) for key in last)
-
-
 def test_a_cooldown_ends_with_the_training(prepared, tmp_path) -> None:
     """By epochs too, where the length is an estimate."""
     recorder = Recorder()
-    fit(changed(**CASES["wsd by epochs"]), prepared, tmp_path / "run", recorder)
+    spec = changed(
+        optim={"schedule": {"kind": "wsd", "lr": 3e-3, "warmup_ratio": 0.2}},
+        batch={"stages": [{"from_epoch": 1, "size": 600}]},
+        train={"max_steps": None, "max_epochs": 2},
+    )
+    fit(spec, prepared, tmp_path / "run", recorder)
     rates = {report["step"]: report["train/lr"] for report in recorder.reports if "train/lr" in report}
     assert rates[max(rates)] < 0.2 * 3e-3
