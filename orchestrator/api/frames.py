@@ -17,10 +17,11 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle.loader import Translator
 from orchestrator.lifecycle.translator import load_translator
-from orchestrator.report.claims import Comparisons, reported_claims
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.specs import index
-from orchestrator.specs.claims import RowClaim
+from orchestrator.specs.claims import RowClaim, of_table
+from orchestrator.specs.row import starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
 from orchestrator.sweeps.options import ExecutionOptions
@@ -144,10 +145,11 @@ class Comparison:
     """How row `a` differs from row `b`, as `nmt-ablate verdict` judges it (docs/verdicts.md).
 
     Args:
-        verdict: `reproduced`, `contradicted`, `undecided`, `one seed`, `not run` and so on. reason: why.
+        b: The strongest control of a, where the table compares a with b.
+        verdict: `confirmed`, `reversed`, `open`, `one seed`, `not run` and so on. reason: why.
         delta: Mean of a minus mean of b, in points of BLEU (ROUGE-L for summaries); None where one of them has no figures.
-        low, high: The 95 % interval of delta, over other seeds and other sentences; None for one seed.
-        p: Two-sided; None for one seed.
+        low, high: The interval of delta, over other seeds and other sentences; None for one seed.
+        p: Two-sided, adjusted for the table's claims; None for one seed.
         claim: The difference that the paper reports, if it does.
         seeds: Finished seeds of a and of b.
         seeds_needed: Seeds of each row that would decide; None where that is not known.
@@ -167,9 +169,9 @@ class Comparison:
 
 
 def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> Comparison:
-    """Compares two rows over all their finished seeds. a, b: rows by address or file.
+    """Compares two rows over all their finished seeds, as a claim of the table of `a`. a, b: rows by address or file.
 
-    p is that of this one comparison; `nmt-ablate verdict` and `table` adjust theirs for all rows of the table.
+    If the table compares them itself, this is its verdict, against the strongest of the row's controls. Else they are one claim more.
 
     seeds: also searched for, besides those in the ledger. Raises UserError for rows that are the same, unknown or not valid.
     """
@@ -177,18 +179,31 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     ours, base = only(a, first.rows), only(b, second.rows)
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
-    finder, rows = first.finder, [base, ours]
+    finder = first.finder
+    ((address, file, rows),) = [each for each in first.families() if any(row.id == ours.id for row in each[2])]
+    rows = rows if any(row.id == base.id for row in rows) else [*rows, base]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
-    starts = {ours.id: base.id}
-    stated = reported_claims(rows, starts) or [RowClaim(ours.id, base.id, None)]
-    compared = Comparisons(rows, outcomes, starts, finder.reader, stated)
-    (found,) = (record for record in compared.of_claims() if record["row"] == ours.id)
-    effect = found["effect"] or {}
-    interval = effect.get("other_seeds_and_sentences") or {}
-    done, of_base = (sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base))
-    said = {name: found[name] for name in ("verdict", "reason", "claim", "seeds_needed")}
-    said |= {"delta": effect.get("delta"), "p": effect.get("p"), "low": interval.get("low"), "high": interval.get("high")}
-    return Comparison(ours.id, base.id, **said, seeds=(done, of_base))
+    start, stated = starts(rows), of_table(address, file.claims)
+    asked = start.get(ours.id) == base.id or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)
+    stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]
+    compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
+    found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.stated) == (ours.id, base.id, True))
+    effect = found.effects[0] if found.effects else None
+    answer = None if effect is None or effect.difference is None else effect.difference.at(found.level).other_sentences
+    done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
+    return Comparison(
+        ours.id,
+        base.id if effect is None else effect.against,
+        found.verdict.word,
+        found.verdict.reason,
+        delta=None if effect is None else effect.delta,
+        low=None if answer is None else answer.low,
+        high=None if answer is None else answer.high,
+        p=found.p,
+        claim=found.claim.effect,
+        seeds=(done[0], done[1]) if effect is None else effect.seeds,
+        seeds_needed=found.verdict.seeds,
+    )
 
 
 def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:

@@ -135,12 +135,12 @@ def verdict(
     controls: Controls = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say of each claim of a table whether our runs reproduce or contradict it.
+    """Say of each claim of a table whether our runs confirm it, on BLEU and on the nll of the references.
 
-    The claims are the differences that its paper reports, and those of its file.
+    The claims are the differences that its paper reports, and those of its file. A row has to beat each of its controls.
 
-    Exit codes: 0 all reproduced or in the same direction, without a claim higher or lower; 6 some contradicted; 7 some undecided: too few
-    seeds, or not run.
+    Exit codes: 0 all confirmed, without a claim higher or lower; 6 some reversed, or without such an effect; 7 some open: too few seeds, or
+    not run.
 
     Example:  nmt-ablate verdict dou2018/table1 --profile mini --json
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.effects import interval, judged, verdict
-from orchestrator.report.figures import OURS
+from orchestrator.report.figures import OURS, short_id
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
@@ -22,6 +22,9 @@ _TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "delta": "delta",
+    "against": "strongest control",
+    "nll": "delta of test nll",
+    "controls": "delta to other controls",
     "pareto": "Pareto front",
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
@@ -29,6 +32,7 @@ _TITLES = {
     "train_hours": "training, h",
 }
 _SCORES = ("bleu", "delta", "bleu_spread")
+_WORDS = ("against", "verdict", "nll", "controls")
 _HIDDEN = ("tokens_per_second", "sentences_per_second")
 """Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 
@@ -49,19 +53,16 @@ def columns(table: Table) -> list[Column]:
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     hidden = {*_HIDDEN, "significant", *(("bleu",) if PRINCIPAL in table.scores and "bleu" not in reported else ())}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
-    measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
+    measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) not in (None, []) for line in table.rows)}
     measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
     found = [Column("row", "row", [_short(line, table) for line in table.rows]), Column("system", "system", [x.label for x in table.rows])]
     for name in table.columns:
-        title, figures = _title(name, table), name != "verdict"
+        title, figures = _title(name, table), name not in _WORDS
         if name in reported:
             found.append(Column(name, f"{title} (paper)", [_cell(table, line, name, False) for line in table.rows], False, figures))
         if name in measured:
             shown = f"{title} (ours)" if name in reported else title
             found.append(Column(name, shown, [_cell(table, line, name, True) for line in table.rows], numeric=figures))
-    for kind in sorted({kind for line in table.rows for kind in (line.ours or {}).get("controls", {})}):
-        each = [judged((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
-        found.append(Column(f"{kind}-control", f"delta to {kind} control", each))
     if measured:
         conditions = [_conditions(line) for line in table.rows]
         found += [Column(name, name, [each[i] for each in conditions]) for i, name in enumerate(("data", "steps", "seeds"))]
@@ -143,6 +144,12 @@ def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
     """A measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, the verdict in words."""
     if column == "verdict":
         return verdict(ours)
+    if column == "nll":
+        return judged({**ours["nll"], "verdict": {"word": ours["nll"]["verdict"]["word"]}}) if "nll" in ours else ""
+    if column == "against":
+        return short_id(ours["effect"]["against"]) if ours.get("effect") else ""
+    if column == "controls":
+        return "; ".join(f"{interval(effect)} to {short_id(effect['against'])}" for effect in ours.get("controls") or ())
     text = figure(kind, ours.get(column))
     if column == "bleu" and ours.get("bleu_spread") is not None:
         return f"{text} ± {ours['bleu_spread']:.2f}"

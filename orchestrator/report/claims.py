@@ -1,32 +1,109 @@
-"""The comparisons of a table and their verdicts: on the claims of its file and on the differences that its paper reports."""
+"""The family of a table: its claims on each metric, each judged against the strongest of its controls.
+
+A claim is a difference that the paper reports, one of the file, or a row's difference that nobody predicted. Whatever command or option
+asks, the family is that of the whole table with every control that has results, so that p-values and verdicts are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from orchestrator.report import looks, noise_floor
+from orchestrator.files.canonical import digest
+from orchestrator.report import noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
+from orchestrator.report.looks import Looks, State, level_of
+from orchestrator.scoring.significance.estimator import LEVEL, holm
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.verdicts import CONTRADICTED, DECIDED, ONE_SEED, UNDERPOWERED, Verdict
+from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
+from orchestrator.scoring.significance.verdicts import (
+    AGAINST,
+    DECIDED,
+    MARGINS,
+    ONE_SEED,
+    OPEN,
+    Expectation,
+    Verdict,
+    former,
+    judge,
+    strongest,
+)
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
+NLL = "nll"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim on one metric, and what our runs say of it.
+
+    Args:
+        claim: with the addresses of its rows; its effect is None where nothing is claimed of this metric but, perhaps, the sign.
+        stated: whether the claim is about this metric; False: about another one, of which this one shows the sign.
+        claimed: whether somebody claims an effect.
+        effects: the difference to each control, the strongest first; empty without results.
+        p: of the claim, adjusted for the `family` claims of the table (Holm); raw: before; None with one seed.
+        look: how many times the claim was judged with new seeds; level: of significance, of this look.
+    """
+
+    claim: RowClaim
+    stated: bool
+    claimed: bool
+    verdict: Verdict
+    effects: tuple[Effect, ...] = ()
+    p: float | None = None
+    raw: float | None = None
+    family: int = 1
+    look: int = 1
+    level: float = LEVEL
+
+    @property
+    def metric(self) -> str:
+        return str(self.claim.metric)
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < self.level
+
+    def as_json(self, setting: str = "") -> dict[str, Any]:
+        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls"}.
+
+        effect: the difference to the strongest control; controls: those to the others; former: the word of version 0.2.
+        """
+        effects = [effect.as_json(self.level) for effect in self.effects]
+        return {
+            "claim": self.claim.effect,
+            "verdict": self.verdict.word,
+            "former": former(self.verdict.word, self.claimed),
+            "reason": self.verdict.reason,
+            "seeds_needed": self.verdict.seeds,
+            "p": self.p,
+            "p_raw": self.raw,
+            "family": self.family,
+            "look": self.look,
+            "level": self.level,
+            "setting": setting if self.claimed else "",
+            "effect": effects[0] if effects else None,
+            "controls": effects[1:],
+        }
 
 
 class Comparisons:
-    """Each row against the one it starts from, against its matched controls and against those that claims name.
+    """The judgements of a whole table.
 
     Args:
+        rows: of the table, with its matched controls.
         starts: row -> the row it is compared with (`specs.row`).
         stated: claims of the table's file. They stand beside the differences that the paper reports, in the place of an equal one.
         setting: how our setting differs from the paper's.
-        level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.
-
-    p-values are adjusted over all comparisons of one metric (Holm).
+        planned: the number of looks that a sweep takes at these rows.
+        recording: keep this look in the results folder.
     """
 
     def __init__(
@@ -38,74 +115,81 @@ class Comparisons:
         stated: Sequence[RowClaim] = (),
         *,
         setting: str = "",
-        level: float | None = None,
+        planned: int | None = None,
+        recording: bool = True,
     ) -> None:
         self.rows = {row.id: row for row in rows}
-        self.outcomes, self.setting = outcomes, setting
+        self.outcomes, self.setting, self.reader = outcomes, setting, reader
         self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
-        self.level = looks.level(reader.ledger, outcomes) if level is None else level
-        self.controls: dict[str, dict[str, str]] = {}  # row -> kind -> address of the control
-        for row in rows:
-            if row.control is not None:
-                self.controls.setdefault(row.control.against, {})[row.control.kind] = row.id
-        self.claims = self._judged(stated)
-        pairs = [(self._metric(row_id), row_id, base) for row_id, base in self.starts.items()]
-        pairs += [(str(claim.metric), claim.row, str(claim.against)) for claim in self.claims]
-        pairs += [(metric, row_id, base) for metric, row_id, _ in pairs for base in self.controls.get(row_id, {}).values()]
-        floor = noise_floor.floors(reader.ledger, self.rows)
-        self.effects: dict[str, dict[tuple[str, str], Effect]] = {}
-        for metric in dict.fromkeys(metric for metric, _, _ in pairs):
-            its = dict.fromkeys((row_id, base) for other, row_id, base in pairs if other == metric)
-            self.effects[metric] = Effects(rows, outcomes, reader, metric, floor).of(its)
+        self.planned, self.recording = planned, recording
+        self.claims = self._claims(stated)
+        self._floor = noise_floor.floors(reader.ledger, self.rows)
+        self._effects: dict[str, Effects] = {}
+        self._between: dict[tuple[str, str, str], Effect | None] = {}
+
+    @cached_property
+    def judgements(self) -> list[Judgement]:
+        """Each claim on its own metric, then what the nll of the references says of it."""
+        asked = [each for claim in self.claims for each in self._asked(claim)]
+        found = [self._effects_of(claim, expected.sign) for claim, _, expected in asked]
+        raw = [_p(effects, expected.sign) for effects, (_, _, expected) in zip(found, asked, strict=True)]
+        tests: dict[Any, float] = {}  # a claim on the same runs counts once
+        names = [self._test(claim, effects, expected) for effects, (claim, _, expected) in zip(found, asked, strict=True)]
+        tests |= {name: p for name, p in zip(names, raw, strict=True) if p is not None}
+        adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
+        looks = Looks(self.reader.ledger)
+        states = {(claim.row, claim.against): self._state(claim) for claim in self.claims}
+        made = []
+        for (claim, stated, expected), effects, p, name in zip(asked, found, raw, names, strict=True):
+            state = states[claim.row, claim.against]
+            look = looks.number(self._id(claim), state)
+            level = level_of(look, self.planned or looks.planned(self._id(claim)))
+            verdict = self._verdict(claim, expected, effects, adjusted.get(name), level)
+            made.append(
+                Judgement(claim, stated, expected.claimed, verdict, effects, adjusted.get(name), p, max(len(tests), 1), look, level)
+            )
+        if self.recording:
+            self._record(looks, made, states)
+        return made
 
     def of_claims(self) -> list[dict[str, Any]]:
-        """One record a claim.
-
-        {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "level", "setting", "effect"}; where a row has
-        matched controls {"controls": {kind: {"against", "verdict", "reason", "seeds_needed", "level", "effect"}}} too.
-        """
-        records = []
-        for claim in self.claims:
-            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
-            about |= {"margin": claim.margin} if claim.margin is not None else {}
-            record = about | self._record(claim) | {"setting": self.setting}
-            others = {kind: replace(claim, against=base) for kind, base in self.controls.get(claim.row, {}).items()}
-            matched = {kind: {"against": c.against} | self._record(c) | self._same(claim.row, c.against) for kind, c in others.items()}
-            records.append(record | ({"controls": matched} if matched else {}))
-        return records
+        """A record for each claim of the paper or the file, and each metric: {"row", "against", "metric", "source", "stated", ..}."""
+        return [record for record in self._records() if record["source"] != "row"]
 
     def of_table(self) -> list[dict[str, Any]]:
-        """{"row", "against", "metric", "claim", "own"} of each claim, with the {"effect", "verdict"} of `of_rows`.
-
-        own: it is on the row's own metric, against the row that it is compared with, so that `of_rows` judges it too.
-        """
-        found = []
-        for claim in self.claims:
-            own = (claim.against, claim.metric) == (self.starts.get(claim.row), self._metric(claim.row))
-            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "own": own}
-            effect = self._effect(claim.row, claim.against, str(claim.metric))
-            found.append(about | self._found(claim.row, claim.against, effect, claim))
-        return found
+        """The records of `of_claims` with "own": whether `of_rows` has the claim too, which is that of the row on its own metric."""
+        own = {(row, base, metric) for row, base in self.starts.items() for metric in (self._metric(row), NLL)}
+        return [record | {"own": (record["row"], record["against"], record["metric"]) in own} for record in self.of_claims()]
 
     def of_rows(self) -> dict[str, dict[str, Any]]:
-        """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed, for the row's own metric.
+        """Row -> what is found of the row against the one that it is compared with, of rows that have a difference or failed.
 
-        controls: kind -> the same against the row's matched control, with {"is_baseline": True} where both are one run. A verdict is
-        {"word", "reason", "seeds_needed"}, with {"claim", "setting"} where there are any.
+        {"effect", "significant", "verdict": {"word", "reason", ..}, "controls": [effect, ..], "nll": {"effect", "verdict"}}.
         """
-        found = {}
-        for row_id in self.rows:
-            base, metric = self.starts.get(row_id), self._metric(row_id)
-            claim = next((c for c in self.claims if (c.row, c.against, c.metric) == (row_id, base, metric)), None)
-            one = self._row(row_id, base, claim)
-            controls = {kind: c for kind, c in self.controls.get(row_id, {}).items() if self._effect(row_id, c, metric) is not None}
-            matched = {kind: self._row(row_id, control, claim) | self._same(row_id, control) for kind, control in controls.items()}
-            if one or matched:
-                found[row_id] = one | ({"controls": matched} if matched else {})
+        found: dict[str, dict[str, Any]] = {}
+        for record, made in zip(self._records(), self.judgements, strict=True):
+            row_id, failed = record["row"], failure_verdict(self.rows[record["row"]], self.outcomes.get(record["row"], ()))
+            if record["against"] != self.starts.get(row_id) or (not made.effects and failed is None):
+                continue
+            one: dict[str, Any] = {"verdict": verdict_of(record), "controls": record["controls"]}
+            if made.effects:
+                one["effect"] = record["effect"]
+            if made.p is not None:
+                one["significant"] = made.significant and made.effects[0].delta > 0
+            if made.metric == self._metric(row_id):
+                found[row_id] = one | ({NLL: found[row_id][NLL]} if NLL in found.get(row_id, {}) else {})
+            elif made.metric == NLL and made.effects:
+                found.setdefault(row_id, {})[NLL] = one
         return found
 
-    def _judged(self, stated: Sequence[RowClaim]) -> list[RowClaim]:
-        """The stated claims whose rows are here, and the paper's on other comparisons."""
+    def _records(self) -> Iterator[dict[str, Any]]:
+        for made in self.judgements:
+            claim = made.claim
+            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source, "stated": made.stated}
+            yield about | ({"margin": claim.margin} if claim.margin is not None else {}) | made.as_json(self.setting)
+
+    def _claims(self, stated: Sequence[RowClaim]) -> list[RowClaim]:
+        """The stated claims whose rows are here, the paper's on other comparisons, and the rows of which nobody claims anything."""
 
         def complete(claim: RowClaim) -> RowClaim:
             against, metric = claim.against or self.starts.get(claim.row), claim.metric or self._metric(claim.row)
@@ -113,54 +197,112 @@ class Comparisons:
 
         own = [complete(c) for c in stated if c.row in self.rows and (c.against is None or c.against in self.rows)]
         said = {(c.row, c.against, c.metric) for c in own}
-        reported = map(complete, reported_claims(list(self.rows.values()), self.starts))
-        return own + [c for c in reported if (c.row, c.against, c.metric) not in said]
+        reported = [complete(c) for c in reported_claims(list(self.rows.values()), self.starts)]
+        own += [c for c in reported if (c.row, c.against, c.metric) not in said]
+        said = {(c.row, c.against, c.metric) for c in own}
+        rest = [RowClaim(row, base, None, self._metric(row), source="row") for row, base in self.starts.items()]
+        return own + [c for c in rest if (c.row, c.against, c.metric) not in said]
 
-    def _same(self, row: str, control: str | None) -> dict[str, Any]:
-        """Marks a matched control whose runs are those of the row's baseline."""
-        runs = [{(o.seed, o.keys.score) for o in self.outcomes.get(name or "", ())} for name in (control, self.starts.get(row))]
-        return {"is_baseline": True} if runs[0] and runs[0] == runs[1] else {}
+    def _asked(self, claim: RowClaim) -> Iterator[tuple[RowClaim, bool, Expectation]]:
+        """(claim, whether it is about the metric, what it expects) for the claim's metric and for the nll, of which it says the sign."""
+        metric = str(claim.metric)
+        better = -1.0 if metric in LOWER_IS_BETTER else 1.0
+        margin = MARGINS.get(metric) if claim.margin is None else claim.margin
+        sign = math.copysign(1.0, claim.effect) if claim.effect else better
+        yield claim, True, Expectation(sign, claim.effect, claim.effect is not None, margin)
+        other = (claim.row, claim.against, NLL) in {(c.row, c.against, c.metric) for c in self.claims}
+        if metric != NLL and claim.effect != 0 and not other:
+            yield replace(claim, metric=NLL, effect=None, margin=None), False, Expectation(-sign * better, None, claim.effect is not None)
 
-    def _record(self, claim: RowClaim) -> dict[str, Any]:
-        effect = self._effect(claim.row, claim.against, str(claim.metric))
-        verdict = self._verdict(claim.row, claim.against, effect, claim)
-        plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "level": self.level}
-        return plain | {"effect": None if effect is None else effect.as_json()}
+    def _controls(self, claim: RowClaim) -> list[str]:
+        """Addresses of what the row has to beat: the row that the claim names and, if that is the usual one, the row's controls."""
+        if claim.against is None or claim.against != self.starts.get(claim.row) or claim.effect == 0:
+            return [] if claim.against is None else [claim.against]
+        matched = [other.id for other in self.rows.values() if other.control is not None and other.control.against == claim.row]
+        return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *matched]))
 
-    def _row(self, row: str, against: str | None, claim: RowClaim | None) -> dict[str, Any]:
-        effect = self._effect(row, against, self._metric(row))
-        if effect is None and failure_verdict(self.rows[row], self.outcomes.get(row, ())) is None:
-            return {}
-        return self._found(row, against, effect, claim)
+    def _effects_of(self, claim: RowClaim, sign: float) -> tuple[Effect, ...]:
+        """The differences to the controls, the strongest first. Of controls with the same runs one counts, of one seed none."""
+        effects = self._of_metric(str(claim.metric))
+        runs: dict[frozenset[str], Effect] = {}
+        for name in self._controls(claim):
+            key = (str(claim.metric), claim.row, name)
+            if key not in self._between:
+                self._between[key] = effects.between(claim.row, name)
+            found = self._between[key]
+            if found is not None and (name == claim.against or found.difference is not None):
+                runs.setdefault(effects.runs[name], found)
+        return tuple(sorted(runs.values(), key=lambda effect: sign * effect.delta))
 
-    def _found(self, row: str, against: str | None, effect: Effect | None, claim: RowClaim | None) -> dict[str, Any]:
-        verdict = self._verdict(row, against, effect, claim)
-        about: dict[str, Any] = {"word": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
-        about |= ({"claim": claim.effect} if claim is not None else {}) | ({"setting": self.setting} if self.setting else {})
-        if effect is None:
-            return {"verdict": about}
-        tested = {} if effect.p is None else {"significant": effect.p < self.level and effect.delta > 0}
-        return {"effect": effect.as_json(), "verdict": about} | tested
+    def _of_metric(self, metric: str) -> Effects:
+        if metric not in self._effects:
+            self._effects[metric] = Effects(list(self.rows.values()), self.outcomes, self.reader, metric, self._floor)
+        return self._effects[metric]
 
-    def _verdict(self, row: str, against: str | None, effect: Effect | None, claim: RowClaim | None) -> Verdict:
-        failed = failure_verdict(self.rows[row], self.outcomes.get(row, ()))
+    def _test(self, claim: RowClaim, effects: Sequence[Effect], expected: Expectation) -> Any:
+        """Equal for claims that are the same test on the same runs."""
+        runs = self._of_metric(str(claim.metric)).runs
+        return runs.get(claim.row), frozenset(runs[effect.against] for effect in effects), claim.metric, expected.sign
+
+    def _verdict(self, claim: RowClaim, expected: Expectation, effects: Sequence[Effect], p: float | None, level: float) -> Verdict:
+        failed = failure_verdict(self.rows[claim.row], self.outcomes.get(claim.row, ()))
         if failed is not None:
             return failed
-        if effect is None:
-            lacking = [name for name in (row, str(against)) if all(o.status != "done" for o in self.outcomes.get(name, ()))]
+        if not effects:
+            names = (claim.row, str(claim.against))
+            lacking = [name for name in names if all(o.status != "done" for o in self.outcomes.get(name, ()))]
             if lacking:
                 return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
             return Verdict(NOT_COMPARED, "the same run as the row it is compared with, scored in another way, or no sentence statistics")
-        found = effect.verdict(None if claim is None else claim.effect, None if claim is None else claim.margin, self.level)
-        if claim is not None and found.word != ONE_SEED and min(effect.seeds) < claim.seeds:
-            return Verdict(UNDERPOWERED, f"{min(effect.seeds)} of the claim's {claim.seeds} seeds are done", found.seeds)
+        found = judge(expected, effects[0].difference, p, controls=len(effects), level=level)
+        fewest = min(min(effect.seeds) for effect in effects)
+        if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:
+            return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)
         return found
 
-    def _effect(self, row: str, against: str | None, metric: str) -> Effect | None:
-        return self.effects.get(metric, {}).get((row, str(against)))
+    def _state(self, claim: RowClaim) -> State:
+        names = [claim.row, *self._controls(claim)]
+        done = {name: [o for o in self.outcomes.get(name, ()) if o.status == "done"] for name in names}
+        seeds = {name: [o.seed for o in found] for name, found in done.items() if found}
+        runs = {name: digest(sorted(str(o.keys.score) for o in done[name]))[:16] for name in seeds}
+        return State(claim.row, str(claim.against), seeds, runs)
+
+    def _id(self, claim: RowClaim) -> str:
+        """Of the claim in this setting: the specs of both rows without their seeds."""
+        specs = [row.spec.model_dump(mode="json", exclude={"seed"}) for row in self._both(claim) if row.spec is not None]
+        return digest([claim.row, claim.against, *specs])[:16]
+
+    def _both(self, claim: RowClaim) -> list[Row]:
+        return [self.rows[name] for name in (claim.row, claim.against) if name in self.rows]
+
+    def _record(self, looks: Looks, made: Sequence[Judgement], states: Mapping[Any, State]) -> None:
+        judged: dict[Any, dict[str, Any]] = {}
+        for one in made:
+            if one.p is not None:
+                about = {"delta": round(one.effects[0].delta, 6), "p": round(one.p, 8), "level": one.level, "word": one.verdict.word}
+                judged.setdefault((one.claim.row, one.claim.against), {})[one.metric] = about
+        for claim in self.claims:
+            if (pair := (claim.row, claim.against)) in judged:
+                looks.add(self._id(claim), states[pair], judged[pair], self.planned or looks.planned(self._id(claim)))
+        looks.save()
 
     def _metric(self, row: str) -> str:
         return main_metric(self.rows[row])
+
+
+def verdict_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """{"word", "reason", ..} of a record."""
+    found = {"word": record["verdict"], **{name: record[name] for name in _SAID}}
+    return found | ({"setting": record["setting"]} if record["setting"] else {})
+
+
+_SAID = ("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level")
+
+
+def _p(effects: Sequence[Effect], sign: float) -> float | None:
+    if not effects:
+        return None
+    return strongest([effect.difference for effect in effects], [effect.delta for effect in effects], sign)[1]
 
 
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:
@@ -175,8 +317,8 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
 
 
 def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
-    """0: all reproduced, in the same direction, higher or lower; 6: some contradicted; 7: none contradicted, but some undecided."""
-    words = {record["verdict"] for record in records}
-    if CONTRADICTED in words:
+    """Of the stated claims: 0: all confirmed, higher or lower; 6: some reversed, or without such an effect; 7: else, if some are open."""
+    words = {record["verdict"] for record in records if record["stated"]}
+    if words & set(AGAINST):
         return 6
     return 7 if words - set(DECIDED) else 0

@@ -1,30 +1,23 @@
 """The effect of each row of a table: its difference to the row it is compared with, over seeds and sentences, and the verdict on a claim.
 
-The variances over seeds come from one mixed model of the rows that were scored alike; p-values are adjusted for the number of rows compared
-(Holm).
+The variances over seeds come from one mixed model of the rows that were scored alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.ledger.provenance import differences
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
-from orchestrator.scoring.significance.estimator import (
-    LEVEL,
-    Answer,
-    Arm,
-    Difference,
-    difference,
-    holm,
-)
+from orchestrator.scoring.significance.estimator import LEVEL, Answer, Arm, Difference, difference
 from orchestrator.scoring.significance.mixed import MixedModel, Spread
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
-from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
+from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, NO_EFFECT, OPEN, REVERSED, SMALLER
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import FAILED, number
@@ -32,11 +25,16 @@ from orchestrator.specs.table import FAILED, number
 Outcomes = Mapping[str, Sequence[SeedResult]]
 Key = tuple[str, str]
 """Corpus and signature of a score: runs with one key were scored alike."""
+WHERE = ("device", "git_commit", "matmul")
+"""Fields of a capsule that a comparison names where its runs differ in them."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table."""
+    """D of a row against another one, in the units of a metric.
+
+    difference: None if an arm has one seed. differs: what is not alike where the two rows' runs were made (`ledger.provenance`).
+    """
 
     row: str
     against: str
@@ -44,27 +42,19 @@ class Effect:
     delta: float
     seeds: tuple[int, int]
     difference: Difference | None = None
-    p: float | None = None
-    comparisons: int = 1
+    differs: tuple[str, ...] = ()
 
-    def verdict(self, claim: float | None, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
-        """The verdict on a claimed D, or on D without a claim, at a level of significance; margin: by default the metric's own."""
-        margin = verdicts.MARGINS.get(self.metric) if margin is None else margin
-        return verdicts.judge(claim, self.difference, self.p, margin=margin, level=level)
+    def as_json(self, level: float = LEVEL) -> dict[str, Any]:
+        """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement.
 
-    def as_json(self) -> dict[str, Any]:
-        """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement."""
+        level: of the intervals and of the smallest effect that is found.
+        """
         plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
+        plain |= {"differs": list(self.differs)} if self.differs else {}
         if self.difference is None:
             return plain
-        found = self.difference
-        plain |= {
-            "p": self.p,
-            "comparisons": self.comparisons,
-            "sd": found.spread.sd,
-            "sd_df": round(found.spread.df),
-            "sd_rows": found.spread.groups,
-        }
+        found = self.difference.at(level)
+        plain |= {"sd": found.spread.sd, "sd_df": round(found.spread.df), "sd_rows": found.spread.groups}
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
         share = verdicts.agreement(self.metric, self.delta)
         return plain | ({} if share is None else {"human_agreement": share})
@@ -88,6 +78,7 @@ class Effects:
         self.runs: dict[str, frozenset[str]] = {}
         self._models: dict[Key, MixedModel[frozenset[str]]] = {}
         self.seeds: dict[str, dict[int, float]] = {}
+        self.capsules: dict[str, list[Mapping[str, Any]]] = {}
         self.keys: dict[str, Key] = {}
         for row_id, row in self.rows.items():
             self._add(row, outcomes.get(row_id, ()), reader)
@@ -104,7 +95,9 @@ class Effects:
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.spec.score))
         self.seeds[row.id] = {o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
-        self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
+        self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done]
+        vocabulary = row.spec.data.model_dump_json() if metric == "nll" else ""  # its unit is a subword
+        self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])} {vocabulary}"
 
     def spread(self, row: str) -> Spread | None:
         """The moderated variance of a row over seeds; None without any row of two seeds."""
@@ -117,25 +110,23 @@ class Effects:
             first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
-            self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor)
+            devices = {self.runs[row_id]: dict(zip(self.seeds[row_id], self._devices(row_id), strict=True)) for row_id in alike}
+            self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor, devices)
         return self._models[key]
 
+    def _devices(self, row: str) -> list[str]:
+        return [str(capsule["device"]) for capsule in self.capsules[row]]
+
     def between(self, row: str, against: str) -> Effect | None:
-        """The effect of a row against another, p unadjusted; None if one has no figures, they were scored differently or share runs."""
+        """The effect of a row against another; None if one has no figures, they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
-        ours, base = self.arms[row], self.arms[against]
-        found = difference(ours, base, self.model(row).between(self.runs[row], self.runs[against]))
-        delta = float(ours.scores.mean() - base.scores.mean())
-        p = None if found is None else found.other_sentences.p
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, p)
-
-    def of(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Effect]:
-        """(row, against) -> effect, for the pairs that have one, with p adjusted over all of them (Holm)."""
-        found = {pair: effect for pair in pairs if (effect := self.between(*pair)) is not None}
-        tested = {pair: effect.p for pair, effect in found.items() if effect.p is not None}
-        adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-        return {pair: replace(effect, p=adjusted.get(pair), comparisons=max(len(tested), 1)) for pair, effect in found.items()}
+        ours, base, model = self.arms[row], self.arms[against], self.model(row)
+        shift, _ = model.blocks.between(self.runs[row], self.runs[against])
+        found = difference(ours, base, model.between(self.runs[row], self.runs[against]), shift)
+        delta = float(ours.scores.mean() - base.scores.mean()) - shift
+        unlike = differences([*self.capsules[row], *self.capsules[against]])
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, tuple(unlike))
 
 
 def main_metric(row: Row) -> str:
@@ -162,9 +153,9 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
     if len(finished) < 2:
         return verdicts.Verdict(verdicts.ONE_SEED, counts)
     if stated:
-        words = {len(finished): verdicts.REPRODUCED, 0: verdicts.CONTRADICTED}
-        return verdicts.Verdict(words.get(failed, verdicts.UNDERPOWERED), f"{counts}; the paper's failed")
-    return verdicts.Verdict(verdicts.CONTRADICTED, f"{counts}; the paper's did not") if failed == len(finished) else None
+        words = {len(finished): CONFIRMED, 0: REVERSED}
+        return verdicts.Verdict(words.get(failed, OPEN), f"{counts}; the paper's failed")
+    return verdicts.Verdict(REVERSED, f"{counts}; the paper's did not") if failed == len(finished) else None
 
 
 def _answer(answer: Answer) -> dict[str, float]:
@@ -172,33 +163,33 @@ def _answer(answer: Answer) -> dict[str, float]:
 
 
 def judged(found: Mapping[str, Any]) -> str:
-    """A difference and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`. found: {"effect", "verdict"}, as a row has them.
-
-    Of a matched control that is the baseline, only this.
-    """
-    if found.get("is_baseline"):
-        return "the control is the baseline"
+    """A difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. found: {"effect", "verdict"}, as a row has them."""
     word = found.get("verdict", {})
     parts = [interval(found.get("effect") or {}), named_verdict(word["word"], word.get("setting", "")) if word else ""]
     return ", ".join(part for part in parts if part)
 
 
 def interval(effect: Mapping[str, Any]) -> str:
-    """A difference with its 95 % interval over other seeds and sentences, `+0.42 (-0.10 to +0.94)`; without one for a single seed."""
+    """A difference with its interval over other seeds and sentences, `+0.42 (-0.10 to +0.94)`; without one for a single seed.
+
+    Differences of the nll have three decimals.
+    """
     if "delta" not in effect:
         return ""
-    answer = effect.get("other_seeds_and_sentences")
-    return f"{effect['delta']:+.2f}" + ("" if answer is None else f" ({answer['low']:+.2f} to {answer['high']:+.2f})")
+    answer, digits = effect.get("other_seeds_and_sentences"), 3 if effect.get("metric") == "nll" else 2
+    ends = "" if answer is None else f" ({answer['low']:+.{digits}f} to {answer['high']:+.{digits}f})"
+    return f"{effect['delta']:+.{digits}f}{ends}"
 
 
 def verdict(ours: Mapping[str, Any]) -> str:
-    """`same direction (mini)`, `underpowered (mini): 80 % power finds 0.84; 5 seeds would find +0.45`; empty without a verdict."""
+    """`confirmed (mini)`, `open (mini): 80 % power finds 0.84; 5 seeds would find +0.45`; empty without a verdict."""
     found = ours.get("verdict")
     if found is None:
         return ""
-    return named_verdict(found["word"], found.get("setting", "")) + (f": {found['reason']}" if found["word"] == UNDERPOWERED else "")
+    reason = f": {found['reason']}" if found["word"] == OPEN and found.get("claim") is not None else ""
+    return named_verdict(found["word"], found.get("setting", "")) + reason
 
 
 def named_verdict(word: str, setting: str) -> str:
-    """The word of a verdict, with the setting where it differs from the paper's."""
-    return f"{word} ({setting})" if setting and word in (REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED) else word
+    """The word of a verdict on a claim, with the setting where it differs from the paper's."""
+    return f"{word} ({setting})" if setting and word in (CONFIRMED, SMALLER, LARGER, NO_EFFECT, REVERSED, OPEN) else word

@@ -19,15 +19,19 @@ OURS = (
     "bleu",
     "chrf",
     "delta",
+    "against",
     "significant",
     "verdict",
+    "nll",
+    "controls",
     "pareto",
     "tokens_per_second",
     "sentences_per_second",
 )
 """Measured columns, besides the row's `also` and `means`.
 
-bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: with its 95 % interval; pareto: see `front`;
+bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: to the strongest control (against), with its
+interval; nll: the same of the references' nll; controls: the other controls; pareto: see `front`;
 train_speed, decode_speed: ratios to the baseline, measured in one run;
 tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """

@@ -19,7 +19,8 @@ from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.spec_index import entries, external_of, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.specs.row import Row
+from orchestrator.specs.controls import of_address
+from orchestrator.specs.row import Row, table_of
 from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
@@ -65,6 +66,7 @@ class Finder:
         self._by_spec: dict[str, dict[int, Keys]] | None = None
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
+        self._controls: dict[str, set[str]] = {}
 
     @cached_property
     def reader(self) -> StatisticsReader:
@@ -86,6 +88,11 @@ class Finder:
         trained = self._seeds.get(external_of(row.id) if row.kind == "external" else training_of(row.spec), set())
         keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds})}
         return {seed: found for seed, found in keys.items() if found is not None}
+
+    def control_kinds(self, table: str) -> set[str]:
+        """Kinds of matched controls of which the ledger has runs for the table at this address."""
+        self._index()
+        return self._controls.get(table, set())
 
     def keys(self, row: Row) -> Keys | None:
         """Keys of the row at its own seed; if its data is absent, those of a run with the same spec, or None."""
@@ -193,6 +200,8 @@ class Finder:
                 for other, its in found.others:
                     self._by_spec.setdefault(other, {}).setdefault(found.seed, Keys(**its))
                 self._seeds.setdefault(found.training, set()).add(found.seed)
+                if (control := of_address(found.id)) is not None:
+                    self._controls.setdefault(table_of(found.id), set()).add(control.kind)
         return self._by_spec
 
 

@@ -102,7 +102,7 @@ def _head(columns: Sequence[Column]) -> list[str]:
 
 def _cell(column: Column, place: int, bold: bool) -> str:
     shown = column.cells[place]
-    text = _tex(_SETTING.sub("", shown) if column.name == "verdict" else shown)  # the caption names the setting
+    text = _tex(_SETTING.sub("", shown) if column.name in ("verdict", "nll") else shown)  # the caption names the setting
     if column.numeric or not shown[:1].isalpha():
         text = _RANGE.sub("--", _MINUS.sub("$-$", text))
     text = _INTERVAL.sub(r"{\\scriptsize [\1, \2]}", text)

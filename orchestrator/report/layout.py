@@ -14,12 +14,12 @@ from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.specs.positions import nearest, shown
 
 ALL = "all"
-LEFT_OUT = ("params_added", "pareto")
+LEFT_OUT = ("params_added", "pareto", "controls")
 """Columns that are shown only when they are asked for."""
 UNITS = {"params": "M", "params_added": "M"}
 """Units at the end of each cell of a column, which its head may have instead."""
 SCORES = ("bleu", "chrf", *ROUGE)
-ALWAYS = ("row", "system", "bleu", "delta", "verdict", "status")
+ALWAYS = ("row", "system", "bleu", "delta", "verdict", "nll", "status")
 
 
 @dataclass(frozen=True)

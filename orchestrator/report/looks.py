@@ -1,47 +1,127 @@
-"""The looks that a sweep took at its rows (`sweep --until-decided`), read from the sweep files of a ledger and its mirrors.
+"""Looks: each time that a claim is judged with other seeds, in RESULTS/looks.json, and the level of significance of each look.
 
-"looks": [{"seeds": 3, "all_seeds": [1, 2, 3, 4, 5, 6], "level": 0.0294,
-           "rows": {ROW: {"score": key of its first seed, "verdict": word, "reason": text, "continue": false}}}]
+Two tests of one claim find a difference that is none more often than one does, so each look has a stricter level.
+
+    {"claims": {ID: [{"time", "row", "against", "seeds": {row: [seed, ..]}, "runs": {row: digest}, "judged": {metric: {"delta", "p",
+                      "level", "word"}}, "planned": number of looks or null}]}}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import sweep_files
+from filelock import FileLock
+
+from orchestrator.errors import UserError
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_document, write_document
 from orchestrator.ledger.results import Ledger
+from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import SeedResult
+from orchestrator.safe_text import log_once
 from orchestrator.scoring.significance.estimator import LEVEL
 
-Look = dict[str, Any]
-BASELINE = "baseline"
-"""In place of the verdict on a row that is compared with no other."""
+FILE = "looks.json"
+KEY = digest("looks")
+POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)
+"""Level of each of n looks at equal steps, 0.05 in all (Pocock 1977, Biometrika 64:191), n = 1 to 10."""
+Record = dict[str, Any]
 
 
-def recorded(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[Look]:
-    """The looks of a sweep that ran some of these rows; [] if there was none."""
-    scores = {(row_id, o.keys.score) for row_id, each in outcomes.items() for o in each}
-    for head in sweep_files.heads((ledger.root, *ledger.mirrors)):
-        taken: list[Look] = head.get("looks", [])
-        if any((row_id, one["score"]) in scores for look in taken for row_id, one in look["rows"].items()):
-            return taken
-    return []
+def level_of(look: int, planned: int | None = None) -> float:
+    """The level of a claim's n-th look: Pocock's for the planned number of looks.
+
+    Looks that nobody planned begin at 0.05. The next one has Pocock's level of one look more: 0.05 and 0.0221 find at most 6.3 % of the
+    differences that are none, at equal steps.
+    """
+    looks = planned if planned is not None and look <= planned else look + (look > 1)
+    return POCOCK[looks - 1] if looks <= len(POCOCK) else POCOCK[-1] * len(POCOCK) / looks
 
 
-def level(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> float:
-    """The level of significance of a table with these rows: that of its looks, else 0.05."""
-    return float(next((look["level"] for look in recorded(ledger, outcomes)), LEVEL))
+@dataclass(frozen=True)
+class State:
+    """What a claim was judged with: row, its controls and the seeds of each; runs: digests of their records."""
+
+    row: str
+    against: str
+    seeds: Mapping[str, list[int]]
+    runs: Mapping[str, str]
+
+    def follows(self, record: Record) -> bool:
+        """Whether a row or control that the recorded look had already has other runs now. A control more makes no new look."""
+        return any(self.runs[name] != run for name, run in record["runs"].items() if name in self.runs)
 
 
-def notes(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
-    """A note about the looks; none without any."""
-    taken = recorded(ledger, outcomes)
-    if not taken:
-        return []
-    first = taken[0]
-    left = {row: one for row, one in first["rows"].items() if not one["continue"] and one["verdict"] != BASELINE}
-    ended = [f"{short_id(row)} ({one['verdict']})" for row, one in left.items()]
-    line = f"looks after {first['seeds']} and {len(first['all_seeds'])} seeds: p-values are compared with {first['level']} (Pocock 1977)"
-    return [line + (f"; ended at the first look: {', '.join(ended)}" if ended else "")]
+@dataclass
+class Looks:
+    """The looks that a ledger and its mirrors record. A packed or published ledger is only read."""
+
+    ledger: Ledger
+    claims: dict[str, list[Record]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for root in (*self.ledger.mirrors, self.ledger.root):
+            for claim, records in _read(root).items():
+                known = self.claims.setdefault(claim, [])
+                known += [record for record in records if record not in known]
+        for records in self.claims.values():
+            records.sort(key=lambda record: str(record["time"]))
+
+    def number(self, claim: str, state: State) -> int:
+        """Which look at the claim this is, from 1."""
+        records = self.claims.get(claim, [])
+        steps = [_state(new).follows(old) for old, new in pairwise(records)]
+        return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
+
+    def planned(self, claim: str) -> int | None:
+        """How many looks a sweep planned for the claim before its first one."""
+        return next((record["planned"] for record in self.claims.get(claim, [])[:1]), None)
+
+    def add(self, claim: str, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
+        """Appends a look, unless its records are those of the last one. `save` writes it."""
+        records = self.claims.setdefault(claim, [])
+        if not records or state.follows(records[-1]) or not state.runs.keys() <= records[-1]["runs"].keys():
+            time = datetime.now(UTC).isoformat(timespec="microseconds")
+            about = {"row": state.row, "against": state.against, "seeds": dict(state.seeds), "runs": dict(state.runs)}
+            records.append({"time": time, **about, "judged": dict(judged), "planned": planned})
+
+    def save(self) -> None:
+        """Writes the looks into the results folder, where there is one; one line on stderr if it cannot be written."""
+        root = self.ledger.root
+        if not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
+            return
+        try:
+            with FileLock(root / f"{FILE}.lock"):
+                known = _read(root)
+                merged = {**known, **{claim: records for claim, records in self.claims.items() if records}}
+                merged = {claim: [*known.get(claim, []), *(r for r in merged[claim] if r not in known.get(claim, []))] for claim in merged}
+                if merged != known:
+                    write_document(root / FILE, {"claims": merged}, KEY)
+        except OSError as error:
+            log_once(f"warning: {root / FILE}: {error.strerror or error}; this look at the results is not recorded")
+
+
+def _state(record: Record) -> State:
+    return State(record["row"], record["against"], record["seeds"], record["runs"])
+
+
+def _read(root: Path) -> dict[str, list[Record]]:
+    """The looks of one folder. UserError if the file is damaged: without it a later look would be taken for the first."""
+    document = read_document(root / FILE)
+    if document is None and (root / FILE).exists():
+        raise UserError(f"{root / FILE}: its digest is not the one of its content; expected the looks at these results; restore the file")
+    return {} if document is None else dict(document["claims"])
+
+
+def note(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A note on rows that were judged more than once. verdicts: row -> {"look", "level"}."""
+    several: dict[tuple[int, float], list[str]] = {}
+    for row, found in verdicts.items():
+        if found["look"] > 1 or found["level"] != LEVEL:
+            several.setdefault((found["look"], found["level"]), []).append(short_id(row))
+    return [f"look {number} (level {level:g}): {', '.join(rows)}" for (number, level), rows in sorted(several.items())]

@@ -12,7 +12,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.effects import judged
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
-from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SCORED, number
 from orchestrator.sweeps import parameters
@@ -48,7 +47,8 @@ def claim_note(claim: Mapping[str, Any]) -> str:
     metric = "" if claim["metric"] == "bleu" else f" in {claim['metric']}"
     rows = f"{short_id(claim['row'])} against {short_id(claim['against'])}{metric}"
     claimed = "" if claim["claim"] is None else f"claimed {claim['claim']:+.2f}, "
-    return f"{rows}: {claimed}ours {judged(claim)}"
+    verdict = {"word": claim["verdict"], "setting": claim["setting"]}
+    return f"{rows}: {claimed}ours {judged({'effect': claim['effect'], 'verdict': verdict})}"
 
 
 def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
@@ -91,15 +91,20 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     all_effects = {row_id: one["effect"] for row_id, one in ours.items() if one is not None and "effect" in one}
     tested = {row_id: effect for row_id, effect in all_effects.items() if "other_seeds_and_sentences" in effect}
     lines = []
+    judged_rows = {row_id: one["verdict"] for row_id, one in ours.items() if row_id in tested and one is not None}
     if tested:
-        comparisons = max(effect["comparisons"] for effect in tested.values())
+        family = max(found["family"] for found in judged_rows.values())
         lines.append(
-            "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
-            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); {_spreads(tested.values())}{VERDICTS}"
+            "±: standard deviation over seeds; (.. to ..): interval over other seeds and other sentences, 95 % at the first look; p-values "
+            f"are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm); {_spreads(tested.values())}{VERDICTS}"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
-    shares = [f"{short_id(row)} {e['human_agreement']:.0%}" for row, e in tested.items() if e["p"] < LEVEL and "human_agreement" in e]
+    shares = [
+        f"{short_id(row)} {effect['human_agreement']:.0%}"
+        for row, effect in tested.items()
+        if (found := judged_rows[row])["p"] is not None and found["p"] < found["level"] and "human_agreement" in effect
+    ]
     return lines + (
         [f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"] if shares else []
     )

@@ -20,8 +20,9 @@ _KEY = re.compile(rb"^  (?:train|decode|score|tune): '?([0-9a-f]{64})'?$", re.MU
 
 
 class Entry(NamedTuple):
-    """One run with its scoring. others: (meaning, keys) of its other scorings."""
+    """One run with its scoring. id: address of the row; others: (meaning, keys) of its other scorings."""
 
+    id: str
     seed: int
     meaning: str
     search: str
@@ -65,7 +66,7 @@ def _entry(record: Mapping[str, Any]) -> Entry | None:
         also = [other for other in (record.get("also") or {}).values() if "score" in other]
         spec, meaning, search, training = _validated(json.dumps(plain, sort_keys=True))
         others = [(meaning_of(spec.model_copy(update={"score": ScoreSpec.model_validate(o["score"])})), dict(o["keys"])) for o in also]
-        return Entry(seed, meaning, search, training, spec.init_from, dict(record["keys"]), others)
+        return Entry(str(record.get("id", "")), seed, meaning, search, training, spec.init_from, dict(record["keys"]), others)
     except (ValidationError, KeyError, TypeError, ValueError, AttributeError):
         return None  # written by a version with other spec fields
 

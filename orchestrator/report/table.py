@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,7 @@ def make(
     stated: Sequence[RowClaim] = (),
     full_size: bool = False,
     given: str = "",
+    named: Collection[str] | None = None,
 ) -> Table:
     """Makes the table of resolved rows.
 
@@ -99,18 +100,24 @@ def make(
         stated: claims of the table's file, which are judged beside the paper's differences.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
+        named: the rows to show; None: all. All are judged.
     """
-    seeds = list(seeds)
+    seeds, whole = list(seeds), rows
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
     start = starts(rows, base)
     first = base if base is not None else baseline(rows)
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
-    compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=scale.removeprefix("profile "))
-    if compared is not None:
-        for row_id, found_of in compared.of_rows().items():
-            ours[row_id] = (ours[row_id] or {}) | found_of
-    claims = [] if compared is None else compared.of_table()
+    setting = scale.removeprefix("profile ")
+    compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=setting, recording=base is None)
+    judged = {} if compared is None else compared.of_rows()
+    for row_id, found_of in judged.items():
+        ours[row_id] = (ours[row_id] or {}) | found_of
+        if effect := found_of.get("effect"):
+            ours[row_id] = {**(ours[row_id] or {}), "delta": effect["delta"], "against": short_id(effect["against"])}
+    rows = [row for row in rows if named is None or row.id in named]
+    ours = {row.id: ours[row.id] for row in rows}
+    claims = [] if compared is None else [claim for claim in compared.of_table() if claim["row"] in ours]
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -121,6 +128,7 @@ def make(
         names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
         if names and ours[row.id] is not None:
             ours[row.id] = {**(ours[row.id] or {}), "changed": names}
+    outcomes = {row.id: outcomes[row.id] for row in rows}
     from_product = shipped(finder.ledger, outcomes)
     for row_id in from_product:
         ours[row_id] = {**(ours[row_id] or {}), "shipped": True}
@@ -137,12 +145,12 @@ def make(
         *warned,
         *shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
         *notes(rows, outcomes, ours, scale, first, measured),
-        *looks.notes(finder.ledger, outcomes),
+        *looks.note({row: found["verdict"] for row, found in judged.items() if "effect" in found and row in ours}),
         *earlier_results(rows, outcomes),
         *metric_doubts(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
-        made += parameter_differences(rows, finder, starts(rows, None))
+        made += parameter_differences(rows, finder, starts(whole, None))
     made += [*(claim_note(claim) for claim in claims if not claim["own"]), *_untested(rows, ours, start, reader)]
     return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 

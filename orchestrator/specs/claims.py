@@ -29,7 +29,7 @@ class Claim(Strict):
     """Name of the row that differs."""
     effect: Annotated[float, Field(gt=-1000, lt=1000)] | None = None
     """The expected difference to `against`, in the metric's units; 0: none, which needs a margin; null: nothing is expected, and the
-    verdict is `higher`, `lower` or `undecided`."""
+    verdict is `higher`, `lower` or `open`."""
     against: str | None = None
     """Name of the row that it differs from; null: the row that the table compares with."""
     metric: Metric | None = None

@@ -37,7 +37,9 @@ class Resolver:
             spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         row = self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where)
-        return replace(row, label=head.label or name, of=subjects(table, parsed), compare_with=compared_with(table, parsed))
+        controls = tuple(f"{table.address}/{other}" for other in table.control_rows if other != name)
+        row = replace(row, label=head.label or name, of=subjects(table, parsed), control_rows=controls)
+        return replace(row, compare_with=compared_with(table, parsed))
 
     def made(self, address: str, head: RowHeader, figures: Figures, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
         """Returns the row of a head and a resolved spec. where: FILE:LINE."""

@@ -41,7 +41,7 @@ class Row:
     of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
     significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
-    (`cost.controls`). compare_with: address of the row that the file names for comparison.
+    (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
     """
 
     id: str
@@ -65,6 +65,7 @@ class Row:
     controls: tuple[str, ...] = ()
     control: Control | None = None
     compare_with: str | None = None
+    control_rows: tuple[str, ...] = ()
 
     def at(self, seed: int) -> Row:
         """Returns the row and its parents with another seed."""

@@ -179,6 +179,8 @@ class TableHead(FigureHeader):
     """The rows: name -> what differs from the file's sections."""
     grid: dict[str, Any] | None = None
     """Axes whose combinations are rows; null: the rows are those of `rows`."""
+    control_rows: list[str] = Field(default_factory=list)
+    """Names of rows that each row which is compared with the usual one has to beat too, such as the baseline trained equally long."""
     claims: list[Claim] = Field(default_factory=list)
     """Differences that the runs are expected to show, written down before they run."""
 

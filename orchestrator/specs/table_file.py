@@ -67,6 +67,7 @@ class TableFile:
     figures: Figures = field(default_factory=Figures)
     grid: Grid | None = None
     claims: list[Claim] = field(default_factory=list)
+    control_rows: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -137,6 +138,9 @@ def _read(path: Path, changed: int, size: int) -> TableFile:
         if isinstance(table.document.data.get("grid"), dict):
             table.grid = read_grid(table.document)
         claims.check(table.document, table.claims, table.rows)
+        for i, name in enumerate(table.control_rows):
+            if name not in table.rows:
+                table.document.wrong(("control_rows", i), f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")
     return table
 
 
@@ -155,7 +159,8 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         _extend(table, data["extends"], chain)
     table.shared = table.shared.merged(sections)
     if head is not None:
-        table.source, table.columns, table.sweep, table.claims = head.source, head.expect_columns, head.sweep, head.claims
+        table.source, table.columns, table.sweep = head.source, head.expect_columns, head.sweep
+        table.claims, table.control_rows = head.claims, head.control_rows
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
     for section, add in (("templates", _template), ("rows", _row)):

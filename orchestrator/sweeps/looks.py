@@ -1,6 +1,6 @@
 """Two looks at a sweep: with its first seeds, then with all of them. Rows that the first look decides get no more seeds.
 
-Two tests of the same claim find a difference that is none more often than one does, so that each look has a stricter level (Pocock 1977).
+Their level of significance: `report.looks`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from orchestrator.specs.table import SweepSpec
 
 FIRST = 3
 """Seeds of the first look."""
-LEVEL = 0.0294
-"""Of each of two looks at equal steps, 0.05 in all (Pocock 1977, Biometrika 64:191). For other steps it is at most 0.058."""
 
 
 def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | None) -> None:

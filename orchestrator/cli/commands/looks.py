@@ -14,22 +14,27 @@ from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.looks import BASELINE, Look
+from orchestrator.report.looks import level_of
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.verdicts import DECIDED, UNDECIDED, UNDERPOWERED
+from orchestrator.scoring.significance.verdicts import DECIDED, OPEN
 from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row, by_table, starts
-from orchestrator.sweeps.looks import FIRST, LEVEL
+from orchestrator.sweeps.looks import FIRST
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
+
+Look = dict[str, Any]
+LOOKS = 2
+BASELINE = "baseline"
+"""In place of the verdict on a row that is compared with no other."""
 
 
 @dataclass(frozen=True)
 class Judged:
     """A claim on a row, or its difference without a claim. needed: seeds of each row that would find it; None: over 200."""
 
-    against: str | None
+    controls: tuple[str, ...]
     word: str
     reason: str
     needed: int | None
@@ -38,7 +43,7 @@ class Judged:
         """Why no more seeds than now, of `most` in all, are needed; None if they are."""
         if self.word in DECIDED:
             return f"{self.word}, {self.reason}"
-        if self.word in (UNDERPOWERED, UNDECIDED) and (self.needed is None or self.needed > most):
+        if self.word == OPEN and (self.needed is None or self.needed > most):
             return f"{self.word}, {self.needed or 'over 200'} seeds needed and {most} are the most"
         return None
 
@@ -90,27 +95,22 @@ def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options
     found: dict[str, Any] = {}
     for address, own in by_table(rows).items():
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
-        compared = Comparisons(own, outcomes, starts(own), finder.reader, of_data(options.claims, address), level=LEVEL)
+        compared = Comparisons(own, outcomes, starts(own), finder.reader, of_data(options.claims, address), planned=LOOKS)
         decisions = _decide(own, _judge(compared), compared.starts, len(seeds), last=len(some) == len(seeds))
         for row in own:
             keys = finder.keys(row.at(seeds[0]))
             found |= {} if row.id in ended else {row.id: {"score": None if keys is None else keys.score, **decisions[row.id]}}
-    return {"seeds": len(some), "all_seeds": list(seeds), "level": LEVEL, "rows": found}
+    return {"seeds": len(some), "all_seeds": list(seeds), "level": level_of(1, LOOKS), "rows": found}
 
 
 def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
-    """Row -> its claims; without one that expects an effect, its differences to the row it is compared with and to its controls too."""
-    found: dict[str, list[Judged]] = {}
-    for record in compared.of_claims():
-        for one in (record, *record.get("controls", {}).values()):
-            found.setdefault(record["row"], []).append(Judged(one["against"], one["verdict"], one["reason"], one["seeds_needed"]))
+    """Row -> its claims; without one that expects an effect, its difference to the row it is compared with too."""
     expected = {claim.row for claim in compared.claims if claim.effect is not None}
-    for row_id, own in compared.of_rows().items():
-        if row_id not in expected:
-            for one in (own, *own.get("controls", {}).values()):
-                if verdict := one.get("verdict"):
-                    against = one.get("effect", {}).get("against", compared.starts.get(row_id))
-                    found.setdefault(row_id, []).append(Judged(against, verdict["word"], verdict["reason"], verdict["seeds_needed"]))
+    found: dict[str, list[Judged]] = {}
+    for one in compared.judgements:
+        if one.stated and (one.claim.source != "row" or (one.effects and one.claim.row not in expected)):
+            controls = tuple(effect.against for effect in one.effects) or (str(one.claim.against),)
+            found.setdefault(one.claim.row, []).append(Judged(controls, one.verdict.word, one.verdict.reason, one.verdict.seeds))
     return found
 
 
@@ -119,19 +119,19 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:
-        judgements = found.get(row.id) or ([Judged(start[row.id], "no verdict", "no runs to compare", 1)] if row.id in start else [])
+        judgements = found.get(row.id) or ([Judged((start[row.id],), "no verdict", "no runs to compare", 1)] if row.id in start else [])
         open_of[row.id] = [] if last else [one for one in judgements if one.ends(most) is None]
         words = ", ".join(dict.fromkeys(one.word for one in judgements)) or BASELINE
         reasons = [one.ends(most) or f"{one.word}, {one.reason}" for one in open_of[row.id] or judgements]
         decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or BASELINE, "continue": bool(open_of[row.id])}
     parents = {row.id: row.parent for row in rows}
     for row_id in [row_id for row_id, left in open_of.items() if left]:
-        todo = [row_id, *(one.against for one in open_of[row_id])]
+        todo = [row_id, *(name for one in open_of[row_id] for name in one.controls)]
         while todo:
             name = todo.pop()
             if name in decisions and not decisions[name]["continue"]:
                 decisions[name] |= {"continue": True, "reason": f"{decisions[name]['reason']}; {short_id(row_id)} needs it"}
-            parent = parents.get(name or "")
+            parent = parents.get(name)
             todo += [] if parent is None else [parent.id]
     return decisions
 

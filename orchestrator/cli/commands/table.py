@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orchestrator.cli.commands.request import Request
 from orchestrator.cli.output import console
@@ -48,10 +48,10 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
 
     seeds: also searched for, besides those in the ledger and in the files. UserError for a baseline that is not in a table.
     """
-    tables = request.tables()
+    tables, named = request.families(), {row.id for row in request.rows}
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(request.target)} has {len(tables)} tables; expected one")
-    made = [_section(file, address, own, request.finder, baseline, request.options, seeds) for address, file, own in tables]
+    made = [_section(file, address, own, request.finder, baseline, request.options, seeds, named) for address, file, own in tables]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
     return made
@@ -65,6 +65,7 @@ def _section(
     baseline: str | None,
     options: RowOptions,
     seeds: Iterable[int],
+    named: Collection[str],
 ) -> Section:
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind in SCORED}
     base = None
@@ -88,6 +89,7 @@ def _section(
         stated=of_table(address, file.claims),
         full_size=full,
         given=options.arguments,
+        named=named,
     )
     asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
-    return Section(made, rows, made.outcomes, finder, base, scale, options.arguments, quoted(asked))
+    return Section(made, [row for row in rows if row.id in named], made.outcomes, finder, base, scale, options.arguments, quoted(asked))

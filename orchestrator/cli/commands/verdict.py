@@ -10,7 +10,6 @@ from orchestrator.cli.commands.request import Request
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
-from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons, exit_code
 from orchestrator.report.effects import interval, named_verdict
 from orchestrator.report.figures import short_id
@@ -23,20 +22,19 @@ from orchestrator.tables import cell, make_table
 
 
 def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
-    """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
+    """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`."""
     request = Request.of(target, options)
-    finder = request.finder
+    finder, named = request.finder, {row.id for row in request.rows}
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     records: list[dict[str, Any]] = []
-    notes: list[str] = []
-    for address, file, rows in request.tables():
+    for address, file, rows in request.families():
         seeds = (file.sweep or SweepSpec()).seeds
         outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-        notes += looks.notes(finder.ledger, outcomes)
         stated = claims.of_table(address, file.claims)
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
-        records += _with_history(found, address, file.claims, sweep_files.recorded_claims(roots, address))
+        own = [record for record in found if record["row"] in named]
+        records += _with_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
     if as_json:
@@ -44,8 +42,6 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
             print_json(record)
     else:
         _print(records)
-    for line in notes:
-        log(f"note: {line}")
     if code := exit_code(records):
         raise typer.Exit(code)
 
@@ -55,7 +51,7 @@ def _with_history(
 ) -> list[dict[str, Any]]:
     """Adds {"recorded", "changed"} to claims of a file: when a sweep first recorded them, and the claim of then if it differs."""
     stated = list(zip(claims.of_table(address, own), own, strict=True))
-    for record in [record for record in records if record["source"] == "file"]:
+    for record in [record for record in records if record["source"] == "file" and record["stated"]]:
         whose = [(full, claim) for full, claim in stated if full.row == record["row"]]
         claim = next(c for full, c in whose if full.against in (None, record["against"]) and full.metric in (None, record["metric"]))
         key = (claim.row, claim.metric, claim.against)
@@ -68,24 +64,25 @@ def _with_history(
 
 
 def _print(records: list[dict[str, Any]]) -> None:
-    table = make_table(("row", "against", "metric", "claim", "ours, 95 % interval", "p", "seeds", "verdict"), numeric=("claim", "p"))
+    heads = ("row", "strongest control", "metric", "claim", "ours, with its interval", "p", "seeds", "look", "verdict")
+    table = make_table(heads, numeric=("claim", "p", "look"))
     for record in records:
         effect = record["effect"] or {}
         table.add_row(
             cell(short_id(record["row"])),
-            cell(short_id(record["against"] or "")),
+            cell(short_id(effect.get("against") or record["against"] or "")),
             record["metric"],
             "" if record["claim"] is None else f"{record['claim']:+.2f}",
             cell(interval(effect)),
-            f"{effect['p']:.2g}" if effect.get("p") is not None else "",
+            f"{record['p']:.2g}" if record["p"] is not None else "",
             ", ".join(map(str, effect.get("seeds", []))),
+            str(record["look"]),
             cell(named_verdict(record["verdict"], record["setting"])),
         )
     console().print(table)
     for record in records:
-        log(f"{short_id(record['row'])}: {record['verdict']}: {record['reason']}")
-        for matched in record.get("controls", {}).values():
-            to = f"{interval(matched['effect'] or {})} to {short_id(matched['against'])}: {matched['verdict']}"
-            log(f"{short_id(record['row'])}, {'the control is the baseline' if matched.get('is_baseline') else to}")
+        log(f"{short_id(record['row'])}, {record['metric']}: {record['verdict']}: {record['reason']}")
+        for effect in record["controls"]:
+            log(f"{short_id(record['row'])}, {record['metric']}: {interval(effect)} to {short_id(effect['against'])}")
         if record.get("changed"):
             log(f"{short_id(record['row'])}: the claim has changed since a sweep recorded it; it was {record['changed']}")

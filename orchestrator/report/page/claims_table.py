@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.cells import state
-from orchestrator.report.claims import NOT_COMPARED, NOT_RUN
+from orchestrator.report.claims import NOT_COMPARED, NOT_RUN, verdict_of
 from orchestrator.report.effects import interval, judged, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 
-HEADS = ("row", "system", "against", "paper", "ours (95 % interval)", "sd over seeds", "found with 80 % power", "seeds", "verdict")
-CONTROL = "delta to its {} control"
+HEADS = ("row", "system", "strongest control", "paper", "ours", "sd over seeds", "found with 80 % power", "seeds", "verdict", "test nll")
 SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)
 
@@ -36,37 +35,40 @@ def begins_with_claims(sections: Sequence[Section]) -> bool:
 
 def claims_table(sections: Sequence[Section]) -> ClaimsTable:
     """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left."""
-    kinds = sorted({kind for section in sections for found in _judged(section.table) for kind in found.get("controls", {})})
     asked = any(section.second for section in sections)
     rows: list[list[str]] = []
     left: dict[str, dict[str, list[str]]] = {}
     for section in sections:
-        found = _judged(section.table)
-        second = {corpus: {_pair(one): one for one in _judged(table)} for corpus, table in section.second.items()}
-        for one in found:
+        second = {corpus: {_pair(one): one for one in judgements(table)} for corpus, table in section.second.items()}
+        for one in judgements(section.table):
             beside = {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
-            rows.append([*_cells(section, one, kinds), *([_on_second(beside, kinds)] if asked else [])])
+            rows.append([*_cells(section, one), *([_on_second(beside)] if asked else [])])
         if lacking := _lacking(section):
             left[section.table.table] = lacking
-    return ClaimsTable([*HEADS, *(CONTROL.format(kind) for kind in kinds), *([SECOND] if asked else [])], rows, left)
+    return ClaimsTable([*HEADS, *([SECOND] if asked else [])], rows, left)
 
 
-def _judged(table: Table) -> list[dict[str, Any]]:
-    """{"row", "against", "claim", "effect", "verdict", "controls"} of each row with a verdict, and of each claim beside the rows."""
-    rows = []
+def judgements(table: Table) -> list[dict[str, Any]]:
+    """{"row", "against", "claim", "effect", "verdict", "nll"} of each row with a verdict, and of each claim beside the rows."""
+    found = []
     for line in table.rows:
         ours = line.ours or {}
         if "verdict" in ours and "@" not in line.id:
-            against = (ours.get("effect") or {}).get("against")
-            rows.append({"row": line.id, "against": against, "claim": ours["verdict"].get("claim"), **ours})
-    return rows + [claim for claim in table.claims if not claim["own"] and claim["verdict"]["word"] not in LACKING]
+            found.append({"row": line.id, "against": None, "claim": ours["verdict"].get("claim"), **ours})
+    nll = {(claim["row"], claim["against"]): claim for claim in table.claims if claim["metric"] == "nll"}
+    for claim in table.claims:
+        if claim["stated"] and not claim["own"] and claim["verdict"] not in LACKING:
+            other = nll.get((claim["row"], claim["against"]), claim)
+            beside = {} if other is claim else {"nll": other | {"verdict": verdict_of(other)}}
+            found.append(claim | {"verdict": verdict_of(claim)} | beside)
+    return found
 
 
 def _pair(found: Mapping[str, Any]) -> tuple[Any, ...]:
     return found["row"], found["against"], found.get("metric")
 
 
-def _cells(section: Section, found: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
+def _cells(section: Section, found: Mapping[str, Any]) -> list[str]:
     effect, verdict = found.get("effect") or {}, found["verdict"]
     answer = effect.get("other_seeds_and_sentences") or {}
     label = next(line.label for line in section.table.rows if line.id == found["row"])
@@ -74,30 +76,25 @@ def _cells(section: Section, found: Mapping[str, Any], kinds: Sequence[str]) -> 
     return [
         found["row"],
         system,
-        short_id(found["against"] or section.starts.get(found["row"], "")),
+        short_id(effect.get("against") or found["against"] or section.starts.get(found["row"], "")),
         "" if found["claim"] is None else f"{found['claim']:+.2f}",
         interval(effect),
         f"{effect['sd']:.2f}" if "sd" in effect else "",
         f"{answer['mde']:.2f}" if answer else "",
         " and ".join(map(str, dict.fromkeys(effect.get("seeds", [])))),
         named_verdict(verdict["word"], verdict.get("setting", "")),
-        *(judged(found.get("controls", {}).get(kind, {})) for kind in kinds),
+        _plain(found.get("nll") or {}),
     ]
 
 
-def _on_second(beside: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> str:
-    """What the same comparison gives on each second corpus, and the one to the row's controls there."""
-    parts = []
-    for corpus, found in beside.items():
-        controls = found.get("controls", {})
-        ours = [judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}})]
-        ours += [
-            f"to its {kind} control {interval(controls[kind].get('effect') or {})}"
-            for kind in kinds
-            if kind in controls and not controls[kind].get("is_baseline")
-        ]
-        parts.append(f"{corpus}: {'; '.join(ours)}")
-    return "; ".join(parts)
+def _plain(found: Mapping[str, Any]) -> str:
+    """A difference with the word of its verdict, without the setting."""
+    return judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}}) if found else ""
+
+
+def _on_second(beside: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the same claim gives on each second corpus, against the strongest control there."""
+    return "; ".join(f"{corpus}: {_plain(found)}" for corpus, found in beside.items())
 
 
 def _lacking(section: Section) -> dict[str, list[str]]:
@@ -105,7 +102,7 @@ def _lacking(section: Section) -> dict[str, list[str]]:
     lines = {line.id: line for line in section.table.rows}
     found: dict[str, list[str]] = {}
     for claim in section.table.claims:
-        if claim["verdict"]["word"] in LACKING:
+        if claim["stated"] and claim["verdict"] in LACKING:
             line = lines[claim["row"]]
             done = (line.ours or {}).get("status") == "done"
             reason = "no finished row to compare with" if done else state(line).partition(":")[0]

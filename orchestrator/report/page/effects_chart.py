@@ -1,4 +1,4 @@
-"""A forest plot as a Vega-Lite specification: each row's difference with its interval, the paper's, and the one to its matched control."""
+"""A forest plot as a Vega-Lite specification: each row's difference to its strongest control, with its interval, and the paper's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orchestrator.report.page.charts import Spec
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
 
-ROW, BELOW = 18, 6
-"""Pixels of a row, and from its difference down to the one to its control, where rows are that much higher."""
+ROW = 18
+"""Pixels of a row."""
 LETTERS, LETTER = 56, 6.2
 """Longest label of a row; pixels of a letter in the widest of the fonts that a reader may have."""
 FAR = 10.0
@@ -26,36 +26,28 @@ def effects(section: Section) -> Spec | None:
     for line in section.table.rows:
         if not (effect := (line.ours or {}).get("effect")) or "@" in line.id:
             continue
-        claim, control = claim_of(line), _control(line)
-        found.append(
-            {"row": _label(line), "delta": effect["delta"], **_ends(effect, "")}
-            | ({} if claim is None else {"paper": claim})
-            | ({} if control is None else {"control": control["delta"], **_ends(control, "control_")})
-        )
+        claim = claim_of(line)
+        found.append({"row": _label(line), "delta": effect["delta"], **_ends(effect)} | ({} if claim is None else {"paper": claim}))
     if len(found) < 2:
         return None
     most = FAR * statistics.quantiles([abs(each["delta"]) for each in found], n=4, method="inclusive")[2]
     far = [f"{each['row'].partition(':')[0]} ({each['delta']:+.2f})" for each in found if abs(each["delta"]) > most]
     found = [each for each in found if abs(each["delta"]) <= most]
-    controlled = any("control" in each for each in found)
     order = [each["row"] for each in sorted(found, key=lambda each: -each["delta"])]
     room = math.ceil(LETTER * max(map(len, order)))
     y = {"field": "row", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 0, "minExtent": room}}
-    title = "difference from the row that it is compared with" + (f"; not drawn: {', '.join(far)}" if far else "")
+    title = "difference in BLEU to the strongest control" + (f"; not drawn: {', '.join(far)}" if far else "")
     x = {"field": "delta", "type": "quantitative", "title": title, "axis": {"tickCount": 8}}
     zero = {"mark": {"type": "rule", "color": "var(--ink)"}, "encoding": {"x": {"datum": 0, "type": "quantitative"}}}
     intervals, reported = any("low" in each for each in found), any("paper" in each for each in found)
-    names = {"delta": "ours, with its 95 % interval" if intervals else "ours, one seed"}
+    names = {"delta": "ours, with its interval" if intervals else "ours, one seed"}
     names |= {"paper": "the paper"} if reported else {}
-    names |= {"control": "ours, against its matched control"} if controlled else {}
     layers: list[Spec] = [{"data": {"values": [{}]}, **zero}, _points(x, y, names, "delta")]
     if intervals:
-        layers.append(_bar(x, y, "", "var(--c1)", 0))
+        layers.append(_bar(x, y))
     if reported:
         layers.append(_points(x, y, names, "paper"))
-    if controlled:
-        layers += [_bar(x, y, "control_", "var(--c3)", BELOW), _points(x, y, names, "control")]
-    return {"data": {"values": found}, "width": "container", "height": (ROW + BELOW * controlled) * len(found), "layer": layers}
+    return {"data": {"values": found}, "width": "container", "height": ROW * len(found), "layer": layers}
 
 
 def claim_of(line: Line) -> float | None:
@@ -63,21 +55,15 @@ def claim_of(line: Line) -> float | None:
     return ((line.ours or {}).get("verdict") or {}).get("claim")
 
 
-def _control(line: Line) -> Mapping[str, Any] | None:
-    """The difference to the row's matched control with as many parameters; None without one, or where that is the row's baseline itself."""
-    control = (line.ours or {}).get("controls", {}).get("params", {})
-    return None if control.get("is_baseline") else control.get("effect")
-
-
-def _ends(effect: Mapping[str, Any], prefix: str) -> dict[str, float]:
+def _ends(effect: Mapping[str, Any]) -> dict[str, float]:
     answer = effect.get("other_seeds_and_sentences")
-    return {} if answer is None else {f"{prefix}low": answer["low"], f"{prefix}high": answer["high"]}
+    return {} if answer is None else {"low": answer["low"], "high": answer["high"]}
 
 
-def _bar(x: Spec, y: Spec, prefix: str, colour: str, below: int) -> Spec:
-    """The intervals from `PREFIXlow` to `PREFIXhigh`."""
-    mark = {"type": "rule", "color": colour, "strokeWidth": 2, "yOffset": below}
-    return {"mark": mark, "encoding": {"x": {**x, "field": f"{prefix}low"}, "x2": {"field": f"{prefix}high"}, "y": y}}
+def _bar(x: Spec, y: Spec) -> Spec:
+    """The intervals."""
+    mark = {"type": "rule", "color": "var(--c1)", "strokeWidth": 2}
+    return {"mark": mark, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}}
 
 
 def _label(line: Line) -> str:
@@ -86,7 +72,7 @@ def _label(line: Line) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
 
 
-_MARKS = {"delta": ("var(--c1)", "circle"), "paper": ("var(--c2)", "diamond"), "control": ("var(--c3)", "circle")}
+_MARKS = {"delta": ("var(--c1)", "circle"), "paper": ("var(--c2)", "diamond")}
 
 
 def _points(x: Spec, y: Spec, names: Mapping[str, str], field: str) -> Spec:
@@ -98,6 +84,5 @@ def _points(x: Spec, y: Spec, names: Mapping[str, str], field: str) -> Spec:
         channel: {"datum": names[field], "scale": {"domain": domain, "range": own}, "legend": legend} for channel, own in ranges.items()
     }
     mark = {"type": "point", "filled": field != "paper", "size": 55 if field == "paper" else 45, "opacity": 1}
-    mark |= {"yOffset": BELOW} if field == "control" else {}
     there = [{"filter": f"isValid(datum.{field})"}]
     return {"transform": there, "mark": mark, "encoding": {"x": {**x, "field": field}, "y": y, **scales}}

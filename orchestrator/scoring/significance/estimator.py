@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -75,7 +75,10 @@ def multiplicities(sentences: int, resamples: int = RESAMPLES, draw: int = DRAW)
 
 @dataclass(frozen=True)
 class Answer:
-    """A test of D = 0. se: standard error of D; p: two-sided; low, high: 95 % interval; mde: the smallest effect that 80 % power finds."""
+    """A test of D = 0.
+
+    se: standard error of D; p: two-sided; low, high: the interval of confidence 1 - level; mde: the smallest effect that 80 % power finds.
+    """
 
     se: float
     df: float
@@ -97,9 +100,18 @@ class Difference:
     same_sentences: Answer
     other_sentences: Answer
 
+    def at(self, level: float) -> Difference:
+        """The same difference, tested at another level of significance."""
+        same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
+        return replace(self, same_sentences=same, other_sentences=other)
 
-def difference(a: Arm, b: Arm, spread: Spread | None) -> Difference | None:
-    """D of arm A against arm B. spread: what stands for s^2. None without it, or if an arm has one seed.
+
+def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Difference | None:
+    """D of arm A against arm B. None without a spread, or if an arm has one seed.
+
+    Args:
+        spread: what stands for s^2.
+        shift: what to subtract from D because the arms ran on other devices (`mixed.Blocks`).
 
     Raises ValueError if the arms have other numbers of sentences.
     """
@@ -109,7 +121,7 @@ def difference(a: Arm, b: Arm, spread: Spread | None) -> Difference | None:
     if spread is None or min(a.k, b.k) < 2:
         return None
     share = 1 / a.k + 1 / b.k
-    delta = float(a.scores.mean() - b.scores.mean())
+    delta = float(a.scores.mean() - b.scores.mean()) - shift
     v1, df = spread.variance * share, float(spread.df)
     v2, v_within = _sentence_variances(a, b)
     over_sentences = max(0.0, v2 - v_within * share)
@@ -136,12 +148,12 @@ def satterthwaite(v: float, v1: float, df: float) -> float:
     return v**2 / (v1**2 / df) if v1 else math.inf
 
 
-def answer(delta: float, variance: float, df: float) -> Answer:
+def answer(delta: float, variance: float, df: float, level: float = LEVEL) -> Answer:
     """Tests D = delta with this variance and these degrees of freedom."""
     se = math.sqrt(variance)
-    half = quantile(1 - LEVEL / 2, df) * se
+    half = quantile(1 - level / 2, df) * se
     p = 2 * float(stdtr(min(df, INFINITE), -abs(delta) / se)) if se else float(delta == 0)
-    return Answer(se, df, p, delta - half, delta + half, detectable(se, df))
+    return Answer(se, df, p, delta - half, delta + half, detectable(se, df, level))
 
 
 def detectable(se: float, df: float, level: float = LEVEL) -> float:

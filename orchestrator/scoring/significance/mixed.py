@@ -1,10 +1,11 @@
 """The variance of scores over seeds: a mixed model of a table's rows, with moderated variances.
 
-    y_rj = mu_r + b_j + e_rj    score of row r with seed j;  b_j ~ N(0, tau^2),  e_rj ~ N(0, sigma_r^2)
+    y_rj = mu_r + c_d(rj) + b_j + e_rj    score of row r with seed j;  b_j ~ N(0, tau^2),  e_rj ~ N(0, sigma_r^2)
 
 b_j is what a seed does to every row that is trained with it, as by the order of its batches. It leaves the difference of two rows with the
-same seeds. tau^2 is the maximum of the restricted likelihood (REML, Patterson and Thompson 1971) and may be zero. With the rows scaled by
-their sigma_r, and P the projection of that likelihood,
+same seeds. c_d is what a kind of device (the block) does to every run on it; it is known only if some row ran on both devices. tau^2 is the
+maximum of the restricted likelihood (REML, Patterson and Thompson 1971) and may be zero. With the rows scaled by their sigma_r, and P the
+projection of that likelihood,
 
     e = P y,    s_r^2 = sigma_r^2 sum_j e_rj^2 / d_r,    d_r = sum_j P_rj,rj
 
@@ -68,13 +69,20 @@ def own(scores: Sequence[float] | Floats) -> Spread | None:
 
 
 class MixedModel(Generic[Name]):
-    """The model of the rows that were scored alike. floor: variance of other runs of the same recipe, which counts as one more row.
+    """The model of the rows that were scored alike.
+
+    Args:
+        floor: variance of other runs of the same recipe, which counts as one more row.
+        blocks: row -> seed -> the kind of device that trained it; absent: one kind.
 
     tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2 with d_0.
     """
 
-    def __init__(self, rows: Mapping[Name, Seeds], floor: Spread | None = None) -> None:
-        self.rows = rows
+    def __init__(
+        self, rows: Mapping[Name, Seeds], floor: Spread | None = None, blocks: Mapping[Name, Mapping[int, str]] | None = None
+    ) -> None:
+        self.blocks = Blocks(rows, blocks or {})
+        self.rows = rows = {name: self.blocks.adjusted(name, seeds) for name, seeds in rows.items()}
         self.tau2, self.moderated, self.prior = 0.0, dict[Name, Spread](), Spread(0.0, 0.0, 0)
         several = {name: seeds for name, seeds in rows.items() if len(seeds) > 1}
         if not several and floor is None:
@@ -98,8 +106,8 @@ class MixedModel(Generic[Name]):
     def between(self, a: Name, b: Name) -> Spread | None:
         """What stands for s^2 in V1 = s^2 (1/k_A + 1/k_B), the variance of the difference of two rows' means over seeds.
 
-        V1 = s~_A^2 / k_A + s~_B^2 / k_B + tau^2 sum_j (w_Aj - w_Bj)^2 with w = 1/k where the row has seed j, else 0. Satterthwaite's (1946)
-        degrees of freedom, at most those of the table.
+        V1 = s~_A^2 / k_A + s~_B^2 / k_B + tau^2 sum_j (w_Aj - w_Bj)^2 with w = 1/k where the row has seed j, else 0, and the variance of
+        what is subtracted for other devices. Satterthwaite's (1946) degrees of freedom, at most those of the table.
         """
         of_a, of_b = self.of(a), self.of(b)
         if of_a is None or of_b is None:
@@ -110,7 +118,45 @@ class MixedModel(Generic[Name]):
         residual = part_a + part_b
         df = residual**2 / (part_a**2 / of_a.df + part_b**2 / of_b.df) if residual else self._total
         share = 1 / len(seeds_a) + 1 / len(seeds_b)
-        return Spread((residual + self.tau2 * unshared) / share, float(min(df, self._total)), self.prior.groups)
+        v1 = residual + self.tau2 * unshared + self.blocks.between(a, b)[1]
+        return Spread(v1 / share, float(min(df, self._total)), self.prior.groups)
+
+
+class Blocks(Generic[Name]):
+    """What each kind of device adds to a score, c_d, by least squares within rows that ran on several kinds; nothing without any."""
+
+    def __init__(self, rows: Mapping[Name, Seeds], kinds: Mapping[Name, Mapping[int, str]]) -> None:
+        self.kinds = kinds
+        self.names = sorted({kind for each in kinds.values() for kind in each.values()})[1:]
+        self.c, self.covariance = np.zeros(len(self.names)), np.zeros((len(self.names), len(self.names)))
+        several = [(name, list(seeds)) for name, seeds in rows.items() if name in kinds and len(seeds) > 1]
+        if not self.names or not several:
+            return
+        X = np.concatenate([(own := self._design(name, seeds)) - own.mean(axis=0) for name, seeds in several])
+        y = np.concatenate([(own := np.array([rows[name][seed] for seed in seeds])) - own.mean() for name, seeds in several])
+        df = len(y) - len(several) - len(self.names)
+        if df > 0 and np.linalg.matrix_rank(X) == len(self.names):
+            inverse = np.linalg.inv(X.T @ X)
+            self.c = inverse @ X.T @ y
+            self.covariance = inverse * float(((y - X @ self.c) ** 2).sum()) / df
+
+    def _design(self, name: Name, seeds: Sequence[int]) -> Floats:
+        """Indicators [k, D - 1] of the kinds but the first."""
+        return np.array([[float(self.kinds[name][seed] == kind) for kind in self.names] for seed in seeds])
+
+    def adjusted(self, name: Name, seeds: Seeds) -> Seeds:
+        """The scores of a row as on the first kind of device."""
+        if not self.names or name not in self.kinds:
+            return seeds
+        return dict(zip(seeds, np.array(list(seeds.values())) - self._design(name, list(seeds)) @ self.c, strict=True))
+
+    def between(self, a: Name, b: Name) -> tuple[float, float]:
+        """(what to subtract from the plain difference of two rows' means, its variance)."""
+        if not self.names or a not in self.kinds or b not in self.kinds:
+            return 0.0, 0.0
+        share_a, share_b = (self._design(name, list(self.kinds[name])).mean(axis=0) for name in (a, b))
+        unlike = share_a - share_b
+        return float(unlike @ self.c), float(unlike @ self.covariance @ unlike)
 
 
 def _fit(rows: Mapping[Name, Seeds], variances: Mapping[Name, float]) -> tuple[dict[Name, Spread], float]:

@@ -1,31 +1,59 @@
 """Verdicts on claims: does a difference that a paper reports, or a user expects, hold for our runs?
 
-    reproduced       significant, of the claim's sign, and the claim lies in the prediction interval of a replication
-    same direction   significant, of the claim's sign, outside that interval
-    contradicted     significant with the other sign, or the one-sided 95 % bound of the effect is under min(margin, |claim| / 2)
-    underpowered     none of these: the data do not decide
-    one seed         an arm has one seed; there is no verdict
+    confirmed            significant, of the claim's sign; the claimed size lies in our interval
+    confirmed, smaller   significant, of the claim's sign; the claimed size lies beyond our interval
+    confirmed, larger    significant, of the claim's sign; the claimed size lies before our interval
+    no such effect       the one-sided bound of the effect is under half the claim and under the margin
+    reversed             significant with the other sign
+    open                 none of these: the data do not decide
+    one seed             an arm has one seed; there is no verdict
 
-Without a claim a significant difference is higher or lower, any other one undecided.
+Without a claim a significant difference is higher or lower. A claim about one metric says of another one only the sign. A claim of no
+effect is confirmed if the interval of confidence 1 - 2 level lies within its margin, and reversed if the effect is significant and beyond
+the margin.
 
-The prediction interval is that of Patil et al. (2016), the bound on small effects follows Simonsohn's small telescopes (2015). A claim of
-no effect is reproduced if the 90 % interval lies within its margin, and contradicted if the effect is significant and beyond the margin.
+A row has to beat each of its controls. If it is better than all, the largest p counts (intersection-union test, Berger 1982). If it is
+worse than the strongest, the p of that comparison is multiplied by the number of controls (Bonferroni), since the strongest was chosen.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.scoring.significance.estimator import LEVEL, Difference, detectable, quantile, seeds_needed
+from orchestrator.scoring.significance.estimator import LEVEL, Difference, quantile, seeds_needed
 
-REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED, ONE_SEED = "reproduced", "same direction", "contradicted", "underpowered", "one seed"
-HIGHER, LOWER, UNDECIDED = "higher", "lower", "undecided"
-DECIDED = (REPRODUCED, SAME, CONTRADICTED, HIGHER, LOWER)
+CONFIRMED, SMALLER, LARGER = "confirmed", "confirmed, smaller", "confirmed, larger"
+NO_EFFECT, REVERSED, OPEN, ONE_SEED = "no such effect", "reversed", "open", "one seed"
+HIGHER, LOWER = "higher", "lower"
+AGAINST = (NO_EFFECT, REVERSED)
+DECIDED = (CONFIRMED, SMALLER, LARGER, *AGAINST, HIGHER, LOWER)
+FORMER = {
+    CONFIRMED: "reproduced",
+    SMALLER: "same direction",
+    LARGER: "same direction",
+    NO_EFFECT: "contradicted",
+    REVERSED: "contradicted",
+}
+"""Words of version 0.2, which `--json` keeps beside the new ones for one version; of an open claim `former`."""
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
-"""Default margins, in percent. An effect under the margin or half the claim is too small to be the claimed one."""
+"""Default margins, in percent. An effect under the margin and half the claim is too small to be the claimed one."""
 AGREEMENT = {"bleu": (0.883, 0.966)}
 """Of human judgements with a difference x between two systems: a / (1 + exp(-b x)) (Kocmi et al. 2024)."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is claimed of D. sign: +1 or -1, the better direction if nothing is claimed; size: the claimed D, or None.
+
+    claimed: False if the row has no claim. margin: see `MARGINS`; of a claim of no effect (size 0) the largest effect that it allows.
+    """
+
+    sign: float
+    size: float | None = None
+    claimed: bool = True
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -37,55 +65,61 @@ class Verdict:
     seeds: int | None = None
 
 
-def judge(
-    claim: float | None, found: Difference | None, p: float | None = None, *, margin: float | None = None, level: float = LEVEL
-) -> Verdict:
+def strongest(differences: Sequence[Difference | None], deltas: Sequence[float], sign: float) -> tuple[int, float | None]:
+    """(index of the strongest control, p of the claim that the row differs from it and from no other control in the other way).
+
+    differences: to each control, with the differences of the means in `deltas`; the strongest control leaves the row the least.
+    """
+    first = min(range(len(deltas)), key=lambda i: sign * deltas[i])
+    p = [each.other_sentences.p for each in differences if each is not None]
+    if len(p) < len(differences):
+        return first, None
+    return first, max(p) if sign * deltas[first] > 0 else min(1.0, len(p) * p[first])
+
+
+def judge(expected: Expectation, found: Difference | None, p: float | None = None, *, controls: int = 1, level: float = LEVEL) -> Verdict:
     """The verdict on a difference.
 
     Args:
-        claim: the claimed D, in the metric's units; None: there is no claim.
-        found: ours; None if an arm has one seed.
-        p: the p-value of "other seeds, other sentences", adjusted for the table's other rows; by default unadjusted.
-        margin: largest effect that a claim of no effect allows, and below which an effect is too small to be the claimed one, as one
-            below half the claim is.
-        level: of significance, and of the one-sided bounds.
+        found: to the strongest control; None if an arm has one seed.
+        p: of the claim, adjusted for the table's other claims; by default that of `found`.
+        controls: how many controls the strongest was chosen from.
+        level: of significance, and of the intervals.
     """
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
-    test = found.other_sentences
+    found = found.at(level)
+    test, sign, size = found.other_sentences, expected.sign, expected.size
     p = test.p if p is None else p
-    significant = p < level
-    if claim is None:
-        word = UNDECIDED if not significant else HIGHER if found.delta > 0 else LOWER
-        return Verdict(word, f"no claim; p = {p:.2g}", seeds_needed(found.delta, found.spread, found.sentences, level))
-    if claim == 0:
-        return _no_effect(found, significant, margin or 0.0, level)
-    needed = seeds_needed(claim, found.spread, found.sentences, level)
-    sign = math.copysign(1.0, claim)
-    effect = sign * found.delta
-    if significant and effect > 0:
-        low, high = prediction(claim, found)
-        if low <= found.delta <= high:
-            return Verdict(REPRODUCED, f"significant (p = {p:.2g}), within the replication's interval {low:+.2f} to {high:+.2f}", needed)
-        return Verdict(SAME, f"significant (p = {p:.2g}), outside the replication's interval {low:+.2f} to {high:+.2f}", needed)
+    significant, effect = p < level, sign * found.delta
+    if size == 0:
+        return _no_effect(found, significant, expected.margin or 0.0, level)
+    needed = seeds_needed(size if size is not None else found.delta, found.spread, found.sentences, level)
+    said = f"p = {p:.2g}"
+    if significant and not expected.claimed:
+        return Verdict(HIGHER if found.delta > 0 else LOWER, said, needed)
+    if significant and effect < 0:
+        return Verdict(REVERSED, f"significant with the opposite sign ({said})", needed)
     if significant:
-        return Verdict(CONTRADICTED, f"significant with the opposite sign (p = {p:.2g})", needed)
-    bound, small = effect + quantile(1 - level, test.df) * test.se, min(abs(claim) / 2, math.inf if margin is None else margin)
-    if bound < small:
-        reason = f"the effect is at most {sign * bound:+.2f} (one-sided {100 * (1 - level):.0f} %), under {sign * small:+.2f}"
-        return Verdict(CONTRADICTED, reason, needed)
-    more = (
-        f"{needed} seeds would find {claim:+.2f}" if needed is not None else f"no number of seeds would find {claim:+.2f} on this test set"
-    )
-    return Verdict(UNDERPOWERED, f"80 % power finds {detectable(test.se, test.df, level):.2f}; {more}", needed)
+        beyond = size is not None and abs(size) > max(sign * test.low, sign * test.high)
+        before = size is not None and abs(size) < min(sign * test.low, sign * test.high)
+        word = SMALLER if beyond else LARGER if before else CONFIRMED
+        return Verdict(word, f"significant ({said})", needed)
+    if size is not None:
+        bound = effect + quantile(1 - level / controls, test.df) * test.se
+        small = min(abs(size) / 2, math.inf if expected.margin is None else expected.margin)
+        if bound < small:
+            reason = f"the effect is at most {sign * bound:+.2f} (one-sided {100 * (1 - level):.3g} %), under {sign * small:+.2f}"
+            return Verdict(NO_EFFECT, reason, needed)
+    reason = f"80 % power finds {test.mde:.2g}"
+    wanted = f"{size:+.2f}" if size is not None else f"{found.delta:+.2g}"
+    more = f"{needed} seeds would find {wanted}" if needed is not None else f"no number of seeds would find {wanted} on this test set"
+    return Verdict(OPEN, f"{reason}; {more}", needed)
 
 
-def prediction(claim: float, found: Difference) -> tuple[float, float]:
-    """The 95 % interval for our D if the claim is the true effect, measured once by the paper with our spread over seeds."""
-    test = found.other_sentences
-    paper = 2 * found.spread.variance + found.sentences
-    half = quantile(1 - LEVEL / 2, test.df) * math.sqrt(test.se**2 + paper)
-    return claim - half, claim + half
+def former(word: str, claimed: bool) -> str:
+    """The word of version 0.2 for a verdict."""
+    return FORMER.get(word, ("underpowered" if claimed else "undecided") if word == OPEN else word)
 
 
 def agreement(metric: str, delta: float) -> float | None:
@@ -102,7 +136,7 @@ def _no_effect(found: Difference, significant: bool, margin: float, level: float
     needed = seeds_needed(margin, found.spread, found.sentences, level)
     if abs(found.delta) + half <= margin:
         interval = f"{found.delta - half:+.2f} to {found.delta + half:+.2f}"
-        return Verdict(REPRODUCED, f"the {100 * (1 - 2 * level):.0f} % interval {interval} is within {margin:.2f}", needed)
+        return Verdict(CONFIRMED, f"the {100 * (1 - 2 * level):.3g} % interval {interval} is within {margin:.2f}", needed)
     if significant and abs(found.delta) > margin:
-        return Verdict(CONTRADICTED, f"significant and over the margin of {margin:.2f}", needed)
-    return Verdict(UNDERPOWERED, f"80 % power finds {detectable(test.se, test.df, level):.2f}; the margin is {margin:.2f}", needed)
+        return Verdict(REVERSED, f"significant and over the margin of {margin:.2f}", needed)
+    return Verdict(OPEN, f"80 % power finds {test.mde:.2f}; the margin is {margin:.2f}", needed)

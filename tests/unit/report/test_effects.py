@@ -107,16 +107,30 @@ def named(table: Table) -> dict[str, dict[str, Any]]:
 def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     outcomes = {row.id: finder.outcomes(row) for row in rows}
     whole = Effects(rows, outcomes, reader)
-    pairs = starts(rows, None).items()
-    found = {pair[0].rsplit("/", 1)[1]: effect for pair, effect in whole.of(pairs).items()}
     model = MixedModel({row.id: {o.seed: o.bleu for o in outcomes[row.id]} for row in rows if row.id in whole.arms})
-    better, spread = found["better"].difference, model.between("demo/small/better", "demo/small/base")
+    better, spread = whole.between("demo/small/better", "demo/small/base").difference, model.between("demo/small/better", "demo/small/base")
     assert better is not None and spread is not None and better.spread == spread and spread.groups > 3
     assert better.v1 == pytest.approx(spread.variance * 2 / 3)
-    tested = [name for name, effect in found.items() if effect.difference is not None]
-    plain = [whole.between(f"demo/small/{name}", "demo/small/base") for name in tested]
-    assert [found[name].p for name in tested] == pytest.approx(holm([effect.p for effect in plain]))
-    assert found["alone"].difference is None and found["alone"].p is None and "lost" not in found
+    found = Comparisons(rows, outcomes, starts(rows, None), reader).judgements
+    tested = [one for one in found if one.raw is not None]
+    assert [one.p for one in tested] == pytest.approx(holm([one.raw for one in tested])) and {one.family for one in found} == {len(tested)}
+    assert {one.metric for one in tested} == {"bleu", "nll"} and "alone" not in {one.claim.row.rsplit("/", 1)[1] for one in tested}
+
+
+def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path: Path) -> None:
+    """base ran on both kinds, better on the second alone, on which everything scores higher."""
+    ledger = Ledger(tmp_path)
+    for row, seed in ((row, seed) for row in rows[:3] for seed in (1, 2, 3, 4)):
+        second = row.label == "better" or seed > 2
+        key = finish(ledger, row, seed, MATCHES[row.id.rsplit("/", 1)[1]] + 0.02 * second)
+        ledger.write_capsule(key, {"device": "gpu" if second else "cpu"})
+    finder, reader = Finder(ledger, Data(None)), StatisticsReader(ledger, lambda data: None)
+    effects = Effects(rows, {row.id: finder.outcomes(row) for row in rows}, reader)
+    found, plain = effects.between("demo/small/better", "demo/small/base"), effects.arms
+    raw = plain["demo/small/better"].scores.mean() - plain["demo/small/base"].scores.mean()
+    assert found is not None and found.difference is not None and found.differs == ("device",)
+    assert raw - found.delta == pytest.approx(effects.model("demo/small/base").blocks.c[0] / 2) and 0.5 < raw - found.delta < 2
+    assert effects.between("demo/small/less", "demo/small/base").differs == ("device",)
 
 
 def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path) -> None:
@@ -138,37 +152,42 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: Statistic
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert words == {
-        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "mine": "higher",
-        "lost": "reproduced",
+        "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "mine": "higher",
+        "lost": "confirmed",
     }  # fmt: skip
-    assert cell["better"]["verdict"] == "reproduced (mini)" and cell["mine"]["verdict"] == "higher"
+    assert (
+        cell["better"]["verdict"] == "confirmed (mini)"
+        and cell["better"]["delta of test nll"].endswith("confirmed")
+        and cell["mine"]["verdict"] == "higher"
+    )
     interval = ours["better"]["effect"]["other_seeds_and_sentences"]
     assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
     assert "±" in cell["base"]["BLEU (ours)"] and "±" not in cell["alone"]["BLEU (ours)"] and cell["base"]["seeds"] == "1-3"
     assert ours["better"]["significant"] is True and ours["worse"]["significant"] is False
     assert any("one seed: no interval" in note for note in table.notes) and any("Kocmi" in note for note in table.notes)
     for form in FORMATS.values():
-        assert "reproduced" in form(table)
+        assert "confirmed" in form(table)
 
 
 def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
     by_name = {row.id.rsplit("/", 1)[1]: row for row in rows}
     assert claimed(by_name["better"], by_name["base"]) == 5.0 and claimed(by_name["less"], by_name["base"]) == 6.0
-    paper = Comparisons(rows, outcomes, start, reader, setting="mini").of_claims()
+    paper = [each for each in Comparisons(rows, outcomes, start, reader, setting="mini").of_claims() if each["stated"]]
     assert {r["row"].rsplit("/", 1)[1]: r["verdict"] for r in paper} == {
-        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "lost": "reproduced",
+        "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "lost": "confirmed",
         "waiting": "not run",
     }  # fmt: skip
     assert exit_code(paper) == 6 and exit_code(paper[:2]) == 0 and exit_code([paper[0], paper[3]]) == 7
+    assert paper[0]["former"] == "reproduced" and paper[0]["setting"] == "mini"
 
     def verdict(name: str, effect: float, **more: Any) -> str:
         stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
         return str(Comparisons(rows, outcomes, start, reader, stated).of_claims()[0]["verdict"])
 
-    assert verdict("better", -0.04, metric="nll") == "reproduced", "lower is better, and the sign is the metric's"
-    assert verdict("better", 0.04, metric="nll") == "contradicted"
-    assert verdict("better", 5.0, seeds=5) == "underpowered" and verdict("less", 0.0, margin=9.0) == "reproduced"
+    assert verdict("better", -0.04, metric="nll") == "confirmed", "lower is better, and the sign is the metric's"
+    assert verdict("better", 0.04, metric="nll") == "reversed"
+    assert verdict("better", 5.0, seeds=5) == "open" and verdict("less", 0.0, margin=9.0) == "confirmed"
     assert verdict("better", 5.0, metric="chrf") == "not compared"
 
 
@@ -184,11 +203,13 @@ def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: F
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
-    assert (words["less"], words["better"], words["worse"]) == ("contradicted", "underpowered", "contradicted")
-    less, better, over_worse, *papers = Comparisons(rows, outcomes, start, reader, stated).of_claims()
+    assert (words["less"], words["better"], words["worse"]) == ("reversed", "open", "reversed")
+    records = [each for each in Comparisons(rows, outcomes, start, reader, stated).of_claims() if each["stated"]]
+    less, better, over_worse, *papers = records
     assert {record["source"] for record in papers} == {"paper"} and not {less["row"], better["row"]} & {each["row"] for each in papers}
-    (beside,) = [claim for claim in table.claims if not claim["own"]]
-    assert beside["effect"] == over_worse["effect"] and beside["verdict"]["word"] == over_worse["verdict"] == "same direction"
+    beside, nll = [claim for claim in table.claims if not claim["own"]]
+    assert beside["effect"] == over_worse["effect"] and beside["verdict"] == over_worse["verdict"] and nll["metric"] == "nll"
+    assert beside["verdict"].startswith("confirmed") and nll["verdict"] == "confirmed"
     assert any(note.startswith("better against worse: claimed +4.00, ours +") for note in table.notes)
     assert (less["verdict"], better["verdict"]) == (words["less"], words["better"])
     assert less["effect"] == ours["less"]["effect"] and better["effect"] == ours["better"]["effect"]
@@ -210,32 +231,31 @@ def test_rows_scored_in_other_ways_are_neither_pooled_nor_compared(rows: list[Ro
     assert effects.between(worse, base) is None
 
 
-def test_a_matched_control_that_is_the_baseline_is_said(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    """`better` against `mine` as its control: 5 BLEU over the baseline, hardly any over the control. A control that is the baseline's run
+    counts once, and a control claims nothing."""
     base = next(row for row in rows if row.id == "demo/small/base")
-    control = replace(base, id="demo/small/better@params", control=Control("params", base.id, "demo/small/better"))
-    table = made([*rows, control], finder, reader, "mini")
-    assert named(table)["better"]["controls"]["params"]["is_baseline"] is True
-    headers, lines = cells(table)
-    assert [line[headers.index("delta to params control")] for line in lines if line[0] == "better"] == ["the control is the baseline"]
-
-
-def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
-    """`better` against `mine` as its control with as many parameters: 5 BLEU over the baseline, hardly any over the control."""
-    controlled = [
-        replace(row, control=Control("params", "demo/small/base", "demo/small/better")) if row.label == "mine" else row for row in rows
-    ]
-    table = made(controlled, finder, reader, "mini")
-    matched = named(table)["better"]["controls"]["params"]
-    assert matched["effect"]["against"] == "demo/small/mine" and matched["verdict"]["word"] == "underpowered"
-    assert named(table)["better"]["verdict"]["word"] == "reproduced" and "effect" not in named(table)["mine"]
-    headers, lines = cells(table)
-    (cell,) = [line[headers.index("delta to params control")] for line in lines if line[0] == "better"]
-    assert cell.endswith("underpowered (mini)") and "mine" not in " ".join(note for note in table.notes if note.startswith("not compared"))
-    outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(controlled, None)
-    records = Comparisons(controlled, outcomes, start, reader).of_claims()
-    (record,) = [record for record in records if record["row"] == "demo/small/better"]
-    assert record["verdict"] == "reproduced" and record["controls"]["params"]["verdict"] == "underpowered"
-    assert "demo/small/mine" not in [each["row"] for each in records], "a control claims nothing"
+    twin = replace(base, id="demo/small/better@flops", control=Control("flops", base.id, "demo/small/better"))
+    alone = named(made([*rows, twin], finder, reader, "mini"))["better"]
+    assert (
+        alone["verdict"]["word"] == "confirmed" and alone["controls"] == [] and alone == named(made(rows, finder, reader, "mini"))["better"]
+    )
+    matched = [replace(row, control=Control("params", base.id, "demo/small/better")) if row.label == "mine" else row for row in rows]
+    by_name = [replace(row, control_rows=("demo/small/mine",)) if row.label == "better" else row for row in rows]
+    for controlled in ([*matched, twin], by_name):
+        table = made(controlled, finder, reader, "mini")
+        ours = named(table)["better"]
+        assert (
+            ours["effect"]["against"] == "demo/small/mine"
+            and ours["verdict"]["word"] == "open"
+            and ours["nll"]["verdict"]["word"] == "open"
+        )
+        assert [effect["against"] for effect in ours["controls"]] == [base.id] and ours["verdict"]["p"] > 0.05
+        cell = dict(zip(*(each[0] if i else each for i, each in enumerate(cells(table))), strict=True))
+        assert {"strongest control", "delta to other controls"} <= cell.keys()
+    assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
+    records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
+    assert "demo/small/mine" not in [each["row"] for each in records]
 
 
 def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Path) -> None:
@@ -246,9 +266,12 @@ def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Pat
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
-    own = [claim for claim in table.claims if not claim["own"]]
-    assert [(claim["claim"], claim["verdict"]["word"]) for claim in own] == [(None, "higher"), (None, "undecided")]
+    own = [claim for claim in table.claims if claim["stated"] and not claim["own"]]
+    assert [(claim["claim"], claim["verdict"], claim["former"]) for claim in own] == [
+        (None, "higher", "higher"),
+        (None, "open", "undecided"),
+    ]
     assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
     outcomes = {row.id: finder.outcomes(row) for row in rows}
-    judged = Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims()
+    judged = [each for each in Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims() if each["stated"]]
     assert exit_code(judged[:1]) == 0 and exit_code(judged[1:2]) == 7

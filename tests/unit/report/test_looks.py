@@ -1,67 +1,99 @@
-"""The level that a table's looks ask for, and where it is found."""
+"""Each judgement with new seeds is a look, which the ledger keeps and no command forgets."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import looks
-from orchestrator.report.claims import Comparisons
+from orchestrator.report.claims import Comparisons, Judgement
 from orchestrator.report.find import Finder
+from orchestrator.report.looks import Looks, level_of
 from orchestrator.report.table import make
-from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.specs.claims import RowClaim
+from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.sweeps.plan import Data
 from tests.unit.report.test_effects import TABLE, finish
 
-SHARES = {"base": (0.600, 0.601, 0.602), "mine": (0.620, 0.619, 0.618)}
-"""Of which the difference has p between the two levels that the test puts into sweep files."""
+SHARES = {"base": 0.60, "mine": 0.62, "worse": 0.55}
 
 
-@pytest.mark.parametrize("place", ["root", "mirror"])
-def test_a_table_has_the_level_of_its_looks(tmp_path: Path, place: str) -> None:
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
     file = tmp_path / "demo.yaml"
     file.write_text(TABLE, encoding="utf-8")
-    rows = [row for row in resolve(file) if row.id.rpartition("/")[2] in SHARES]
-    ledger = Ledger(tmp_path / "root", [tmp_path / "mirror"])
+    return [row for row in resolve(file) if row.id.rpartition("/")[2] in SHARES]
+
+
+def judge(rows: list[Row], ledger: Ledger, planned: int | None = None) -> Judgement:
+    """The judgement of `mine` on BLEU."""
+    finder = Finder(ledger, Data(None))
+    outcomes = {row.id: finder.outcomes(row) for row in rows}
+    found = Comparisons(rows, outcomes, starts(rows, None), finder.reader, planned=planned).judgements
+    return next(one for one in found if one.claim.row.endswith("mine") and one.stated)
+
+
+def train(ledger: Ledger, rows: list[Row], seeds: range, *names: str) -> None:
     for row in rows:
-        for seed, share in enumerate(SHARES[row.id.rpartition("/")[2]], 1):
-            finish(ledger, row, seed, share)
-    reader = StatisticsReader(ledger, lambda data: None)
+        if (name := row.id.rpartition("/")[2]) in (names or SHARES):
+            for seed in seeds:
+                finish(ledger, row, seed, SHARES[name])
 
-    def state() -> tuple[Any, ...]:
-        finder = Finder(ledger, Data(None))
-        table = make("demo/small", rows, finder, reader=reader)
-        outcomes = {row.id: finder.outcomes(row) for row in rows}
-        claim = RowClaim("demo/small/mine", "demo/small/base", 2.0)
-        (record,) = Comparisons(rows, outcomes, {}, reader, [claim]).of_claims()
-        (ours,) = (line.ours for line in table.rows if line.id == claim.row)
-        assert ours is not None
-        notes = [note for note in table.notes if note.startswith("looks")]
-        return ours["effect"]["p"], ours["significant"], ours["verdict"]["word"], record["level"], record["verdict"], notes
 
-    p, significant, word, level, verdict, notes = state()
-    assert (significant, word, level, notes) == (True, "higher", 0.05, []) and verdict in ("reproduced", "same direction")
-    score = keys_for(next(row for row in rows if row.id.endswith("mine")).at(1), Data(None)).score
-    path = tmp_path / place / "sweeps" / "any.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "results")
+    train(ledger, rows, range(1, 3))
+    for _ in range(2):
+        first = judge(rows, ledger)
+        assert (first.look, first.level) == (1, 0.05)
+    train(ledger, rows, range(3, 4), "mine")
+    second = judge(rows, ledger)
+    assert (second.look, second.level) == (2, 0.0221) and judge(rows, ledger).look == 2, "nobody planned a second look"
+    ends = (second.effects[0].as_json(level)["other_seeds_and_sentences"] for level in (0.05, second.level))
+    assert len({each["high"] for each in ends}) == 2, "the interval is that of the look"
+    controlled = [row for row in rows if row.label != "mine"] + [r for r in rows if r.label == "mine"]
+    assert judge(controlled, ledger).look == 2, "the order of rows says nothing"
+    finder = Finder(ledger, Data(None))
+    notes = make("demo/small", rows, finder, reader=finder.reader).notes
+    assert "look 2 (level 0.0221): mine" in notes
+    elsewhere = Ledger(tmp_path / "other", [tmp_path / "results"])
+    assert judge(rows, elsewhere).look == 2, "the looks of a mirror count"
+    records = json.loads((tmp_path / "results" / looks.FILE).read_text())["claims"]
+    assert sorted(len(each) for each in records.values()) == [1, 2]
+    (mine,) = [each for each in records.values() if each[0]["row"].endswith("mine")]
+    assert mine[1]["seeds"]["demo/small/mine"] == [1, 2, 3] and set(mine[1]["judged"]) == {"bleu", "nll"}
 
-    def write(**changes: Any) -> None:
-        one = {"score": score, "verdict": "undecided", "reason": "", "continue": False} | changes
-        base = {"score": "no such", "verdict": "baseline", "reason": "", "continue": False}
-        look = {"seeds": 3, "all_seeds": [1, 2, 3, 4], "level": p / 2, "rows": {"demo/small/mine": one, "demo/small/base": base}}
-        path.write_text(json.dumps({"name": "any", "rows": [], "looks": [look]}))
 
-    write()
-    assert state()[1:4] == (False, "undecided", p / 2) and state()[4] == "underpowered"
-    (note,) = state()[5]
-    assert note.startswith("looks after 3 and 4 seeds: p-values are compared with") and note.endswith("first look: mine (undecided)")
-    write(score="0" * 64)
-    assert state()[3] == 0.05, "a row of the same name with another spec is not the one that was looked at"
-    path.write_text('{"looks": [{"rows": 3}]}')
-    assert state()[3] == 0.05 and looks.notes(ledger, {}) == []
+def test_planned_looks_share_the_level(rows: list[Row], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    train(ledger, rows, range(1, 3))
+    assert judge(rows, ledger, planned=2).level == 0.0294
+    train(ledger, rows, range(3, 4))
+    second = judge(rows, ledger)
+    assert (second.look, second.level) == (2, 0.0294), "as the sweep planned"
+    train(ledger, rows, range(4, 5))
+    assert judge(rows, ledger).level == level_of(3) == 0.0182
+
+
+def test_a_damaged_file_is_refused_and_a_packed_ledger_stays_as_it_is(rows: list[Row], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    train(ledger, rows, range(1, 3))
+    judge(rows, ledger)
+    path = tmp_path / looks.FILE
+    path.write_text(path.read_text().replace("demo/small/mine", "demo/small/mind"))
+    with pytest.raises(UserError, match="looks"):
+        judge(rows, ledger)
+    path.unlink()
+    lock = path.with_name(f"{looks.FILE}.lock")
+    lock.unlink()
+    lock.mkdir()  # cannot be written, whoever the user is
+    assert judge(rows, ledger).look == 1 and Looks(ledger).claims == {}
+
+
+def test_levels() -> None:
+    assert [level_of(n) for n in (1, 2, 3)] == [0.05, 0.0221, 0.0182] and level_of(40) < 0.003
+    assert [level_of(n, 2) for n in (1, 2, 3)] == [0.0294, 0.0294, 0.0182]

@@ -49,7 +49,7 @@ def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
 
 
 def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None:
-    left = {"row": "demo/small/cut", "against": "demo/small/base", "own": True, "verdict": {"word": "not run"}}
+    left = {"row": "demo/small/cut", "against": "demo/small/base", "metric": "bleu", "stated": True, "own": True, "verdict": "not run"}
     claimed = replace(section, table=replace(section.table, claims=[left]))
     text = page("demo", [section, claimed], lambda: "the_script('</script>')", "1.0")
     assert "<li>demo/small: 1 stopped at step 4: cut</li>" in text
@@ -92,16 +92,6 @@ def test_markdown(section: Section) -> None:
     assert "## demo/small" in two and "## demo/other" in two and not figures, "the differences alone, and one seed has none"
     text, _ = markdown.report("demo", [section, other], "both", "# Ours\n\nRead this first.\n")
     assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in text
-
-
-def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:
-    def line(name: str, delta: float, control: float) -> Line:
-        matched = {"effect": {"delta": control}} | ({"is_baseline": True} if name == "same" else {})
-        ours = {"effect": {"delta": delta}, "controls": {"params": matched}}
-        return Line(f"demo/small/{name}", name, "run", {}, ours)
-
-    spec = effects(SimpleNamespace(table=SimpleNamespace(rows=[line("own", 1.0, 0.5), line("same", 2.0, 2.0)])))  # type: ignore[arg-type]
-    assert spec is not None and [each.get("control") for each in spec["data"]["values"]] == [0.5, None]
 
 
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])

@@ -40,11 +40,11 @@ def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
 
     code, (record,) = records()
     assert record["metric"] == "nll" and record["effect"]["seeds"] == [2, 2] and record["effect"]["delta"] > 0
-    assert (code, record["verdict"]) in [(0, "reproduced"), (0, "same direction"), (7, "underpowered")]
+    assert (code, record["verdict"]) in [(0, "confirmed"), (0, "confirmed, larger"), (7, "open")]
     assert record["recorded"] is not None and record["changed"] is None
     file.write_text(TABLE.replace("effect: 0.01", "effect: -0.5"), encoding="utf-8")
     code, (record,) = records()
-    assert (code, record["verdict"]) == (6, "contradicted") and record["changed"]["effect"] == 0.01
+    assert (code, record["verdict"]) == (6, "reversed") and record["changed"]["effect"] == 0.01
 
 
 def test_a_table_without_claims(tmp_path: Path, cli: Run) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from orchestrator.scoring.significance.estimator import Difference, answer
 from orchestrator.scoring.significance.mixed import Spread
-from orchestrator.scoring.significance.verdicts import agreement, judge, prediction
+from orchestrator.scoring.significance.verdicts import Expectation, Verdict, agreement, former, judge, strongest
 
 
 def found(delta: float, se: float = 0.1, df: float = 20) -> Difference:
@@ -17,42 +15,57 @@ def found(delta: float, se: float = 0.1, df: float = 20) -> Difference:
     return Difference(delta, (3, 3), Spread(se**2 * 1.5, round(df), 10), se**2, 0.0, test, test)
 
 
+def verdict(claim: float | None, difference: Difference | None, margin: float | None = 0.5, **more: float) -> Verdict:
+    sign = -1.0 if claim is not None and claim < 0 else 1.0
+    return judge(Expectation(sign, claim, claim is not None, margin), difference, **more)
+
+
 @pytest.mark.parametrize(
     ("claim", "delta", "se", "word"),
     [
-        (1.0, 0.9, 0.1, "reproduced"),
-        (-1.0, -0.9, 0.1, "reproduced"),
-        (2.0, 0.9, 0.1, "same direction"),
-        (0.3, 2.0, 0.1, "same direction"),
-        (1.0, -0.9, 0.1, "contradicted"),
-        (1.0, 0.1, 0.1, "contradicted"),  # at most 0.27, under 0.5
-        (-1.0, 0.05, 0.1, "contradicted"),
-        (0.4, 0.1, 0.1, "underpowered"),  # at most 0.27, not under 0.2
-        (1.0, 0.3, 0.4, "underpowered"),
-        (1.0, 0.9, 0.6, "underpowered"),
+        (1.0, 0.9, 0.1, "confirmed"),
+        (-1.0, -0.9, 0.1, "confirmed"),
+        (2.0, 0.9, 0.1, "confirmed, smaller"),
+        (-2.0, -0.9, 0.1, "confirmed, smaller"),
+        (0.3, 2.0, 0.1, "confirmed, larger"),
+        (1.0, -0.9, 0.1, "reversed"),
+        (1.0, 0.1, 0.1, "no such effect"),  # at most 0.27, under 0.5
+        (-1.0, 0.05, 0.1, "no such effect"),
+        (0.4, 0.1, 0.1, "open"),  # at most 0.27, not under 0.2
+        (1.0, 0.3, 0.4, "open"),
+        (1.0, 0.9, 0.6, "open"),
+        (None, 0.9, 0.1, "higher"),
+        (None, -0.9, 0.1, "lower"),
+        (None, 0.1, 0.1, "open"),
+        (0.0, 0.1, 0.1, "confirmed"),
+        (0.0, 0.9, 0.1, "reversed"),
+        (0.0, 0.4, 0.2, "open"),
     ],
 )
-def test_words(claim: float, delta: float, se: float, word: str) -> None:
-    assert judge(claim, found(delta, se), margin=0.5).word == word
+def test_words(claim: float | None, delta: float, se: float, word: str) -> None:
+    assert verdict(claim, found(delta, se)).word == word
 
 
-def test_a_margin_is_half_the_claim_where_none_is_given() -> None:
-    assert judge(4.0, found(1.0, 0.3)).word == "same direction"
-    assert judge(4.0, found(0.4, 0.3)).word == "contradicted" and judge(4.0, found(0.4, 0.3), margin=0.5).word == "underpowered"
-
-
-@pytest.mark.parametrize(("delta", "se", "word"), [(0.1, 0.1, "reproduced"), (0.9, 0.1, "contradicted"), (0.4, 0.2, "underpowered")])
-def test_a_claim_of_no_effect(delta: float, se: float, word: str) -> None:
-    assert judge(0.0, found(delta, se), margin=0.5).word == word
+def test_a_claim_about_another_metric_has_a_sign_and_no_size() -> None:
+    words = [judge(Expectation(-1.0), found(delta)).word for delta in (-0.9, 0.9, -0.1)]
+    assert words == ["confirmed", "reversed", "open"]
 
 
 def test_what_a_verdict_says() -> None:
-    assert judge(1.0, None).word == "one seed"
-    weak = judge(0.5, found(0.2, 0.4), margin=0.5)
-    assert weak.word == "underpowered" and "80 % power" in weak.reason and f"{weak.seeds} seeds would find +0.50" in weak.reason
-    assert judge(1.0, found(0.3, 0.1), p=0.2, margin=0.5).word == "contradicted", "after Holm it is no longer significant, but small"
-    low, high = prediction(1.0, found(0.9, 0.1))
-    assert (high - low) / 2 == pytest.approx(2.086 * math.sqrt(0.01 + 2 * 0.015), rel=1e-3) and (low + high) / 2 == pytest.approx(1.0)
+    assert verdict(1.0, None).word == "one seed"
+    weak = verdict(0.5, found(0.2, 0.4))
+    assert weak.word == "open" and "80 % power" in weak.reason and f"{weak.seeds} seeds would find +0.50" in weak.reason
+    assert verdict(1.0, found(0.3, 0.1), p=0.2).word == "no such effect", "after Holm it is no longer significant, but small"
+    assert verdict(4.0, found(0.4, 0.3), None).word == "no such effect" and verdict(4.0, found(0.4, 0.3)).word == "open"
+    assert [former("open", claimed) for claimed in (True, False)] == ["underpowered", "undecided"] and former("higher", False) == "higher"
+
+
+def test_the_row_has_to_beat_the_strongest_control() -> None:
+    far, near, above = found(2.0), found(0.25), found(-0.25)
+    assert strongest([far, near], [2.0, 0.25], 1.0) == (1, near.other_sentences.p)
+    assert strongest([far, above], [2.0, -0.25], 1.0) == (1, pytest.approx(2 * above.other_sentences.p)), "the strongest was chosen"
+    assert strongest([far, near], [2.0, 0.25], -1.0)[0] == 0 and strongest([far, None], [2.0, 0.1], 1.0) == (1, None)
+    assert verdict(1.0, found(0.25, 0.13)).word == "no such effect" and verdict(1.0, found(0.25, 0.13), controls=3).word == "open"
 
 
 def test_agreement_with_humans() -> None:
@@ -65,10 +78,10 @@ def test_a_stricter_level_asks_for_more() -> None:
     """p is between the levels; the one-sided bound and the interval of no effect are wider too."""
     weak = found(0.9, 0.4)
     assert 0.0294 < weak.other_sentences.p < 0.05
-    assert judge(1.0, weak).word == "reproduced" and judge(1.0, weak, level=0.0294).word == "underpowered"
-    assert judge(-1.0, weak).word == judge(-1.0, weak, level=0.02).word == "contradicted", "by its sign, then by its bound"
+    assert verdict(1.0, weak).word == "confirmed" and verdict(1.0, weak, level=0.0294).word == "open"
+    assert verdict(-1.0, weak).word == "reversed" and verdict(-1.0, weak, level=0.02).word == "no such effect"
     small = found(0.3, 0.1)
-    assert "one-sided 95 %" in judge(1.0, found(0.1, 0.1)).reason and "one-sided 97 %" in judge(1.0, found(0.1, 0.1), level=0.0294).reason
-    assert judge(0.0, small, margin=0.49).word == "reproduced" and judge(0.0, small, margin=0.49, level=0.0294).word == "underpowered"
-    loose, strict = (judge(0.5, found(0.2, 0.4), margin=0.1, level=level) for level in (0.05, 0.0294))
+    assert verdict(0.0, small, 0.49).word == "confirmed" and verdict(0.0, small, 0.49, level=0.0294).word == "open"
+    loose, strict = (verdict(0.5, found(0.2, 0.4), 0.1, level=level) for level in (0.05, 0.0294))
     assert loose.seeds is not None and strict.seeds is not None and loose.seeds < strict.seeds and loose.reason != strict.reason
+    assert verdict(1.34, found(0.9, 0.2)).word == "confirmed, smaller" and verdict(1.34, found(0.9, 0.2), level=0.02).word == "confirmed"
