@@ -17,13 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from simulated_tables import controlled, looked, simulated
 
 from orchestrator.analysis import figures
 from orchestrator.cli.commands.looks import Judged
@@ -31,11 +31,11 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.looks import level_of
 from orchestrator.scoring.bleu import MAX_ORDER
-from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, answer, detectable, difference, holm
+from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm
 from orchestrator.scoring.significance.mixed import MixedModel, degrees
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
-from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, SMALLER, Expectation, judge, strongest
+from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, SMALLER, Expectation, judge
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.looks import FIRST
 from orchestrator.sweeps.plan import Data
@@ -45,18 +45,6 @@ ROWS = 4
 QUESTIONS = ("same_sentences", "other_sentences")
 MATCHES = slice(2, 2 + MAX_ORDER)
 """Of a sentence's statistics of BLEU."""
-SPREADS: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], float]] = {
-    "equal": (lambda _: np.ones(12), 0.0),
-    "equal, shared seeds correlate by 0.4": (lambda _: np.ones(12), 0.4),
-    "lognormal, sd 0.4 of its logarithm": (lambda generator: np.exp(0.4 * generator.normal(size=12)), 0.0),
-    "baseline twice": (lambda _: np.array([2.0, *[1.0] * 11]), 0.0),
-    "row 1 twice": (lambda _: np.array([1.0, 2.0, *[1.0] * 10]), 0.0),
-    "row 1 five times, shared seeds correlate by 0.4": (lambda _: np.array([1.0, 5.0, *[1.0] * 10]), 0.4),
-}
-"""Title -> standard deviation of each row [12], and the correlation of rows over shared seeds."""
-SEEDS = {"2": [2] * 12, "3": [3] * 12, "5": [5] * 12, "3, four rows 6": [3] * 8 + [6] * 4}
-PLANTED = 3.0
-"""Effect for the power, in standard errors where spreads are equal."""
 
 
 def main() -> None:
@@ -218,106 +206,6 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
         covered += found.same_sentences.low <= true <= found.same_sentences.high
     mde = detectable(sd * math.sqrt(2 / k), degrees(min(ROWS, len(base) // k), k))
     return {"effect": true, "mde": mde, "coverage": covered / tables} | {question: hits[question] / tables for question in QUESTIONS}
-
-
-def simulated(tables: int) -> str:
-    """A Markdown table of error rates and power, a line for each kind of spread and number of seeds."""
-    lines = [
-        "| spread over seeds | seeds a row | significant, all rows | significant, row 1 | tables with any after Holm | power |",
-        "|---|---|---|---|---|---|",
-    ]
-    for title, (spread, correlation) in SPREADS.items():
-        for text, seeds in SEEDS.items():
-            generator, total = np.random.default_rng(len(lines)), np.zeros(4)
-            for _ in range(tables):
-                sd = spread(generator)
-                noise = math.sqrt(correlation) * generator.normal(size=max(seeds))
-                noise = noise + math.sqrt(1 - correlation) * generator.normal(size=(len(seeds), max(seeds)))
-                table = [dict(enumerate(sd[row] * noise[row, :k])) for row, k in enumerate(seeds)]
-                model = MixedModel(dict(enumerate(table)))
-                effect = PLANTED * math.sqrt(2 / float(np.mean(seeds)) * (1 - correlation))
-                p, planted = np.array([[against(model, table, row, more) for row in range(1, len(seeds))] for more in (0.0, effect)])
-                total += [np.mean(p < LEVEL), p[0] < LEVEL, min(holm(list(p))) < LEVEL, np.mean(planted < LEVEL)]
-            lines.append(f"| {title} | {text} | " + " | ".join(f"{each / tables:.1%}" for each in total) + " |")
-    return "\n".join(lines)
-
-
-def looked(tables: int) -> str:
-    """A Markdown table of looks at rows without a difference: first all rows, then those that are open, with more seeds.
-
-    Without a plan the looks have levels of `level_of`; a plan gives both Pocock's. Coverage: of the intervals at the last look.
-    """
-    lines = [
-        "| looks | seeds | significant at any look | coverage at the last look | coverage, rows with two looks |",
-        "|---|---|---|---|---|",
-    ]
-    for title, planned in (("planned", 2), ("not planned", None)):
-        for seeds in ((3, 6), (2, 5), (3, 4)):
-            generator, hits, covered, more = np.random.default_rng(len(lines)), 0, 0, [0, 0]
-            for _ in range(tables):
-                scores = generator.normal(size=(12, max(seeds)))
-                left = set(range(1, 12))
-                for look, k in enumerate(seeds, 1):
-                    level, last = level_of(look, planned), look == len(seeds)
-                    cut = {row: dict(enumerate(scores[row, :k])) for row in range(12)}
-                    model = MixedModel(cut)
-                    for row in sorted(left):
-                        spread = model.between(row, 0)
-                        assert spread is not None
-                        delta = float(scores[row, :k].mean() - scores[0, :k].mean())
-                        test = answer(delta, spread.variance * 2 / k, spread.df, level)
-                        if test.p < level or last:
-                            hits, covered = hits + (test.p < level), covered + (test.low <= 0 <= test.high)
-                            more[0], more[1] = more[0] + (look > 1), more[1] + (look > 1 and test.low <= 0 <= test.high)
-                            left.discard(row)
-            total = 11 * tables
-            rates = (hits / total, covered / total, more[1] / more[0])
-            lines.append(f"| {title} | {seeds[0]}, then {seeds[1]} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
-    return "\n".join(lines)
-
-
-def controlled(tables: int) -> str:
-    """A Markdown table of families: eleven rows without a difference, each against the baseline and two controls, on two metrics.
-
-    The metrics of a run correlate by 0.5. A row is called better if it beats all three, and worse by Bonferroni (`strongest`).
-    """
-    lines = ["| seeds a row | claims significant at 5 % | tables with any after Holm | power |", "|---|---|---|---|"]
-    for k in (2, 3, 5):
-        generator, total = np.random.default_rng(k), np.zeros(3)
-        for _ in range(tables):
-            common = generator.normal(size=(34, k))
-            p, planted = [], []
-            for _metric in range(2):
-                scores = math.sqrt(0.5) * (common + generator.normal(size=(34, k)))
-                rows = {row: dict(enumerate(scores[row])) for row in range(34)}
-                model = MixedModel(rows)
-                for row in range(11):
-                    for effect, found in ((0.0, p), (PLANTED * math.sqrt(2 / k), planted)):
-                        found.append(_against_all(model, rows, row, (11 + row, 22 + row, 33), effect))
-            total += [np.mean(np.array(p) < LEVEL), min(holm(p)) < LEVEL, np.mean(np.array(planted) < LEVEL)]
-        lines.append(f"| {k} | " + " | ".join(f"{each / tables:.1%}" for each in total) + " |")
-    return "\n".join(lines)
-
-
-def _against_all(model: MixedModel[int], rows: dict[int, dict[int, float]], row: int, controls: tuple[int, ...], effect: float) -> float:
-    k, found, deltas = len(rows[row]), [], []
-    for control in controls:
-        spread = model.between(row, control)
-        assert spread is not None
-        deltas.append(float(np.mean(list(rows[row].values())) - np.mean(list(rows[control].values()))) + effect)
-        test = answer(deltas[-1], spread.variance * 2 / k, spread.df)
-        found.append(Difference(deltas[-1], (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
-    p = strongest(found, deltas, 1.0)[1]
-    assert p is not None
-    return p
-
-
-def against(model: MixedModel[int], table: list[dict[int, float]], row: int, effect: float) -> float:
-    """The p-value of a row of a simulated table against the first one, with an effect added."""
-    spread = model.between(row, 0)
-    assert spread is not None
-    delta = float(np.mean(list(table[row].values())) - np.mean(list(table[0].values()))) + effect
-    return answer(delta, spread.variance * (1 / len(table[row]) + 1 / len(table[0])), spread.df).p
 
 
 def page(found: dict[str, Any]) -> str:

@@ -113,7 +113,12 @@ def report(
         bool, typer.Option("--markdown", help="Write Markdown for a README, with the charts as SVG files beside it, in place of HTML.")
     ] = False,
     text: Annotated[
-        Path | None, typer.Option("--text", metavar="FILE.md", help="With --markdown: the page begins with this text, its title included.")
+        Path | None,
+        typer.Option(
+            "--text",
+            metavar="FILE.md",
+            help="With --markdown: the page begins with this text; STEM-PAPER.md beside it begins the page of a paper.",
+        ),
     ] = None,
 ) -> None:
     """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.

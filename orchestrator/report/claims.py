@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from orchestrator.files.canonical import digest
 from orchestrator.report import noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
+from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, verdict_of
 from orchestrator.report.looks import Looks, State, level_of
-from orchestrator.scoring.significance.estimator import LEVEL, holm
+from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
 from orchestrator.scoring.significance.verdicts import (
-    AGAINST,
-    DECIDED,
     MARGINS,
     ONE_SEED,
     OPEN,
     Expectation,
     Verdict,
-    former,
     judge,
     strongest,
 )
@@ -35,63 +33,7 @@ from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 
-NOT_RUN, NOT_COMPARED = "not run", "not compared"
 NLL = "nll"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A claim on one metric, and what our runs say of it.
-
-    Args:
-        claim: with the addresses of its rows; its effect is None where nothing is claimed of this metric but, perhaps, the sign.
-        stated: whether the claim is about this metric; False: about another one, of which this one shows the sign.
-        claimed: whether somebody claims an effect.
-        effects: the difference to each control, the strongest first; empty without results.
-        p: of the claim, adjusted for the `family` claims of the table (Holm); raw: before; None with one seed.
-        look: how many times the claim was judged with new seeds; level: of significance, of this look.
-    """
-
-    claim: RowClaim
-    stated: bool
-    claimed: bool
-    verdict: Verdict
-    effects: tuple[Effect, ...] = ()
-    p: float | None = None
-    raw: float | None = None
-    family: int = 1
-    look: int = 1
-    level: float = LEVEL
-
-    @property
-    def metric(self) -> str:
-        return str(self.claim.metric)
-
-    @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p < self.level
-
-    def as_json(self, setting: str = "") -> dict[str, Any]:
-        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls"}.
-
-        effect: the difference to the strongest control; controls: those to the others; former: the word of version 0.2.
-        """
-        effects = [effect.as_json(self.level) for effect in self.effects]
-        return {
-            "claim": self.claim.effect,
-            "verdict": self.verdict.word,
-            "former": former(self.verdict.word, self.claimed),
-            "reason": self.verdict.reason,
-            "seeds_needed": self.verdict.seeds,
-            "p": self.p,
-            "p_raw": self.raw,
-            "family": self.family,
-            "look": self.look,
-            "level": self.level,
-            "setting": setting if self.claimed else "",
-            "effect": effects[0] if effects else None,
-            "controls": effects[1:],
-        }
 
 
 class Comparisons:
@@ -290,15 +232,6 @@ class Comparisons:
         return main_metric(self.rows[row])
 
 
-def verdict_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """{"word", "reason", ..} of a record."""
-    found = {"word": record["verdict"], **{name: record[name] for name in _SAID}}
-    return found | ({"setting": record["setting"]} if record["setting"] else {})
-
-
-_SAID = ("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level")
-
-
 def _p(effects: Sequence[Effect], sign: float) -> float | None:
     if not effects:
         return None
@@ -314,11 +247,3 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
         if row.spec is not None and row.control is None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
             found.append(RowClaim(row.id, starts[row.id], effect or 0.0, source="paper"))
     return found
-
-
-def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
-    """Of the stated claims: 0: all confirmed, higher or lower; 6: some reversed, or without such an effect; 7: else, if some are open."""
-    words = {record["verdict"] for record in records if record["stated"]}
-    if words & set(AGAINST):
-        return 6
-    return 7 if words - set(DECIDED) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def report(
         to: The file or its folder; None: RESULTS/reports.
         baseline: The row that others are compared with; None: the one that a row starts from.
         second_corpora: What the rows give on them stands beside the claims.
-        text: A file that the Markdown page begins with.
+        text: A file that the Markdown page begins with; STEM-PAPER.md beside it begins the page of a paper.
         as_markdown: Markdown with figures beside it in place of HTML.
     """
     suffix = ".md" if as_markdown else ".html"
@@ -53,7 +53,6 @@ def report(
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
     if text is not None and not as_markdown:
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
-    beginning = None if text is None else _read(text)
     found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
     names = []
     for target in dict.fromkeys(targets):
@@ -69,8 +68,14 @@ def report(
         names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
     name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls)))
     made = list(found.values())
-    path = _write_markdown(made, options, name, to, beginning) if as_markdown else _write_page(made, options, name, to)
+    texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
+    path = _write_markdown(made, options, name, to, texts) if as_markdown else _write_page(made, options, name, to)
     print(visible(str(path)))
+
+
+def _texts(path: Path, papers: Iterable[str]) -> dict[str, str]:
+    beside = {paper: path.with_name(f"{path.stem}-{paper}.md") for paper in papers}
+    return {"": _read(path)} | {paper: _read(file) for paper, file in beside.items() if file.is_file()}
 
 
 def _read(path: Path) -> str:
@@ -110,13 +115,11 @@ def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Pa
     return path
 
 
-def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None, text: str | None) -> Path:
-    """Writes the text, by default RESULTS/reports/NAME.md, and its figures beside it."""
+def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None, texts: Mapping[str, str]) -> Path:
+    """Writes the page, by default RESULTS/reports/NAME.md, and the other pages and figures beside it."""
     path = _path(options, name, ".md", to)
-    written, figures = markdown.report(_title(found), found, path.stem, text)
-    for file, drawing in figures.items():
-        atomic.write_text(path.parent / file, drawing)
-    atomic.write_text(path, written)
+    for file, content in markdown.report(_title(found), found, path.stem, texts).items():
+        atomic.write_text(path.parent / file, content)
     return path
 
 

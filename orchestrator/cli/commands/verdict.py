@@ -10,9 +10,10 @@ from orchestrator.cli.commands.request import Request
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
-from orchestrator.report.claims import Comparisons, exit_code
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import interval, named_verdict
 from orchestrator.report.figures import short_id
+from orchestrator.report.judgement import exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
 from orchestrator.specs.row import starts

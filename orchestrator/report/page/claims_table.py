@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.cells import state
-from orchestrator.report.claims import NOT_COMPARED, NOT_RUN, verdict_of
 from orchestrator.report.effects import interval, judged, named_verdict
 from orchestrator.report.figures import short_id
+from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, verdict_of
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 
@@ -33,8 +33,15 @@ def begins_with_claims(sections: Sequence[Section]) -> bool:
     return len(sections) > 1 or any(section.second for section in sections)
 
 
-def claims_table(sections: Sequence[Section]) -> ClaimsTable:
-    """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left."""
+SHORT = ("row", "system", "strongest control", "paper", "ours", "verdict", "test nll", SECOND)
+"""Columns of the table of a front page."""
+
+
+def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsTable:
+    """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left.
+
+    twice: only claims that have results on a second corpus too, with the columns of `SHORT`.
+    """
     asked = any(section.second for section in sections)
     rows: list[list[str]] = []
     left: dict[str, dict[str, list[str]]] = {}
@@ -42,10 +49,13 @@ def claims_table(sections: Sequence[Section]) -> ClaimsTable:
         second = {corpus: {_pair(one): one for one in judgements(table)} for corpus, table in section.second.items()}
         for one in judgements(section.table):
             beside = {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
-            rows.append([*_cells(section, one), *([_on_second(beside)] if asked else [])])
+            if beside or not twice:
+                rows.append([*_cells(section, one), *([_on_second(beside)] if asked else [])])
         if lacking := _lacking(section):
             left[section.table.table] = lacking
-    return ClaimsTable([*HEADS, *([SECOND] if asked else [])], rows, left)
+    heads = [*HEADS, *([SECOND] if asked else [])]
+    chosen = [i for i, head in enumerate(heads) if not twice or head in SHORT]
+    return ClaimsTable([heads[i] for i in chosen], [[row[i] for i in chosen] for row in rows], left)
 
 
 def judgements(table: Table) -> list[dict[str, Any]]:
@@ -54,7 +64,7 @@ def judgements(table: Table) -> list[dict[str, Any]]:
     for line in table.rows:
         ours = line.ours or {}
         if "verdict" in ours and "@" not in line.id:
-            found.append({"row": line.id, "against": None, "claim": ours["verdict"].get("claim"), **ours})
+            found.append({**ours, "row": line.id, "against": None, "claim": ours["verdict"].get("claim")})
     nll = {(claim["row"], claim["against"]): claim for claim in table.claims if claim["metric"] == "nll"}
     for claim in table.claims:
         if claim["stated"] and not claim["own"] and claim["verdict"] not in LACKING:

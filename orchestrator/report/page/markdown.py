@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,48 +14,76 @@ from orchestrator.report.formats import markdown as table_of
 from orchestrator.report.formats import markdown_grid
 from orchestrator.report.page import charts, scatter
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
-from orchestrator.report.page.effects_chart import claim_of, effects
+from orchestrator.report.page.forest import forest
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
 from orchestrator.safe_text import markdown as _md
 from orchestrator.safe_text import visible
 
-WIDTH = {"effects": 500, "curves": 760}
+WIDTH = {"curves": 760}
 """Pixels of a chart; the others are `NARROW`, so that two stand side by side on GitHub."""
 NARROW = 360
 KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system": "system", "device": "device", "cpu": "cpu", "gpu": "gpu"}
 """What is said of an environment, where it is known -> its name here."""
 
 
-def report(title: str, sections: Sequence[Section], name: str, text: str | None = None) -> tuple[str, dict[str, str]]:
-    """The page, and its figures: file name -> SVG. A page of several tables draws their differences alone.
+def report(title: str, sections: Sequence[Section], name: str, texts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Pages and figures: file name -> content. Tables of several papers have a front page, and a page for each paper.
 
     Args:
-        name: of the file without its suffix, with which its figures begin.
-        text: Markdown that the page begins with, in place of the title.
+        name: of the front page without its suffix, with which the names of the other files begin.
+        texts: paper, or "" for the front page -> Markdown that its page begins with, in place of the title.
     """
+    texts, papers = texts or {}, list(dict.fromkeys(_paper(section) for section in sections))
+    front = texts.get("", f"# {_md(title)}")
+    if len(papers) < 2:
+        return _page(front, sections, name)
+    files = dict[str, str]()
+    for paper in papers:
+        files |= _page(texts.get(paper, f"# {_md(paper)}"), [each for each in sections if _paper(each) == paper], f"{name}-{paper}")
+    twice = any(section.second for section in sections)
+    parts, figures = _claims(sections, name, twice=twice)
+    pages = "Pages: " + ", ".join(f"[{paper}]({_address(name)}-{_address(paper)}.md)" for paper in papers)
+    return files | figures | {f"{name}.md": _joined([front, *parts, pages])}
+
+
+def _paper(section: Section) -> str:
+    return section.table.table.partition("/")[0]
+
+
+def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
+    """The page of tables of one paper. A page of several tables draws their differences alone."""
     figures: dict[str, str] = {}
-    several = len(sections) > 1
-    parts = [f"# {_md(title)}" if text is None else text, *(_claims(sections) if begins_with_claims(sections) else [])]
+    several, claims, parts = len(sections) > 1, begins_with_claims(sections), [text]
+    if claims:
+        found, figures = _claims(sections, name)
+        parts += found
     for section in sections:
-        drawn = {"effects": effects(section)} | ({} if several else {"curves": charts.curves(section), **scatter.quality(section)})
+        drawn = {"effects": None if claims else forest([section])}
+        drawn |= {} if several else {"curves": charts.curves(section), **scatter.quality(section)}
         drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
         own = {key: spec for key, spec in drawn.items() if spec is not None}
-        place = f"-{section.table.table.replace('/', '-')}" if several else ""
-        files = {key: f"{name}{place}-{key if key in _TITLES else 'speed'}.svg" for key in own}
+        files = {key: f"{name}-{key if key in _TITLES else 'speed'}.svg" for key in own}
         figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
         parts += _part(section, files, named=several)
-    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n", figures
+    return figures | {f"{name}.md": _joined(parts)}
 
 
-def _claims(sections: Sequence[Section]) -> list[str]:
-    """The claims of all tables, and those without a verdict."""
-    found = claims_table(sections)
+def _joined(parts: Sequence[str]) -> str:
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _claims(sections: Sequence[Section], name: str, *, twice: bool = False) -> tuple[list[str], dict[str, str]]:
+    """The claims of all tables, as a plot and a table, and those without a verdict. twice: of claims with a second corpus alone."""
+    found, plot = claims_table(sections, twice=twice), forest(sections, twice=twice)
     grid = markdown_grid([_md(head) for head in found.heads], [[_md(cell) for cell in row] for row in found.rows])
     left = [(table, f"{len(rows)} {why}", rows) for table, reasons in found.left.items() for why, rows in reasons.items()]
     lines = "\n".join(f"- {_md(table)}: {_md(why)}: {_md(', '.join(rows))}" for table, why, rows in left)
-    return ["## Claims", grid] + ([_folded("Claims that have no verdict here, and why", lines)] if left else [])
+    folded = [_folded("Claims that have no verdict here, and why", lines)] if left and not twice else []
+    figures = {} if plot is None else {f"{name}-claims.svg": _svg(plot, None)}
+    image = [f'<img src="{_address(file)}" alt="{_TITLES["effects"]}; a diamond is the paper\'s">' for file in figures]
+    return [*image, "## Claims", grid, *folded], figures
 
 
 def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
@@ -71,8 +99,7 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
     table, _, notes = table_of(replace(section.table, rows=run)).partition("\n\n")[2].partition("\n\n")
     table += f"\n\n{left} rows more are not run." if run and left else ""
     verdicts = "\n".join(f"- **{len(rows)} {word}**: {_md(', '.join(rows))}" for word, rows in said.verdicts.items())
-    alt = _TITLES | ({"effects": f"{_TITLES['effects']}; a diamond is the paper's"} if any(map(claim_of, run)) else {})
-    images = [f'<img src="{_address(file)}" alt="{alt.get(key, "BLEU against speed")}">' for key, file in files.items()]
+    images = [f'<img src="{_address(file)}" alt="{_TITLES.get(key, "BLEU against speed")}">' for key, file in files.items()]
     notes = "\n".join(f"- {line}" for line in notes.split("\n") if line.strip())
     return [
         f"## {_md(section.table.table)}" if named else "",
@@ -87,7 +114,7 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
 
 
 _TITLES = {
-    "effects": "differences with their 95 % intervals",
+    "effects": "differences to the strongest control, with their intervals",
     "curves": "learning curves: validation loss over updates, mean of seeds",
     "params": "BLEU against parameters",
 }
@@ -113,15 +140,17 @@ def _address(file: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "-._@+") else "".join(f"%{b:02X}" for b in c.encode()) for c in file)
 
 
-def _svg(spec: dict[str, Any], width: int) -> str:
-    """The drawing on white, since a README has either background."""
+def _svg(spec: dict[str, Any], width: int | None) -> str:
+    """The drawing on white, since a README has either background. Panels side by side have widths of their own."""
     config = {
         "background": "white",
         "font": "Arial, Helvetica, Liberation Sans, sans-serif",
         "view": {"stroke": None},
         "axis": {"gridColor": _colours()["line"]},
     }
-    return str(vl_convert.vegalite_to_svg(_resolved(spec) | {"width": width, "config": config}))
+    return str(
+        vl_convert.vegalite_to_svg(_resolved(spec) | ({} if width is None or "hconcat" in spec else {"width": width}) | {"config": config})
+    )
 
 
 def _resolved(value: Any) -> Any:

@@ -22,9 +22,9 @@ from orchestrator.paths import user_cache
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
 from orchestrator.report.page import charts, scatter
-from orchestrator.report.page.claims_table import begins_with_claims, claims_table
-from orchestrator.report.page.effects_chart import claim_of, effects
+from orchestrator.report.page.claims_table import begins_with_claims, claims_table, judgements
 from orchestrator.report.page.examples import examples
+from orchestrator.report.page.forest import forest
 from orchestrator.report.page.provenance import provenance, varying
 from orchestrator.report.page.section import Section, has_figures, headline, score
 from orchestrator.safe_text import json_text, visible
@@ -85,14 +85,14 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
     quality = scatter.quality(section)
-    drawn = {"effects": effects(section), "curves": charts.curves(section), **quality}
+    drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality}
     return {
         "at": at,
         "title": table.table,
         "headline": headline(section),
         "columns": shown,
         "rows": rows,
-        "diamonds": any(claim_of(line) is not None for line in table.rows),
+        "diamonds": any(one["claim"] is not None for one in judgements(table)),
         "charts": {name: spec for name, spec in drawn.items() if spec is not None},
         "quality": list(quality),
         "grey": len(section.outcomes) > charts.COLOURS,

@@ -11,10 +11,11 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
-from orchestrator.report.claims import Comparisons, exit_code
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
+from orchestrator.report.judgement import exit_code
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel

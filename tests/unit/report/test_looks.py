@@ -10,8 +10,9 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import looks
-from orchestrator.report.claims import Comparisons, Judgement
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
+from orchestrator.report.judgement import Judgement
 from orchestrator.report.looks import Looks, level_of
 from orchestrator.report.table import make
 from orchestrator.specs.row import Row, starts

@@ -15,8 +15,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
 from orchestrator.report.page.charts import thinned
-from orchestrator.report.page.effects_chart import effects
 from orchestrator.report.page.examples import marks
+from orchestrator.report.page.forest import forest
 from orchestrator.report.page.render import _assumed, page
 from orchestrator.report.page.scatter import front
 from orchestrator.report.page.section import Section, headline
@@ -80,7 +80,8 @@ def test_an_own_table_says_nothing_of_a_paper(section: Section) -> None:
 
 
 def test_markdown(section: Section) -> None:
-    text, figures = markdown.report("demo", [section], "demo-small")
+    figures = markdown.report("demo", [section], "demo-small")
+    text = figures.pop("demo-small.md")
     assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg"], "the runs' own speeds are no measurement to publish"
     assert all(f'<img src="{file}"' in text and drawing.startswith("<svg") for file, drawing in figures.items())
     assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
@@ -88,16 +89,26 @@ def test_markdown(section: Section) -> None:
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
     assert "\x1b" not in text and r"\x1b" in markdown._svg({"mark": "bar", "title": "\x1b[31m"}, 99), "control characters abort vl-convert"
     other = replace(section, table=replace(section.table, table="demo/other"))
-    two, figures = markdown.report("demo", [section, other], "both")
-    assert "## demo/small" in two and "## demo/other" in two and not figures, "the differences alone, and one seed has none"
-    text, _ = markdown.report("demo", [section, other], "both", "# Ours\n\nRead this first.\n")
-    assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in text
+    texts = {"": "# Ours\n\nRead this first.\n", "else": "# Elsewhere\n"}
+    (two,) = markdown.report("demo", [section, other], "both", texts).values()
+    assert "## demo/small" in two and "## demo/other" in two, "the differences alone, and one seed has none"
+    assert two.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in two
+    apart = markdown.report("demo", [section, replace(section, table=replace(section.table, table="else/small"))], "both", texts)
+    assert [*apart] == [
+        "both-demo-curves.svg", "both-demo-params.svg", "both-demo.md", "both-else-curves.svg", "both-else-params.svg", "both-else.md", "both.md",
+    ]  # fmt: skip
+    assert apart["both-demo.md"].startswith("# demo\n") and apart["both-else.md"].startswith("# Elsewhere\n")
+    assert "Pages: [demo](both-demo.md), [else](both-else.md)" in apart["both.md"] and "## demo/small" not in apart["both.md"]
 
 
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
-    lines = [Line(f"demo/small/r{i}", "r", "run", {}, {"effect": {"delta": d}}) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
-    spec = effects(SimpleNamespace(table=SimpleNamespace(rows=lines)))  # type: ignore[arg-type]
+    said = {"verdict": {"word": "open", "claim": None}}
+    lines = [
+        Line(f"demo/small/r{i}", "r", "run", {}, said | {"effect": {"delta": d, "against": "demo/small/base"}, "data": "toy"})
+        for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))
+    ]
+    spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=[]), second={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
 
