@@ -94,9 +94,7 @@ def test_markdown(section: Section) -> None:
     assert "## demo/small" in two and "## demo/other" in two, "the differences alone, and one seed has none"
     assert two.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in two
     apart = markdown.report("demo", [section, replace(section, table=replace(section.table, table="else/small"))], "both", texts)
-    assert [*apart] == [
-        "both-demo-curves.svg", "both-demo-params.svg", "both-demo.md", "both-else-curves.svg", "both-else-params.svg", "both-else.md", "both.md",
-    ]  # fmt: skip
+    assert [*apart] == [*(f"both-{paper}{end}" for paper in ("demo", "else") for end in ("-curves.svg", "-params.svg", ".md")), "both.md"]
     assert apart["both-demo.md"].startswith("# demo\n") and apart["both-else.md"].startswith("# Elsewhere\n")
     assert "Pages: [demo](both-demo.md), [else](both-else.md)" in apart["both.md"] and "## demo/small" not in apart["both.md"]
 
