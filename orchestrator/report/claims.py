@@ -71,7 +71,7 @@ class Comparisons:
 
     @cached_property
     def judgements(self) -> list[Judgement]:
-        """Each claim on its own metric, then what the nll of the references says of it."""
+        """Each claim on its own metric, then what the nll of the references says of it, if both rows have one."""
         asked = [each for claim in self.claims for each in self._asked(claim)]
         found = [self._effects_of(claim, expected.sign) for claim, _, expected in asked]
         raw = [_p(effects, expected.sign) for effects, (_, _, expected) in zip(found, asked, strict=True)]
@@ -87,9 +87,9 @@ class Comparisons:
             look = looks.number(self._id(claim), state)
             level = level_of(look, self.planned or looks.planned(self._id(claim)))
             verdict = self._verdict(claim, expected, effects, adjusted.get(name), level)
-            made.append(
-                Judgement(claim, stated, expected.claimed, verdict, effects, adjusted.get(name), p, max(len(tests), 1), look, level)
-            )
+            p_adjusted = adjusted.get(name)
+            if stated or effects:
+                made.append(Judgement(claim, stated, expected.claimed, verdict, effects, p_adjusted, p, max(len(tests), 1), look, level))
         if self.recording:
             self._record(looks, made, states)
         return made

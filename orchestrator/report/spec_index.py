@@ -60,7 +60,7 @@ def _entry(record: Mapping[str, Any]) -> Entry | None:
     try:
         if record.get("kind") == "external":
             meaning, name = (external_of(record["id"], score) for score in (ScoreSpec.model_validate(record["score"]), None))
-            return Entry(int(record["seed"]), meaning, name, name, None, dict(record["keys"]), [])
+            return Entry(str(record["id"]), int(record["seed"]), meaning, name, name, None, dict(record["keys"]), [])
         plain = dict(record["spec"])
         seed = int(plain.pop("seed"))
         also = [other for other in (record.get("also") or {}).values() if "score" in other]

@@ -74,7 +74,6 @@ def test_two_seeds_have_an_interval_and_a_verdict_and_travel(
     for seed in (1, 2):
         code, out, _ = add(text_of(damaged(references, 2, seed)), "poor", "--seed", seed, "--json")
         assert code == 0 and json.loads(out)["status"] == "added" and json.loads(out)["signature"].startswith("BLEU|nrefs:1")
-    kept = sorted(path.name for path in (tmp_path / "results").iterdir())
     assert cli("results", "export", tmp_path / "all.tar", "--results", tmp_path / "results")[0] == 0
     assert cli("results", "import", tmp_path / "all.tar", "--results", tmp_path / "new")[0] == 0
     assert cli("results", "export", tmp_path / "packed", "--packed", "--results", tmp_path / "results")[0] == 0
@@ -90,6 +89,7 @@ def test_two_seeds_have_an_interval_and_a_verdict_and_travel(
     assert tables[0] == tables[1] == tables[2] and "external: fairseq 0.12.2 |" in tables[0] and "good: made elsewhere" in tables[0]
     code, out, _ = cli("plan", table, "--results", tmp_path / "results", "--json")
     assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/base"]
+    kept = sorted(path.name for path in (tmp_path / "results").iterdir())
     assert cli("gc", "--results", tmp_path / "results", "--delete")[0] == 0
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == kept
     code, _, err = cli("run", f"{table}#good", "--results", tmp_path / "results", "--no-tracking")
