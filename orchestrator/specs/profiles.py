@@ -174,20 +174,11 @@ def apply_sets(row: Located, overrides: list[Override]) -> Located:
         with collecting(problems):
             data = _nest(override, override.path, row.data, ())
             path = tuple(int(p) if p.isdigit() else p for p in override.path)
-            made = (path[:length] for length in range(_depth(row.data, path) + 1, len(path)))  # a misspelt key need not be the last
+            made = [path[:length] for length in range(2, len(path))]  # a misspelt key need not be the last
             row = row.merged(Located(data, row.home, {each: Position(override.position.where, each) for each in (*made, path)}))
     if problems:
         raise UserError(*problems)
     return row
-
-
-def _depth(data: Any, path: KeyPath) -> int:
-    """Returns how many parts of `path` exist in `data`."""
-    for depth, part in enumerate(path):
-        if not (part in data if isinstance(data, dict) else isinstance(data, list)):
-            return depth
-        data = data[part]
-    return len(path)
 
 
 def for_parent(overrides: list[Override], row: dict[str, Any], parent: dict[str, Any]) -> list[Override]:
