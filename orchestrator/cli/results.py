@@ -90,9 +90,10 @@ def export(
     else:
         need_place(file, "FILE.tar")
         manifest, left_out = export_ledger(results, file, weights=weights, only=sweep or [], version=version())
-        record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
+        size = file.stat().st_size
+        record = {"file": str(file), "bytes": size, "files": len(manifest.files)}
         record |= manifest.model_dump(include={"created_by", "runs", "weights"})
-        line = f"{manifest.runs} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}"
+        line = f"{manifest.runs} runs, {len(manifest.files)} files, {size} bytes"
     if as_json:
         print_json(record | {"left_out": left_out})
     log(f"{file}: {line}")
@@ -106,8 +107,6 @@ def import_(
     results: Results = RESULTS,
     on_conflict: Annotated[str, typer.Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and compare, write nothing.")] = False,
-    sha256: Annotated[str | None, typer.Option("--sha256", help="The sha256 that the export printed: refuse any other archive.")] = None,
-    max_gb: Annotated[float, typer.Option("--max-gb", min=0.001, max=1e6, help="Refuse more than this, in 10^9 bytes.")] = 200.0,
     as_json: AsJson = False,
 ) -> None:
     """Merge an archive: absent runs are added, equal runs are left alone, and runs that differ are refused by name.
@@ -121,7 +120,7 @@ def import_(
 
     if on_conflict not in CHOICES:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
-    merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=int(max_gb * 10**9), sha256=sha256, dry_run=dry_run)
+    merged = import_ledger(file, results, conflicts=on_conflict, dry_run=dry_run)
     if not dry_run:
         object_store.push(results)
     if as_json:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from orchestrator.errors import UserError
-from orchestrator.files.no_file import no_file
+from orchestrator.files.folders import no_file
 
 MAX_LINE_BYTES = 1_000_000
 

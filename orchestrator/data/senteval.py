@@ -15,7 +15,7 @@ import pandas as pd
 
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
-from orchestrator.files.no_file import the_file
+from orchestrator.files.folders import the_file
 from orchestrator.specs.positions import shown
 
 NAME = "senteval-probing"

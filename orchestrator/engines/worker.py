@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.ledger import object_store
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
@@ -46,7 +45,5 @@ def run_task(
 def stop_requested(task: Task, runtime: Runtime) -> bool:
     """Returns whether the sweep of `task` was stopped; all workers of a row agree. Makes this process poll the sweep's stop file."""
     if task.sweep is not None:
-        stop = interrupt.stop_file(Path(task.results), task.sweep)
-        object_store.follow(stop)
-        interrupt.watch(stop)
+        interrupt.watch(interrupt.stop_file(Path(task.results), task.sweep))
     return runtime.any(interrupt.requested())

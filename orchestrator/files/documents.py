@@ -75,6 +75,12 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
+def read_checked(path: Path) -> dict[str, Any] | None:
+    """`read_object`, but None if its digest, which files of earlier versions lack, is wrong."""
+    document = read_object(path)
+    return None if document is not None and "digest" in document and read_document(path) is None else document
+
+
 def read_bytes(path: Path) -> bytes | None:
     """Returns the content of a file, or None if nothing is there, or something else than a file (a FIFO, a folder)."""
     try:

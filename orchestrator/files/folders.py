@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
+
+KINDS = {stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 
 
 def checked(text: str | Path, option: str) -> Path:
@@ -32,11 +34,7 @@ def checked(text: str | Path, option: str) -> Path:
 
 def parser(option: str) -> Callable[[Any], Path]:
     """Returns `checked` as a typer parser for an option."""
-
-    def folder(value: Any) -> Path:
-        return checked(value, option)
-
-    return folder
+    return lambda value: checked(value, option)
 
 
 def need_folder(path: Path | None, option: str) -> None:
@@ -72,6 +70,23 @@ def new_folder(path: Path, option: str) -> None:
     need_place(path, option)
 
 
+def no_file(path: Path) -> str | None:
+    """Returns why `path` is not a file, as in `it is a folder; expected a file`. None if it is a file or does not exist."""
+    if not os.path.lexists(path) or (kind := _kind(path)) == "a file":
+        return None
+    return f"it is {kind}; expected a file"
+
+
+def the_file(paths: Sequence[Path]) -> Path | None:
+    """Returns the first path that is a file, or None if none exists. Raises UserError if only something other than a file exists."""
+    found = next((path for path in paths if path.is_file()), None)
+    if found is None:
+        for path in paths:
+            if (reason := no_file(path)) is not None:
+                raise UserError(f"{path}: {reason}")
+    return found
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
@@ -81,12 +96,11 @@ def _is_folder(path: Path) -> bool:
 
 def _kind(path: Path) -> str:
     try:
-        mode = path.stat().st_mode
+        return KINDS.get(stat.S_IFMT(path.stat().st_mode), "a device")
+    except FileNotFoundError:
+        return f"a link to {path.readlink()}, which is not there"
     except OSError as error:
-        if path.is_symlink():
-            return "a link that leads in a circle" if error.errno == errno.ELOOP else "a link that leads nowhere"
-        return f"what cannot be read ({error.strerror})"
-    return "a file" if stat.S_ISREG(mode) else "a device, pipe or socket"
+        return "a link that leads back to itself" if error.errno == errno.ELOOP else f"not readable ({error.strerror})"
 
 
 def _shown(path: str | Path) -> str:

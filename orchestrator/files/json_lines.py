@@ -6,13 +6,13 @@ its last line, which readers skip.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.faults import fault
@@ -54,7 +54,7 @@ class JsonLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -67,38 +67,25 @@ class Journal(JsonLines):
         self.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
 
 
-def read_lines(path: Path, on_bad: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the records of the complete lines in order. A missing file has no records.
-
-    on_bad: called with the number of each line that holds no record; the line is skipped.
-    """
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    yield from records_in(data, on_bad)
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the records of the complete lines in order; a line that holds none is passed over. A missing file has no records."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        yield from records_in(path.read_bytes())
 
 
-def records_in(data: bytes, on_bad: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+def records_in(data: bytes) -> Iterator[dict[str, Any]]:
     """`read_lines` of the content of a file."""
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
-        try:
-            record = json.loads(line) if line.strip() else None
-        except ValueError:
-            record = ...
-        if isinstance(record, dict):
-            yield record
-        elif record is not None and on_bad is not None:
-            on_bad(number)
+    for line in data.split(b"\n")[:-1]:
+        with contextlib.suppress(ValueError):
+            if isinstance(record := json.loads(line), dict):
+                yield record
 
 
 def records_or_warning(path: Path, data: bytes) -> list[dict[str, Any]]:
-    """The records in the content of a file, with a warning on stderr that names the lines without a record."""
-    bad: list[int] = []
-    records = list(records_in(data, bad.append))
-    if bad:
-        lines = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
-        log_once(f"warning: {path}: found no JSON object in line {lines}; passed over")
+    """The records in the content of a file, with a warning on stderr that counts the lines without a record."""
+    records, lines = list(records_in(data)), sum(bool(line.strip()) for line in data.split(b"\n")[:-1])
+    if len(records) < lines:
+        log_once(f"warning: {path}: found no JSON object in {lines - len(records)} of {lines} lines; passed over")
     return records
 
 

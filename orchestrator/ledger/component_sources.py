@@ -11,7 +11,7 @@ import ast
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ SEVERAL = "several"
 """Stands in place of a sha256 if the file was edited while the run trained."""
 PARENT = "the weights that it starts from"
 LISTED = 5
-"""Maximum number of rows that get a line each for one edit; more rows share one line."""
+"""Maximum number of runs that a warning names."""
 
 
 def hashes(model: Any) -> dict[str, str]:
@@ -71,26 +71,21 @@ def edited(origin: Mapping[str, Any]) -> list[str]:
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:
-    """Formats warnings. found: (row, seed) -> changed files; given: options that the row needs on a command line."""
-    groups: dict[tuple[str, ...], dict[str, list[int]]] = {}
-    for (row, seed), files in found.items():
+    """A warning for each set of changed files. found: (row, seed) -> files; given: options that the rows need on a command line."""
+    groups: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    for run, files in found.items():
         if files:
-            groups.setdefault(tuple(files), {}).setdefault(row, []).append(seed)
-    return [line for files, rows in groups.items() for line in _lines(files, rows, given)]
-
-
-def _lines(files: tuple[str, ...], rows: dict[str, list[int]], given: str) -> Iterator[str]:
-    old = "the old weights'" if files == (PARENT,) else "the old code's"
-    what = f"{', '.join(files)} {'have' if len(files) > 1 or files == (PARENT,) else 'has'} changed since"
-    if len(rows) > LISTED:
-        few = f"{', '.join(list(rows)[:LISTED])} and {len(rows) - LISTED} more rows"
-        yield f"{few}: {what} they were trained; their results are {old}; nmt-ablate run ROW{given} --again trains one anew"
-        return
-    for row, seeds in rows.items():
-        named = row if seeds == [1] else f"{row} seed {seeds[0]}" if len(seeds) == 1 else f"{row} seeds {', '.join(map(str, seeds))}"
-        command = f"nmt-ablate run {row}{given}{'' if seeds[0] == 1 else f' --seed {seeds[0]}'} --again"
-        run = "this run was trained; its result is" if len(seeds) == 1 else "these runs were trained; their results are"
-        yield f"{named}: {what} {run} {old}; {command} trains {'it' if len(seeds) == 1 else 'one'} anew"
+            groups.setdefault(tuple(files), []).append(run)
+    lines = []
+    for changed_files, runs in groups.items():
+        names = ", ".join(row if seed == 1 else f"{row} seed {seed}" for row, seed in runs[:LISTED])
+        more = f" and {len(runs) - LISTED} more runs" if len(runs) > LISTED else ""
+        (row, seed), old = runs[0], "weights" if changed_files == (PARENT,) else "code"
+        command = f"nmt-ablate run {row}{given}{'' if seed == 1 else f' --seed {seed}'} --again"
+        lines.append(
+            f"{names}{more}: {', '.join(changed_files)} changed since the training; the result is of the old {old}; {command} trains anew"
+        )
+    return lines
 
 
 def _closure(modules: Iterable[str]) -> frozenset[str]:

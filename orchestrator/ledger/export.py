@@ -27,9 +27,9 @@ def export(ledger: Ledger, run: Run | str, dest: Path, texts: bool = True) -> Pa
             getattr(target, f"write_{name}")(key, record)
     for step, record in ledger.read_rungs(key).items():
         target.write_rung(key, step, record)
-    for record in ledger.decodes(key):
+    for record in ledger.records(key, "decode"):
         _decode(ledger, target, key, record["key"], texts)
-    for records, write in ((ledger.scores(key), target.write_score), (ledger.tunes(key), target.write_tune)):
+    for records, write in ((ledger.records(key, "score"), target.write_score), (ledger.records(key, "tune"), target.write_tune)):
         for record in records:
             write(key, record["key"], record)
     if history := ledger.history(key):

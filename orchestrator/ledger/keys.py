@@ -173,27 +173,16 @@ def model_meaning(model: ModelSpec) -> dict[str, Any]:
     """The model section as plain data, with the defaults of its components, without what is as before (GROWN)."""
     found = {name: value for name, value in model.model_dump(mode="json").items() if not _as_before(f"model.{name}", value)}
     for name, value in found.items():
-        if name in ("encoder", "decoder"):
-            found[name] = _side_meaning(name, value)
-        elif name in WHOLE_SLOTS and value is not None:
-            found[name] = _component_meaning(f"model.{name}", name, value)
-        elif name == "regularizers":
-            found[name] = [_component_meaning("model.regularizers", "regularizer", each) for each in value]
+        if name == "regularizers":
+            found[name] = [_with_defaults("regularizer", without_grown("model.regularizers", each)) for each in value]
         elif isinstance(value, dict):
-            found[name] = without_grown(f"model.{name}", value)
+            section = without_grown(f"model.{name}", value)
+            if name in WHOLE_SLOTS:
+                section = _with_defaults(name, section)
+            elif name in ("encoder", "decoder"):
+                section |= {slot: _with_defaults(slot, section[slot]) for slot in _SIDE if slot in section}
+            found[name] = section
     return found
-
-
-def _side_meaning(side: str, section: dict[str, Any]) -> dict[str, Any]:
-    dumped = without_grown(f"model.{side}", section)
-    for name in _SIDE:
-        if name in dumped:
-            dumped[name] = _with_defaults(name, dumped[name])
-    return dumped
-
-
-def _component_meaning(path: str, registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
-    return _with_defaults(registry, without_grown(path, dict(component)))
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:

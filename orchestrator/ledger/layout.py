@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.files.documents import KEY, key_in, parse, read_document
+from orchestrator.files.documents import KEY, parse, read_document
 from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
 from orchestrator.ledger.records import DamagedError, read_record, read_spec
@@ -81,81 +81,52 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
     """Yields a line for each file whose content is not valid for its name."""
     keys: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (not name.endswith(("train.json", "capsule.json")), name)):
-        problem = _problem(root, name, keys)
-        if problem:
-            yield f"{name}: {problem}"
-
-
-def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
-    path, (folder, _, rest) = root / name, name.partition("/")
-    if is_tensor(name):
-        return None  # verified through its manifest
-    if folder == "sweeps":
-        return None if name.endswith(".asha.json") else _sweep_problem(path)
-    if rest == "spec.yaml":
+        folder = name.partition("/")[0]
         try:
-            key = (read_spec(path, scan=True) or {}).get("key")
-        except DamagedError as error:
-            return str(error)
-        return _same_run(key if isinstance(key, str) else None, folder, keys)
+            key = _key_of(root / name, name)
+        except (DamagedError, CorruptError, ValueError, RecursionError, OSError) as error:
+            yield f"{name}: {error}"
+            continue
+        if key is not None and (not KEY.fullmatch(key) or not key.startswith(folder) or keys.setdefault(folder, key) != key):
+            yield f"{name}: holds another key than its folder or the folder's other files"
+
+
+def _key_of(path: Path, name: str) -> str | None:
+    """The train key that a file states; None if it states none. Raises an error whose message says what is wrong with the content."""
+    rest = name.partition("/")[2]
+    if is_tensor(name) or name.endswith((".asha.json", "/state.json")):
+        return None  # tensors and states are verified through their manifest
+    if name.startswith("sweeps/"):
+        sweep_files.read(path)
+        return None
+    if rest == "spec.yaml":
+        return str((read_spec(path, scan=True) or {}).get("key"))
     if rest.endswith(".jsonl"):
-        return None if _lines_are_good(path) else "holds a line that is no JSON object"
+        lines = path.read_bytes().split(b"\n")[:-1]  # the last line may be incomplete
+        if not all(isinstance(parse(line), dict) for line in lines if line):
+            raise DamagedError("holds a line that is no JSON object")
+        return None
     if rest.startswith(("weights/", "snapshots/", "ckpt/")):
-        return _tensor_manifest(path, folder, keys) if rest != "state.json" and not rest.endswith("/state.json") else None
+        return _key_of_manifest(path)
     if rest.endswith(".txt"):
         record = read_document(path.with_suffix(".json")) or {}
-        good = hashlib.sha256(path.read_bytes()).hexdigest() == record.get("hypotheses_sha256", "")
-        return None if good else "its sha256 is not the one in the record beside it"
-    try:
-        document = read_record(path) or {}
-    except DamagedError as error:
-        return str(error)
-    if rest.startswith(("decode/", "score/", "tune/")):
-        of_run = document.get("train_key")
-        return None if of_run is None else _same_run(str(of_run), folder, keys)
-    return _same_run(key_in(document, folder), folder, keys)
-
-
-def _same_run(key: str | None, folder: str, keys: dict[str, str]) -> str | None:
-    """Checks that all files in one folder have the same key and that the folder is named after it."""
-    if key is None or not KEY.fullmatch(key) or not key.startswith(folder):
-        return "holds another key than its folder says"
-    return None if keys.setdefault(folder, key) == key else "holds another key than its folder's other files"
-
-
-def _lines_are_good(path: Path) -> bool:
-    lines = path.read_bytes().split(b"\n")
-    try:
-        return all(isinstance(parse(line), dict) for line in lines[:-1] if line)  # the last line may be incomplete
-    except (ValueError, RecursionError):
-        return False
-
-
-def _sweep_problem(path: Path) -> str | None:
-    try:
-        sweep_files.read(path)
-    except ValueError as error:
-        return f"is no file of a sweep: {error}"
-    return None
-
-
-def _tensor_manifest(path: Path, folder: str, keys: dict[str, str]) -> str | None:
-    try:
-        manifest = decode_manifest(path.read_bytes())
-        files = dict(manifest["files"])
-        for file, entry in files.items():
-            if not re.fullmatch(r"[a-z0-9_-]+\.(?:safetensors|json)", file):
-                return f"names a file that is none of a run, {file[:80]!r}"
-            if _sha256(path.with_name(file)) != entry["sha256"]:
-                return f"{file} is missing or has another sha256"
-        key = manifest["key"]
-    except (CorruptError, KeyError, TypeError, ValueError, OSError) as error:
-        return f"is no manifest ({error})"
-    return _same_run(key if isinstance(key, str) else None, folder, keys)
-
-
-def _sha256(path: Path) -> str | None:
-    if not path.is_file():
+        if hashlib.sha256(path.read_bytes()).hexdigest() != record.get("hypotheses_sha256"):
+            raise DamagedError("its sha256 is not the one in the record beside it")
         return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    document = read_record(path) or {}
+    return document.get("train_key") if rest.startswith(("decode/", "score/", "tune/")) else str(document.get("key"))
+
+
+def _key_of_manifest(path: Path) -> str:
+    manifest = decode_manifest(path.read_bytes())
+    try:
+        files, key = {str(file): entry["sha256"] for file, entry in manifest["files"].items()}, str(manifest["key"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(f"is no manifest ({error})") from None
+    for file, sha256 in files.items():
+        if not re.fullmatch(r"[a-z0-9_-]+\.(?:safetensors|json)", file):
+            raise CorruptError(f"names a file that is none of a run, {file[:80]!r}")
+        with path.with_name(file).open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != sha256:
+                raise CorruptError(f"{file} has another sha256")
+    return key

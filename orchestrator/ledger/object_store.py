@@ -45,10 +45,10 @@ def display_path(path: Path) -> str:
     return mirror.url if rest == "." else f"{mirror.url}/{rest}"
 
 
-def lease(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Any:
+def lease(lock: Path, *, timeout: float = 0.0) -> Any:
     """Claims the run or sweep of a lock file and updates the local copy. LockedError names an owner elsewhere."""
     mirror = mirror_of(lock)
-    return None if mirror is None else mirror.lease(lock, steal=steal, timeout=timeout)
+    return None if mirror is None else mirror.lease(lock, timeout=timeout)
 
 
 def fetch(path: Path) -> None:
@@ -73,12 +73,6 @@ def absent_bytes(path: Path) -> int:
     """Bytes of the tensors at or below `path` that are only in the bucket."""
     mirror = mirror_of(path)
     return 0 if mirror is None else mirror.absent_bytes(path)
-
-
-def follow(path: Path) -> None:
-    """Updates the sweep of this file (`.stop`) regularly for as long as this process has a run."""
-    if (mirror := mirror_of(path)) is not None:
-        mirror.follow(path)
 
 
 def following(results: Path) -> AbstractContextManager[None]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import secrets
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +21,6 @@ from orchestrator.ledger import packed
 from orchestrator.ledger.layout import SMALL
 from orchestrator.ledger.packed import FOLDER, MAGIC, RECORDS, SENTENCES, STRIDES
 from orchestrator.ledger.statistics import WIDTHS, Numbers, pack, unpack
-from orchestrator.paths import user_cache
 
 LEVEL = 19
 
@@ -66,25 +62,6 @@ def write_files(root: Path, names: Iterable[str], dest: Path) -> None:
             atomic.write_json(dest / name, sealed(packed.with_text(unsealed(document)), document["key"]))
         else:
             atomic.write_bytes(dest / name, packed.read_bytes(path) or b"")
-
-
-def as_folder(run: Path) -> Path | None:
-    """A folder of the user's cache with the files of a packed run, for readers that need files; None if the run is not packed."""
-    table = packed.table_of(run / "train.json")
-    if table is None:
-        return None
-    kept = user_cache() / FOLDER / hashlib.sha256(f"{table.path.absolute()} {table.path.stat().st_mtime_ns}".encode()).hexdigest()[:16]
-    if not (kept / run.name).is_dir():
-        staging = kept / f".{os.getpid()}-{secrets.token_hex(4)}"
-        write_files(run.parent, names_of(run), staging)
-        try:
-            (staging / run.name).rename(kept / run.name)
-        except OSError:  # another process was faster
-            if not (kept / run.name).is_dir():
-                raise
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return kept / run.name
 
 
 def _table(run: Path) -> str:

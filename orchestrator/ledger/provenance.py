@@ -5,6 +5,7 @@ Capsules may be published, so they hold no host name, path, environment or URL.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orchestrator.files.documents import read_object
 from orchestrator.paths import ROOT
 
 CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
@@ -27,7 +29,6 @@ TIMEOUT = 10.0
 """Seconds for one git command."""
 COMMIT_FILE = ".nmt-source.json"
 """File in an uploaded checkout, which has no .git, that holds the commit it was made from."""
-_COMMIT, _DIGEST = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"), re.compile(r"[0-9a-f]{64}")
 
 
 def collect(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
@@ -38,11 +39,11 @@ def collect(device: str | None = None, threads: int | None = None) -> dict[str, 
         "dirty_sha256": dirty,
         "lock_sha256": _sha256(ROOT / "requirements.lock"),
         "python": platform.python_version(),
-        "libraries": {name: version for name in _libraries() if (version := _version(name)) is not None},
+        "libraries": _libraries(),
         "system": f"{platform.system()} {platform.machine()}",
         "device": device,
         "cpu": processor(),
-        "threads": threads if threads is not None else _torch_threads(),
+        "threads": threads if threads is not None or "torch" not in sys.modules else int(sys.modules["torch"].get_num_threads()),
         "matmul": _matmul(),
     }
 
@@ -96,15 +97,12 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _libraries() -> tuple[str, ...]:
-    return (*LIBRARIES, "ray") if "ray" in sys.modules else LIBRARIES
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+def _libraries() -> dict[str, str]:
+    found = {}
+    for name in (*LIBRARIES, "ray") if "ray" in sys.modules else LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def processor() -> str | None:
@@ -113,11 +111,6 @@ def processor() -> str | None:
     except OSError:
         return platform.processor() or None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
-
-
-def _torch_threads() -> int | None:
-    torch = sys.modules.get("torch")
-    return None if torch is None else int(torch.get_num_threads())
 
 
 def _matmul() -> dict[str, Any] | None:
@@ -142,11 +135,6 @@ def dump_commit(commit: str | None, dirty: str | None) -> bytes:
 
 def read_commit(root: Path) -> tuple[str | None, str | None]:
     """Returns (commit, sha256 of uncommitted changes or None). Both are None if the file is absent or malformed."""
-    try:
-        data = json.loads((root / COMMIT_FILE).read_bytes())
-        commit, dirty = data["git_commit"], data["dirty_sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, None
-    if not (isinstance(commit, str) and _COMMIT.fullmatch(commit)):
-        return None, None
-    return commit, dirty if isinstance(dirty, str) and _DIGEST.fullmatch(dirty) else None
+    found = read_object(root / COMMIT_FILE) or {}
+    valid = re.fullmatch(r"[0-9a-f]{40,64}", str(found.get("git_commit")))
+    return (found["git_commit"], found.get("dirty_sha256")) if valid else (None, None)

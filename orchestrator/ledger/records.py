@@ -1,8 +1,12 @@
-"""Reads one record of the ledger and checks it: its digest, its key, and the types and ranges of its figures."""
+"""Reads the files in the folder of a run and checks them: digest, key, and the types and ranges of figures.
+
+`RunReader` reports a damaged file in one line, and it counts as absent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +14,11 @@ import yaml
 
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import KEY, key_in, unsealed
-from orchestrator.files.no_file import no_file
+from orchestrator.files.documents import checked, key_in, unsealed
+from orchestrator.files.folders import no_file
+from orchestrator.ledger import packed
 from orchestrator.ledger.packed import exists, read_bytes, read_document
+from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import describe, shown
 
 Record = dict[str, Any]
@@ -20,18 +26,6 @@ Record = dict[str, Any]
 FOLDERS = ("rungs", "decode", "score", "tune")
 STATUSES = ("done", "stopped", "diverged", "failed")
 MAX_SPEC = 1 << 20
-LARGEST = 1e15
-"""Of any count or speed."""
-_COUNTS = ("steps", "params", "epochs", "executed_steps", "world_size", "sentences", "lines", "best_step")
-_AMOUNTS = ("seconds", "tokens_per_second", "sentences_per_second")
-_PERCENT = ("bleu", "rouge1", "rouge2", "rougeL")
-_SCORES = ("chrf", "sacrebleu", "tokenised", "mteval")
-_SECTIONS = (*_SCORES, "statistics", "score", "valid", "parent", "text", "sources")
-_TEXTS = ("reason", "signature", "metric", "weights_sha256")
-_KEYS = ("train_key", "decode_key", "hypotheses_sha256")
-_NEEDED = {"train": "status", "score": "bleu"}
-
-
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
 
@@ -56,7 +50,7 @@ def read_record(path: Path, key: str | None = None) -> Record | None:
     folder, run = path.parent.name, path.parents[1 if path.parent.name in FOLDERS else 0].name
     if key is None and key_in(document, path.stem if folder in FOLDERS[1:] else run) is None:
         raise DamagedError("holds another key than its name says")
-    if (reason := wrong_figure(folder if folder in FOLDERS else path.stem, document)) is not None:
+    if (reason := _wrong(folder if folder in FOLDERS else path.stem, document)) is not None:
         raise DamagedError(reason)
     return unsealed(document)
 
@@ -84,41 +78,69 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
     raise DamagedError("its digest is not the one of its content")
 
 
-def wrong_figure(kind: str, record: Mapping[str, Any]) -> str | None:
-    """Describes the first value of a record that cannot be meant, or a score that its own statistics do not give; None if all are right."""
-    if kind not in ("train", "decode", "score"):
-        return None
-    if (need := _NEEDED.get(kind)) is not None and record.get(need) is None:
-        return f"{need}: is missing"
-    if kind == "train" and record["status"] not in STATUSES:
-        return f"status: found {describe(record['status'])}; expected {', '.join(STATUSES)}"
-    scores = {f"{name}.score": section.get("score") for name in _SCORES if isinstance(section := record.get(name), Mapping)}
-    scores |= {name: record.get(name) for name in _PERCENT}
-    found = [
-        *((name, record.get(name), isinstance(record.get(name), Mapping), "a mapping") for name in _SECTIONS),
-        *((name, record.get(name), _is_count(record.get(name)), "a whole number from 0") for name in _COUNTS),
-        *((name, record.get(name), _is_number(record.get(name), LARGEST), f"a number from 0 to {LARGEST:g}") for name in _AMOUNTS),
-        *((name, value, _is_number(value, 100), "a number from 0 to 100") for name, value in scores.items()),
-        *((name, record.get(name), isinstance(record.get(name), str), "text") for name in _TEXTS),
-        *((name, record.get(name), _is_key(record.get(name)), "64 hexadecimal digits") for name in _KEYS),
-    ]
-    for name, value, good, words in found:
-        if value is not None and not good:
-            return f"{name}: found {shown(describe(value), 60)}; expected {words}"
+def _wrong(kind: str, record: Mapping[str, Any]) -> str | None:
+    """Describes a status that is none, or a score that its own statistics do not give; None if all is right."""
+    if kind == "train" and record.get("status") not in STATUSES:
+        return f"status: found {describe(record.get('status'))}; expected {', '.join(STATUSES)}"
     if kind != "score":
         return None
+    bleu = record.get("bleu")
+    if not isinstance(bleu, (int, float)) or not 0 <= bleu <= 100:
+        return f"bleu: found {shown(describe(bleu), 60)}; expected a number from 0 to 100"
     from orchestrator.ledger.statistics import contradiction  # deferred: numpy, which commands without scores do without
 
-    return contradiction(record)
+    try:
+        return contradiction(record)
+    except (AttributeError, TypeError):
+        return "holds a figure of another type"
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and _is_number(value, LARGEST)
+class RunReader:
+    """`on_bad(path, reason)` is called once for each damaged file (default: a warning on stderr)."""
+
+    def __init__(self, on_bad: Callable[[Path, str], None] | None = None) -> None:
+        self.on_bad = _say if on_bad is None else on_bad
+        self._told: set[Path] = set()
+
+    def record(self, path: Path, key: str | None = None) -> Record | None:
+        """Reads one record as `read_record` does; None if it is damaged."""
+        try:
+            return read_record(path, key)
+        except DamagedError as error:
+            self.tell(path, str(error))
+            return None
+
+    def decoding(self, run: Path, decode_key: str) -> Record | None:
+        """A decoding with its `hypotheses`; None unless both files are intact and `export` kept the texts."""
+        path = run / "decode" / f"{checked(decode_key)[:16]}.json"
+        record, data = self.record(path, decode_key), read_bytes(path.with_suffix(".txt"))
+        if record is None or not record.get("has_texts", True):
+            return None
+        if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
+            self.tell(path.with_suffix(".txt"), "not the hypotheses of the record beside it (missing or damaged)")
+            return None
+        lines = data.decode().split("\n")[:-1]
+        return {"tokens": lines} | record | {"hypotheses": lines}
+
+    def spec(self, run: Path) -> Record | None:
+        try:
+            return read_spec(run / "spec.yaml")
+        except DamagedError as error:
+            self.tell(run / "spec.yaml", str(error))
+            return None
+
+    def key(self, run: Path) -> str | None:
+        """The train key that the run's readable records state; None without one."""
+        names = (run / "train.json", run / "capsule.json", *packed.files(run / "rungs"))
+        found = (key_in(self.record(path), run.name) for path in names)
+        return next((key for key in found if key is not None), None) or key_in(self.spec(run), run.name)
+
+    def tell(self, path: Path, reason: str) -> None:
+        """Reports a damaged file."""
+        if path not in self._told:
+            self._told.add(path)
+            self.on_bad(path, reason)
 
 
-def _is_number(value: Any, largest: float) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= largest
-
-
-def _is_key(value: Any) -> bool:
-    return isinstance(value, str) and KEY.fullmatch(value) is not None
+def _say(path: Path, reason: str) -> None:
+    log_once(f"warning: {path}: {reason}; it counts as absent until `nmt-ablate run` of its row writes it again")

@@ -26,14 +26,13 @@ import yaml
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import checked, sealed
+from orchestrator.files.folders import no_file
 from orchestrator.files.json_lines import records_or_warning
-from orchestrator.files.no_file import no_file
 from orchestrator.ledger import packed, superseded
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.packed import read_bytes
-from orchestrator.ledger.records import Record
+from orchestrator.ledger.records import Record, RunReader
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.run_reader import RunReader
 
 T = TypeVar("T")
 
@@ -87,12 +86,9 @@ class Ledger:
     def decoding_is_damaged(self, train_key: str, decode_key: str) -> bool:
         """Whether a decoding in `root` is damaged, and no mirror has it."""
         path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.json"
-        if (
-            not any(os.path.lexists(each) for each in (path, path.with_suffix(".txt")))
-            or self.read_decode(train_key, decode_key) is not None
-        ):
-            return False
-        return (self.read_decode_record(train_key, decode_key) or {}).get("has_texts", True) is not False
+        there = os.path.lexists(path) or os.path.lexists(path.with_suffix(".txt"))
+        without_texts = (self.read_decode_record(train_key, decode_key) or {}).get("has_texts") is False
+        return there and not without_texts and self.read_decode(train_key, decode_key) is None
 
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
         """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed.
@@ -187,10 +183,6 @@ class Ledger:
                 by_step[step] = by_step.get(step, {}) | report
         return [by_step[step] for step in sorted(by_step)]
 
-    def source(self, train_key: str, name: str, key: str) -> Path | None:
-        """The intact file from which a record is read; None if there is none. name: of the file in the run's folder."""
-        return self._first(train_key, lambda run: self.reader.file(run, name, key))
-
     # ------------------------------------------------------------ all records
 
     def runs(self) -> Iterator[Run]:
@@ -202,17 +194,14 @@ class Ledger:
                     seen.add(key)
                     yield Run(key, path, root != self.root)
 
-    def decodes(self, train_key: str) -> list[Record]:
-        """All decodings of a run, without texts."""
-        return self._each(train_key, "decode")
-
-    def scores(self, train_key: str) -> list[Record]:
-        """All scores of a run."""
-        return self._each(train_key, "score")
-
-    def tunes(self, train_key: str) -> list[Record]:
-        """All tuned length penalties of a run."""
-        return self._each(train_key, "tune")
+    def records(self, train_key: str, folder: str) -> list[Record]:
+        """All records of a run in `folder`: decode (without texts), score, or tune."""
+        found: dict[str, Record] = {}
+        for run in self.places(train_key):
+            for path in packed.files(run / folder):
+                if _NAME.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
+                    found.setdefault(record["key"], record)
+        return list(found.values())
 
     def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
@@ -230,14 +219,6 @@ class Ledger:
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)
-
-    def _each(self, train_key: str, folder: str) -> list[Record]:
-        found: dict[str, Record] = {}
-        for run in self.places(train_key):
-            for path in packed.files(run / folder):
-                if _NAME.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
-                    found.setdefault(record["key"], record)
-        return list(found.values())
 
     def _find(self, train_key: str, name: str, key: str) -> Record | None:
         return self._first(train_key, lambda run: self.reader.record(run / name, key))

@@ -2,8 +2,8 @@
 
 Ownership is an `flock` on the file `lock`. The kernel drops it when the owner dies, so no stale lock has to be detected. The file
 `lock.json` beside it describes the owner and holds a fencing epoch that grows with each acquisition: a process that lost its lock
-without noticing (stopped and its lock stolen, or the file replaced on shared storage) sees a newer epoch in `check()` and must not
-write any more. On shared storage the record may name another host; the flock still decides, the record only describes the owner.
+without noticing (stopped while a newer attempt took it, or the file replaced on shared storage) sees a newer epoch in `check()` and must
+not write any more. On shared storage the record may name another host; the flock still decides, the record only describes the owner.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import secrets
 import socket
@@ -23,6 +22,7 @@ from typing import Any
 
 from orchestrator.errors import FencedError, LockedError, UserError
 from orchestrator.files.atomic import write_json
+from orchestrator.files.documents import read_object
 from orchestrator.ledger import object_store
 
 POLL = 0.05
@@ -44,26 +44,23 @@ class RunLock:
         self._lease: Any = None  # if the folder is the scratch copy of a bucket
         _known.add(self)
 
-    def acquire(self, *, timeout: float = 0.0, steal: bool = False) -> RunLock:
-        """Acquires the lock. `timeout`: seconds to wait for a live owner. `steal`: take it from a live owner, who is fenced off.
+    def acquire(self, *, timeout: float = 0.0) -> RunLock:
+        """Acquires the lock. `timeout`: seconds to wait for a live owner.
 
         LockedError names the owner. UserError if the file system does not support locks.
         """
-        if self._descriptor >= 0:
-            raise RuntimeError(f"{self.path}: already held by this object")
         deadline = time.monotonic() + timeout
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if steal:
-            self.path.unlink(missing_ok=True)
         while not self._try():
             if self.claim and _read(self.record_path).get("claim") == self.claim:
                 self.path.unlink(missing_ok=True)
                 continue
             if time.monotonic() >= deadline:
-                raise LockedError(f"{self.owned}: locked by {describe(self._wait_for_record())}")
+                time.sleep(POLL)  # the record is written a moment after the lock is acquired
+                raise LockedError(f"{self.owned}: locked by {describe(owner(self.path) or {})}")
             time.sleep(POLL)
         try:
-            self._lease = object_store.lease(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
+            self._lease = object_store.lease(self.path, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**identity(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
@@ -100,7 +97,11 @@ class RunLock:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _same_file(descriptor, self.path):  # stolen or deleted between open and flock
+            try:
+                same = os.path.samestat(os.fstat(descriptor), self.path.stat())
+            except FileNotFoundError:
+                same = False
+            if not same:  # taken by a newer attempt or deleted between open and flock
                 return self._try()
             self._descriptor, descriptor = descriptor, -1
             return True
@@ -111,15 +112,6 @@ class RunLock:
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def _wait_for_record(self) -> dict[str, Any]:
-        """Waits for the record of a live owner, which is written a moment after the lock is acquired."""
-        for _ in range(10):
-            record = _read(self.record_path)
-            if _alive(record):
-                return record
-            time.sleep(POLL)
-        return {}
 
     def _close(self) -> None:
         if self._descriptor >= 0:
@@ -163,18 +155,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+    return read_object(path) or {}
 
 
 def identity() -> dict[str, Any]:

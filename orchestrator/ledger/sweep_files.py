@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import parse, unsealed
-from orchestrator.files.no_file import no_file
+from orchestrator.files.folders import no_file
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display

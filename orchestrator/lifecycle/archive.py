@@ -10,11 +10,11 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
@@ -26,36 +26,23 @@ from orchestrator.specs.positions import display, shown
 
 FORMAT: Literal["nmt-ablate ledger 1"] = "nmt-ablate ledger 1"
 MANIFEST = "manifest.json"
-MAX_MANIFEST = 128 * 2**20
-MAX_FILES = 500_000
-MAX_BYTES = 200 * 10**9
-"""Default limit of the total size of all members; `--max-gb` changes it."""
-EXPECTED = "expected an archive that `results export` wrote"
 
 
-class Entry(BaseModel):
+class Entry(BaseModel, strict=True):
     """Size and sha256 of one member."""
 
-    model_config = ConfigDict(strict=True)
-    bytes: int = Field(ge=0)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int
+    sha256: str
 
 
-class Manifest(BaseModel):
-    """Content of `manifest.json`. sha256: of the file itself, which the file does not hold."""
+class Manifest(BaseModel, strict=True):
+    """Content of `manifest.json`."""
 
-    model_config = ConfigDict(strict=True)
     created_by: str = ""
-    files: dict[str, Entry] = Field(max_length=MAX_FILES)
+    files: dict[str, Entry]
     format: Literal["nmt-ablate ledger 1"] = FORMAT
     runs: int = 0
     weights: bool = False
-    sha256: str = Field("", exclude=True)
-
-    @property
-    def size(self) -> int:
-        """Total bytes of all files."""
-        return sum(entry.bytes for entry in self.files.values())
 
 
 def entry_of(path: Path) -> Entry:
@@ -70,7 +57,8 @@ def write(path: Path, root: Path, names: Sequence[str], *, created_by: str = "",
     files = {name: entry_of(root / name) for name in sorted(names)}
     manifest = Manifest(created_by=created_by, files=files, runs=runs, weights=weights)
     data = manifest.model_dump_json(indent=1).encode() + b"\n"
-    with interrupt.raising(), atomic.naming(path, manifest.size), atomic.replacing(path) as tmp:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with interrupt.raising(), atomic.naming(path), atomic.replacing(path) as tmp:
         with tarfile.open(tmp, "x", format=tarfile.GNU_FORMAT) as tar:
             tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
             for name, entry in files.items():
@@ -80,22 +68,16 @@ def write(path: Path, root: Path, names: Sequence[str], *, created_by: str = "",
                     raise UserError(f"{display(root / name)}: changed while it was archived; is something writing there?")
                 fault("archive_member")
         entry_of(tmp)
-    return manifest.model_copy(update={"sha256": hashlib.sha256(data).hexdigest()})
+    return manifest
 
 
-def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space: Callable[[int], None] = lambda size: None) -> Manifest:
-    """Unpacks an archive into the empty folder `target` and verifies every file. Raises UserError that names the invalid member.
-
-    check_space: called with the total number of bytes before any is written; may raise.
-    """
+def unpack(path: Path, target: Path) -> list[str]:
+    """Unpacks an archive into the empty folder `target`, verifies every file and returns their names. UserError names an invalid member."""
     where = display(path)
     try:
-        with _BoundedReader(io.FileIO(str(path))) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            manifest = _manifest(tar, where)
-            if manifest.size > max_bytes:
-                raise UserError(f"{where}: holds {manifest.size} bytes; expected at most {max_bytes} (--max-gb)")
-            check_space(manifest.size)
-            remaining = dict(manifest.files)
+        with tarfile.open(path, mode="r:") as tar:
+            remaining = _manifest(tar, where).files
+            names = list(remaining)
             while (member := tar.next()) is not None:
                 entry = remaining.pop(member.name, None)
                 if entry is None or not member.isreg() or member.issparse() or member.size != entry.bytes:
@@ -107,27 +89,20 @@ def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space:
                 if entry_of(target / member.name) != entry:
                     raise UserError(f"{where}: {shown(member.name)}: its sha256 is not the one in {MANIFEST}")
                 fault("import_member")
-    except (tarfile.TarError, RecursionError, ValueError, OverflowError) as error:  # tarfile raises any of these on malicious headers
-        raise UserError(f"{where}: is no plain tar file ({error}); {EXPECTED}") from None
+    except (tarfile.TarError, RecursionError, ValueError, OverflowError, MemoryError) as error:  # any of these on malicious headers
+        raise UserError(f"{where}: is no plain tar file ({error}); expected an archive that `results export` wrote") from None
     if remaining:
         raise UserError(f"{where}: {len(remaining)} members are missing, first {next(iter(remaining))}; is the file whole?")
-    return manifest
+    return names
 
 
 def _manifest(tar: tarfile.TarFile, where: str) -> Manifest:
     member = tar.next()
-    source = None if member is None or member.name != MANIFEST or member.size > MAX_MANIFEST else tar.extractfile(member)
-    if source is None:
-        raise UserError(f"{where}: does not begin with {MANIFEST}; {EXPECTED}")
-    data = source.read()
+    source = None if member is None or member.name != MANIFEST or member.size > MAX_TEXT else tar.extractfile(member)
     try:
-        manifest = Manifest.model_validate(parse(data)).model_copy(update={"sha256": hashlib.sha256(data).hexdigest()})
-    except ValidationError as error:
-        first = error.errors()[0]
-        named = ".".join(map(str, first["loc"]))
-        raise UserError(f"{where}: {MANIFEST}: {shown(named)}: {first['msg']}; found {shown(str(first['input']))}") from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{where}: {MANIFEST} is not readable") from None
+        manifest = Manifest.model_validate(parse(b"" if source is None else source.read()))
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
+        raise UserError(f"{where}: does not begin with a {MANIFEST} of {FORMAT!r}; expected what `results export` wrote") from None
     for name, entry in manifest.files.items():
         if not belongs(name):
             raise UserError(f"{where}: {shown(name)}: is no file of a ledger; nothing was taken from the archive")
@@ -140,12 +115,3 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
     return member
-
-
-class _BoundedReader(io.BufferedReader):
-    """Limits the size of a single read: a header that claims gigabytes is refused before it fills the memory."""
-
-    def read(self, size: Any = -1) -> bytes:
-        if size is None or not 0 <= size <= MAX_MANIFEST:
-            raise ValueError(f"a header claims {size} bytes")
-        return super().read(size)

@@ -1,12 +1,12 @@
 """Deletes the items that `garbage.find` found; safe if killed at any moment.
 
-Each path is checked again and renamed into RESULTS/.trash under the lock of its run or sweep; the trash is emptied afterwards. A run is
-locked only for a few renames. The trash of a killed call is emptied by the next one.
+Each path is checked again and deleted under the lock of its run or sweep.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,8 +19,7 @@ from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
-from orchestrator.lifecycle import garbage
-from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item
+from orchestrator.lifecycle.garbage import LOCK, Garbage, Item, inspect_run
 from orchestrator.lifecycle.references import RunReferences
 
 
@@ -31,20 +30,52 @@ def collect(
 
     Raises LockedError if another `gc --delete` or `results import` is working on this folder.
     """
-    by_run: dict[str, list[Item]] = defaultdict(list)
+    groups: dict[Path, list[Item]] = defaultdict(list)
     for item in plan.items:
-        by_run[item.run].append(item)
+        groups[results / item.run if item.run else item.path].append(item)
     removed: list[Item] = []
     kept: list[Item] = []
     with exclusive(results):
-        for name, items in by_run.items():
-            if name:
-                _collect_run(results, name, items, weights, references or RunReferences(), removed, kept)
-            else:
-                for item in items:
-                    _collect_other(results, item, removed, kept)
-        empty_trash(results)
+        for path, group in groups.items():
+            left = list(group)
+            try:
+                with _locked(results, path, group[0]) as lock:
+                    fresh: dict[Path, Item] = {}
+                    if group[0].run:
+                        again = inspect_run(
+                            path, read_sweeps(results), weights=weights, references=references or RunReferences(), held=True
+                        )
+                        fresh = {item.path: item for item in again}
+                    while left:
+                        item = left[0]
+                        if item.run and item.kind != "lock":
+                            changed = replace(item, why="it changed meanwhile", rule="running")
+                            item = fresh.get(item.path) or fresh.get(path) or changed
+                        if item.rule:
+                            kept.append(item)
+                        else:
+                            if lock is not None:
+                                lock.check()
+                            if lock is None or item.path not in (lock.path, lock.record_path):
+                                _delete(item)
+                            removed.append(item)
+                        left.pop(0)
+            except FileNotFoundError:
+                removed += left  # already deleted together with its lock
+            except (LockedError, FencedError) as error:
+                kept += [replace(item, why=str(error), rule="running") for item in left]
     return removed, kept
+
+
+def _locked(results: Path, path: Path, item: Item) -> contextlib.AbstractContextManager[RunLock | None]:
+    """The lock of a run, of a sweep, or of a command whose folder was left; None for other paths."""
+    if item.run:
+        return temporary_lock(RunLock(path / "lock"))
+    if path.parent == results / "sweeps":
+        return temporary_lock(RunLock(SweepFile.of(results, sweep_name(path.name)).lock))
+    if item.kind == "ray" and (live := read_sweeps(results).live):
+        raise LockedError(f"{next(iter(live))} runs")
+    return RunLock(path / "lock") if (path / "lock").exists() else contextlib.nullcontext()
 
 
 @contextmanager
@@ -67,69 +98,12 @@ def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
                     path.unlink(missing_ok=True)
 
 
-def empty_trash(results: Path) -> None:
-    """Deletes the trash folder and all that it contains."""
-    trash = results / TRASH
-    for path in sorted(trash.iterdir()) if trash.is_dir() else []:
-        fault("gc_pre_delete")
-        atomic.remove(path)
-    with contextlib.suppress(OSError):
-        trash.rmdir()
-
-
-def _move_to_trash(results: Path, path: Path) -> None:
-    trash = results / TRASH
-    trash.mkdir(exist_ok=True)
-    fault("gc_pre_rename")
-    path.rename(trash / f"{secrets.token_hex(8)}-{path.name[-100:]}")
-    atomic.fsync_dir(path.parent)
-    fault("gc_post_rename")
-
-
-def _collect_run(
-    results: Path, name: str, items: list[Item], weights: bool, references: RunReferences, removed: list[Item], kept: list[Item]
-) -> None:
-    """Deletes those items of a run that can still be deleted under its lock. The lock's own files go with the lock."""
-    run, left = results / name, list(items)
-    try:
-        with temporary_lock(RunLock(run / "lock")) as lock:
-            second = Garbage()
-            garbage.inspect_run(run, read_sweeps(results), second, weights=weights, references=references, held=True)
-            deletable, reasons = {item.path for item in second.items}, {item.path: item for item in second.kept}
-            while left:
-                item = left[0]
-                if item.kind == "lock" or item.path in deletable:
-                    lock.check()
-                    if item.path not in (lock.path, lock.record_path):
-                        _move_to_trash(results, item.path)
-                    removed.append(item)
-                else:
-                    kept.append(reasons.get(item.path) or reasons.get(run) or _busy(item, "it changed meanwhile"))
-                left.pop(0)
-    except (LockedError, FencedError) as error:
-        kept += [_busy(item, str(error)) for item in left]
-
-
-def _collect_other(results: Path, item: Item, removed: list[Item], kept: list[Item]) -> None:
-    """Deletes a path outside runs: a file of a sweep, of Ray, or of `gc`, import and `repro` themselves."""
+def _delete(item: Item) -> None:
+    """Deletes a file or folder. A folder is renamed first, so that it is whole or gone; the next call finds what a killed one left."""
     path = item.path
-    try:
-        if path.parent == results / "sweeps":
-            with temporary_lock(RunLock(SweepFile.of(results, sweep_name(path.name)).lock)) as lock:
-                if path not in (lock.path, lock.record_path):
-                    _move_to_trash(results, path)
-        elif item.kind == "ray" and (live := read_sweeps(results).live):
-            raise LockedError(f"{next(iter(live))} runs")
-        elif path.parent != results / TRASH:
-            with RunLock(path / "lock").acquire() if (path / "lock").exists() else contextlib.nullcontext():
-                _move_to_trash(results, path)
-    except FileNotFoundError:
-        pass  # already deleted together with its lock
-    except (LockedError, FencedError) as error:
-        kept.append(_busy(item, str(error)))
-        return
-    removed.append(item)
-
-
-def _busy(item: Item, why: str) -> Item:
-    return replace(item, why=why, rule="running")
+    fault("gc_pre_rename")
+    if path.is_dir() and item.kind != "leftover":
+        path = path.rename(path.with_name(f".{path.name[-100:]}.{os.getpid()}-{secrets.token_hex(4)}.tmp"))
+        atomic.fsync_dir(path.parent)
+        fault("gc_post_rename")
+    atomic.remove(path)

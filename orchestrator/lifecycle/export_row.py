@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from orchestrator.files import atomic
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
-from orchestrator.lifecycle.model_card import model_card
 from orchestrator.lifecycle.translator import config, vocabularies
 from orchestrator.paths import ROOT
+from orchestrator.safe_text import markdown
 from orchestrator.scoring.rouge import FIGURES
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
@@ -61,6 +61,41 @@ from translator.lifecycle.loader import main  # noqa: E402
 if __name__ == "__main__":
     main(FOLDER)
 '''
+
+
+CARD = """# {name}
+
+{about}, trained as one row of an ablation table.
+
+    python translate.py < source.txt > target.txt
+
+| | |
+|---|---|
+{facts}
+
+## Figures
+
+| test set | figure | signature |
+|---|---|---|
+{scores}
+
+One training with one seed: no spread is known from this folder alone.
+
+## Assumed (not stated by the paper)
+
+{assumed}
+
+## Files
+
+`model.safetensors` weights, `*.vocab` subwords, `config.json` model, text processing and search, `row.yaml` the resolved row
+(`nmt-ablate run row.yaml` trains it again), `capsule.json` what it was trained with, `SHA256SUMS` (`sha256sum -c SHA256SUMS`), `models/`
+and `translator/` the code.
+
+Requirements: torch, numpy and safetensors; sentencepiece for BPE and unigram vocabularies, sacremoses where `config.json` says `moses`.
+
+The code is Apache-2.0. The licence of the corpus holds for what is made of it: look it up before you pass the weights on.
+"""
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
 @dataclass(frozen=True)
@@ -155,3 +190,38 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.naming(path, len(data)):
         atomic.write_new(path, data)
+
+
+def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
+    """Returns Markdown. metadata: see `_metadata`. Figures appear as in the ledger, with their signatures."""
+    source, target = map(markdown, metadata["languages"])
+    facts = {
+        "parameters": f"{metadata['params']:,}",
+        "updates": f"{metadata['steps']:,}",
+        "corpus": f"{markdown(metadata['corpus'])} (prepared data {metadata['data_key'][:16]})",
+        "weights": f"{markdown(metadata['checkpoint'])}, sha256 of the tensors {weights_sha256}",
+        "search": f"beam {metadata['beam_size']}, options in config.json",
+        **({"started from": markdown(metadata["init_from"])} if metadata["init_from"] else {}),
+        **{f"{name} key": key for name, key in metadata["keys"].items()},
+        **{markdown(name): _text(value) for name, value in metadata["capsule"].items()},
+    }
+    scores = []
+    for name, found in metadata["scores"].items():
+        figures = ", ".join(f"{title} {_figure(found[key])}" for key, title in TITLES.items() if key in found)
+        scores.append(f"| {markdown(name)} | {figures} | {markdown(str(found.get('signature', '')))} |")
+    return CARD.format(
+        name=f"{markdown(metadata['id'])}, seed {metadata['seed']}",
+        about=f"{markdown(metadata['label'])}. A translation model from {source} to {target}",
+        facts="\n".join(f"| {name} | {value} |" for name, value in facts.items()),
+        scores="\n".join(scores),
+        assumed="\n".join(f"- {markdown(text)}" for text in metadata["assumed"]) or "Nothing.",
+    )
+
+
+def _figure(value: Any) -> str:
+    value = value.get("score", value) if isinstance(value, Mapping) else value
+    return f"{value:.2f}" if isinstance(value, (int, float)) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return markdown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -15,21 +15,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import object_store
-from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
-from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, sweep_name
+from orchestrator.ledger.sweep_files import Named, Sweeps, read_sweeps, sweep_name
 from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
-TRASH, LOCK = ".trash", ".lifecycle.lock"
+LOCK = ".lifecycle.lock"
 LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-f]{8}")
 KILLED = "left by a writer that was killed"
+KINDS = {"ckpt": "checkpoints", "weights": "weights", "snapshots": "snapshots"}
+"""Folder of tensors in a run -> kind of the item."""
 
 RULES = {
     "running": "a live process holds the run, or drives a sweep that names it",
@@ -53,185 +54,148 @@ class Item:
 
     path: Path
     kind: str
-    size: int
     why: str
     run: str = ""
     row: str = ""
     rule: str = ""
+
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", size_of(self.path))
 
     def as_json(self) -> dict[str, Any]:
         found = asdict(self) | {"path": str(self.path), "bytes": self.size}
         return {name: value for name, value in found.items() if name != "size" and (name != "rule" or value)}
 
 
-@dataclass
-class Garbage:
-    """Result of `find`: deletable items, protected ones, and messages."""
+class Garbage(NamedTuple):
+    """Deletable items, protected ones, and messages."""
 
-    items: list[Item] = field(default_factory=list)
-    kept: list[Item] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, path: Path, kind: str, why: str = "", run: str = "", row: str = "", rule: str = "") -> None:
-        item = Item(path, kind, size_of(path), why or RULES[rule], run, row, rule)
-        (self.kept if rule else self.items).append(item)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What the rules look at. named: rows of sweep files; orphan: no sweep names the run, and every sweep file can be read."""
-
-    path: Path
-    key: str
-    row: str
-    addresses: set[str]
-    status: str | None
-    sweeps: Sweeps
-
-    @property
-    def orphan(self) -> bool:
-        sweeps = self.sweeps
-        return bool(sweeps.names) and not sweeps.unreadable and self.key not in sweeps.rows and self.key not in sweeps.children
-
-    def unscored(self) -> str:
-        """Name of the first row that lacks a score, or whose score is the record of another key; '' if all are scored."""
-        for named in self.sweeps.rows.get(self.key, []):
-            try:
-                scores = RunView.read(Ledger(self.path.parent), scorings_of(named.row)).scores
-            except UserError:
-                return named.name
-            if None in scores.values():
-                return named.name
-        return ""
-
-    def rule(self, kind: str, references: RunReferences, weights: bool) -> tuple[str, str]:
-        """(Rule that protects the checkpoints, weights or snapshots or '', reason)."""
-        of_weights = kind != "checkpoints"
-        if of_weights and (children := [named.name for named in self.sweeps.children.get(self.key, [])]):
-            return "init_from", f"{_abbreviate(children)} starts from them"
-        if of_weights and self.addresses & references.parents:
-            return "init_from", RULES["init_from"]
-        if of_weights and (found := sorted(self.addresses & references.analysed)):
-            return "analysis", f"an analysis looks at {_abbreviate(found)}"
-        if self.orphan:
-            return "", "orphan: no sweep names this run"
-        if self.status not in FINISHED:
-            return "resume", f"the run is {self.status or 'unfinished'}: the same command goes on from here"
-        missing = self.unscored() if self.status == "done" else ""
-        if not of_weights:
-            if missing and not (self.path / "weights" / "last.json").exists():
-                return "only-weights", RULES["only-weights"]
-            return "", f"the run is {self.status}: nothing goes on from it"
-        if missing:
-            return "decode", f"{missing} has no score yet"
-        named = self.sweeps.rows.get(self.key)
-        if not weights:
-            rule = "unreadable" if self.sweeps.unreadable and not named else "weights"
-            return rule, RULES[rule]
-        return (
-            ("", "finished and scored; translate, analyse and export will need it trained again") if named else ("decode", RULES["decode"])
-        )
+    items: list[Item]
+    kept: list[Item]
+    notes: list[str]
 
 
 def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
     """Finds everything in `results` that can be deleted. Takes no lock."""
-    sweeps, garbage = read_sweeps(results), Garbage()
-    for name in sweeps.unreadable:
-        garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
+    sweeps, found = read_sweeps(results), list[Item]()
     for run in sorted(results.iterdir()):
         if RUN.fullmatch(run.name) and run.is_dir():
-            inspect_run(run, sweeps, garbage, weights=weights, references=references or RunReferences())
-    _add_sweep_leftovers(results, sweeps, garbage)
+            found += inspect_run(run, sweeps, weights=weights, references=references or RunReferences())
+    found += _sweep_leftovers(results / "sweeps", sweeps)
     ray = results / "ray"
     if not sweeps.live and ray.is_dir() and not ray.is_symlink():
         folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
-        for path in sorted(folders, key=lambda path: -path.stat().st_mtime):  # the newest first: new ones are numbered by those that exist
-            garbage.add(path, "ray", "Ray's own state of a sweep that is over: never read again")
-    for path in leftovers(results):
-        garbage.add(path, "leftover", "left by a command that was killed")
-    return garbage
+        newest_first = sorted(folders, key=lambda path: -path.stat().st_mtime)  # new ones are numbered by those that exist
+        found += [Item(path, "ray", "Ray's own state of a sweep that is over: never read again") for path in newest_first]
+    found += [Item(path, "leftover", "left by a command that was killed") for path in leftovers(results)]
+    notes = [f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed" for name in sweeps.unreadable]
+    return Garbage([item for item in found if not item.rule], [item for item in found if item.rule], notes)
 
 
-def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: RunReferences, held: bool = False) -> None:
-    """Adds the items of one run to `garbage`. held: the caller holds the lock of the run."""
+def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, references: RunReferences, held: bool = False) -> Iterator[Item]:
+    """Yields the items of one run. held: the caller holds the lock of the run."""
     if run.is_symlink():
-        garbage.add(run, "link", rule="link")
+        yield Item(run, "link", RULES["link"], rule="link")
         return
-    recorded = _recorded_row(run)
-    ledger = Ledger(run.parent, on_bad=lambda path, reason: None)
+    ledger, written = Ledger(run.parent, on_bad=lambda path, reason: None), _written_row(run)
     known = next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), "")
-    key = ledger.reader.key(run) or known or recorded.get("key", "")
+    key = ledger.reader.key(run) or known or written.get("key", "")
     named = sweeps.rows.get(key, [])
-    row = named[0].name if named else recorded.get("name", "")
+    row = named[0].name if named else f"{written['id']} seed {written.get('seed', '?')}" if "id" in written else ""
     holder = None if held else owner(run / "lock")
     occupant = sweeps.driver(key) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
     if occupant is not None:
-        garbage.add(run, "run", f"{occupant} is at work on it", row=row, rule="running")
+        yield Item(run, "run", f"{occupant} is at work on it", row=row, rule="running")
         return
-    for path in _temporary_files(run):
-        garbage.add(path, "temporary", KILLED, run.name, row)
+    for folder in (run, *(run / name for name in ("rungs", "decode", "score", "tune", *KINDS))):
+        if not folder.is_symlink():
+            yield from (
+                Item(path, "temporary", KILLED, run.name, row) for path in sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])
+            )
     if not held:
-        _add_stale_lock(run / "lock", garbage, run.name, row)
-    status = RunView.read(ledger, {"": Keys(key, None, None)}).trained if key else None
-    about = _Run(run, key, row, {recorded.get("id", "")} | {one.id for one in named}, status, sweeps)
-    for name, kind in (("ckpt", "checkpoints"), ("weights", "weights"), ("snapshots", "snapshots")):
-        if (run / name).is_symlink():
-            garbage.add(run / name, "link", row=row, rule="link")
-        elif (run / name).is_dir() and any((run / name).iterdir()):
-            rule, why = about.rule(kind, references, weights)
-            garbage.add(run / name, kind, why, run.name, row, rule)
+        yield from _stale_lock(run / "lock", run.name, row)
+    orphan = bool(sweeps.names) and not sweeps.unreadable and key not in sweeps.rows and key not in sweeps.children
+    status = (ledger.read_train(key) or {}).get("status") if key else None
+    addresses = {written.get("id", ""), *(one.id for one in named)}
+
+    def fate(kind: str) -> tuple[str, str]:
+        """(Rule that protects the tensors or '', reason or '' for the rule's own)."""
+        if kind != "checkpoints":
+            if children := [child.name for child in sweeps.children.get(key, [])]:
+                return "init_from", f"{_abbreviate(children)} starts from them"
+            if addresses & references.parents:
+                return "init_from", ""
+            if analysed := sorted(addresses & references.analysed):
+                return "analysis", f"an analysis looks at {_abbreviate(analysed)}"
+        if orphan:
+            return "", "orphan: no sweep names this run"
+        if status not in FINISHED:
+            return "resume", f"the run is {status or 'unfinished'}: the same command goes on from here"
+        missing = _unscored(ledger, named) if status == "done" else ""
+        if kind == "checkpoints":
+            needed = missing and not (run / "weights" / "last.json").exists()
+            return ("only-weights", "") if needed else ("", f"the run is {status}: nothing goes on from it")
+        if missing:
+            return "decode", f"{missing} has no score yet"
+        if not weights:
+            return ("unreadable" if sweeps.unreadable and not named else "weights"), ""
+        return ("", "finished and scored; translate, analyse and export will need it trained again") if named else ("decode", "")
+
+    for folder, kind in ((run / name, kind) for name, kind in KINDS.items()):
+        if folder.is_symlink():
+            yield Item(folder, "link", RULES["link"], row=row, rule="link")
+        elif folder.is_dir() and any(folder.iterdir()):
+            rule, why = fate(kind)
+            yield Item(folder, kind, why or RULES[rule], run.name, row, rule)
 
 
-def _temporary_files(folder: Path) -> Iterator[Path]:
-    """Files left in a run folder by killed writers: temporary files of `atomic`, and incomplete or damaged checkpoints."""
-    for place in (folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))):
-        if place.is_dir() and not place.is_symlink():
-            yield from sorted([*place.glob(".*.tmp"), *place.glob("bad-step-*")])
+def _unscored(ledger: Ledger, rows: list[Named]) -> str:
+    """Name of the first row that lacks a score, or whose score is the record of another key; '' if all are scored."""
+    for named in rows:
+        try:
+            scores = RunView.read(ledger, scorings_of(named.row)).scores
+        except UserError:
+            return named.name
+        if None in scores.values():
+            return named.name
+    return ""
 
 
 def leftovers(results: Path) -> list[Path]:
-    """Folders left by killed `gc`, `results import` and `repro` commands; those of imports only while no other process holds LOCK."""
+    """Folders left by killed `results import` and `repro` commands; those of imports only while no other process holds LOCK."""
     paths = [path for path in sorted(results.iterdir()) if LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
-    trash = results / TRASH
-    paths += sorted(trash.iterdir()) if trash.is_dir() and not trash.is_symlink() else []
     busy = owner(results / LOCK) is not None
     return [path for path in paths if owner(path / "lock") is None and not (busy and path.name.startswith(".import-"))]
 
 
-def _add_sweep_leftovers(results: Path, sweeps: Sweeps, garbage: Garbage) -> None:
-    folder = results / "sweeps"
-    if not folder.is_dir() or folder.is_symlink():
-        return
-    for path in sorted(folder.glob(".*.tmp")):
+def _sweep_leftovers(folder: Path, sweeps: Sweeps) -> Iterator[Item]:
+    for path in sorted([*folder.glob(".*.tmp"), *folder.glob("*.stop")]):
         if sweep_name(path.name) not in sweeps.live:
-            garbage.add(path, "temporary", KILLED)
-    for path in sorted(folder.glob("*.stop")):
-        if path.stem not in sweeps.live:
-            garbage.add(path, "lock", "asks a sweep to end that does not run")
+            stop = path.suffix == ".stop"
+            yield Item(path, "lock" if stop else "temporary", "asks a sweep to end that does not run" if stop else KILLED)
     for path in sorted(folder.glob("*.lock")):
-        _add_stale_lock(path, garbage)
+        yield from _stale_lock(path)
 
 
-def _add_stale_lock(path: Path, garbage: Garbage, run: str = "", row: str = "") -> None:
+def _stale_lock(path: Path, run: str = "", row: str = "") -> Iterator[Item]:
     """Files of a lock whose owner is dead, judged by the pid, start time and boot id in its record."""
     if owner(path) is not None or path.is_symlink():
         return
-    if record_of(path).get("held"):
-        for file in (path.with_name(f"{path.name}.json"), path):
-            if file.exists():
-                garbage.add(file, "lock", f"its owner, process {record_of(path).get('pid')}, is dead", run, row)
-    for file in sorted(path.parent.glob(f"{path.name}.asked-*")):
-        garbage.add(file, "lock", "remembers that a process was asked to end, which is over", run, row)
+    files = [path.with_name(f"{path.name}.json"), path] if record_of(path).get("held") else []
+    for file in (*files, *sorted(path.parent.glob(f"{path.name}.asked-*"))):
+        if file.exists():
+            yield Item(file, "lock", f"its owner, process {record_of(path).get('pid')}, has ended", run, row)
 
 
-def _recorded_row(run: Path) -> dict[str, str]:
-    """id, seed, name and key of the row in spec.yaml. The file is read by regular expressions because it may be damaged."""
+def _written_row(run: Path) -> dict[str, str]:
+    """id, seed and key of the row in spec.yaml. The file is read by a regular expression because it may be damaged."""
     try:
         text = (run / "spec.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    fields = dict(re.findall(r"^(key(?=: [0-9a-f]{64}$)|id|seed): (\S+)$", text, re.MULTILINE))
-    return fields | {"name": f"{fields['id']} seed {fields.get('seed', '?')}"} if "id" in fields else fields
+    return dict(re.findall(r"^(key(?=: [0-9a-f]{64}$)|id|seed): (\S+)$", text, re.MULTILINE))
 
 
 def size_of(path: Path) -> int:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
-from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import FINISHED
-from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
@@ -36,7 +33,7 @@ def by_key(ledger: Ledger, prefix: str) -> Recorded:
     if len(found) != 1:
         raise UserError(f"{shown(prefix)}: {len(found)} runs in {ledger.root} have such a train key; expected one")
     _check_finished(ledger, found[0], found[0][:16])
-    return _from_spec(ledger, found[0], ())
+    return _from_spec(ledger, found[0])
 
 
 def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
@@ -56,17 +53,20 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
             chain[current.id] = keys_for(current, data)
             current = current.parent  # type: ignore[assignment]
         return Recorded(row, chain)
-    others = [key for key in _runs_called(ledger, row.id, row.spec.seed) if (ledger.read_train(key) or {}).get("status") in FINISHED]
-    if not others:
-        raise UserError(f"{row.id} seed {row.spec.seed}: found no recorded run in {ledger.root}; expected nmt-ablate run {row.id} first")
-    if len(others) > 1:
-        few = ", ".join(key[:16] for key in others[:8])
+    others = [run.key for run in ledger.runs() if _is_of(ledger.read_spec(run.key), row)]
+    others = [key for key in others if (ledger.read_train(key) or {}).get("status") in FINISHED]
+    if len(others) != 1:
+        few = f"{len(others)} of earlier versions: {', '.join(key[:16] for key in others[:8])}" if others else "no recorded run"
         raise UserError(
-            f"{row.id} seed {row.spec.seed}: changed since, and {len(others)} runs of it are recorded; expected one of the keys {few}"
+            f"{row.id} seed {row.spec.seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key"
         )
-    found = _from_spec(ledger, others[0], ())
+    found = _from_spec(ledger, others[0])
     note = f"{row.id} or its data changed since: its train key is now {keys.train[:16]}; the recorded run {others[0][:16]} is run again"
     return replace(found, notes=[note, *found.notes])
+
+
+def _is_of(recorded: Record | None, row: Row) -> bool:
+    return row.spec is not None and recorded is not None and (recorded.get("id"), recorded.get("seed")) == (row.id, row.spec.seed)
 
 
 def _check_finished(ledger: Ledger, key: str, name: str) -> None:
@@ -75,21 +75,8 @@ def _check_finished(ledger: Ledger, key: str, name: str) -> None:
         raise UserError(f"{name}: its recorded run is {status or 'unfinished'}; expected one that is done")
 
 
-def _runs_called(ledger: Ledger, address: str, seed: int) -> list[str]:
-    """Train keys of the runs of an address and seed, from sweep files and spec.yaml."""
-    named = [key for key, rows in read_sweeps(ledger.root).rows.items() if any((row.id, row.seed) == (address, seed) for row in rows)]
-    return list(dict.fromkeys([*named, *_specs_called(ledger, address, seed)]))
-
-
-def _specs_called(ledger: Ledger, address: str, seed: int) -> Iterator[str]:
-    for run in ledger.runs():
-        spec = ledger.read_spec(run.key) or {}
-        if (spec.get("id"), spec.get("seed")) == (address, seed):
-            yield run.key
-
-
-def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
-    """A run and its parents, from their spec.yaml files. seen: keys of runs that start from it, to exclude cycles."""
+def _from_spec(ledger: Ledger, key: str) -> Recorded:
+    """A run and its parents, from their spec.yaml files. The record of a run names the run that it starts from."""
     recorded = ledger.read_spec(key)
     if recorded is None:
         raise UserError(f"{key[:16]}: has no spec.yaml in {ledger.root}, so that nothing says what to run")
@@ -100,31 +87,15 @@ def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"{address}: its recorded spec is none that this version can run: {where}: {first['msg']}") from None
-    parent: Recorded | None = None
-    if spec.init_from is not None:
-        parent = _from_spec(ledger, _parent_of(ledger, key, spec.init_from, spec.seed, seen), (*seen, key))
-    workers = int((ledger.read_train(key) or {}).get("world_size") or 1)
+    training = ledger.read_train(key) or {}
+    started = (training.get("parent") or {}).get("key")
+    if spec.init_from is not None and started is None:
+        raise UserError(f"{key[:16]}: its record does not name the run of {spec.init_from} that it starts from")
+    parent = None if started is None else _from_spec(ledger, started)
+    workers = int(training.get("world_size") or 1)
     row = Row(address, address, "run", spec, {}, [], workers, False, "", 1, None if parent is None else parent.row)
-    return Recorded(row.at(int(seed if seed is not None else spec.seed)), {address: _keys(recorded)} | (parent.keys if parent else {}))
-
-
-def _parent_of(ledger: Ledger, key: str, address: str, seed: int, seen: tuple[str, ...]) -> str:
-    """Train key of the run that a run starts from: the one in its own record, else the only one of that address and seed."""
-    started = ((ledger.read_train(key) or {}).get("parent") or {}).get("key")
-    if started is not None and ledger.read_spec(str(started)) is not None:
-        return str(started)
-    swept = {named.parent for named in read_sweeps(ledger.root).rows.get(key, []) if named.parent is not None}
-    found = sorted(swept) or list(_specs_called(ledger, address, seed))
-    found = [one for one in found if one not in (*seen, key)]
-    if len(found) != 1:
-        raise UserError(f"{key[:16]}: starts from {address} seed {seed}, of which {len(found)} runs are recorded; expected one")
-    return found[0]
-
-
-def _keys(recorded: dict[str, Any]) -> Keys:
-    keys = recorded.get("keys") or {}
-    train = recorded.get("key")
-    return Keys(train if isinstance(train, str) else None, keys.get("decode"), keys.get("score"), keys.get("tune"))
+    keys = Keys(**{"decode": None, "score": None} | (recorded.get("keys") or {}) | {"train": key})
+    return Recorded(row.at(int(seed if seed is not None else spec.seed)), {address: keys} | (parent.keys if parent else {}))
 
 
 def is_key(target: str) -> bool:

@@ -9,14 +9,13 @@ files at the end. A killed import leaves consistent runs, and a second call comp
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
@@ -27,7 +26,6 @@ from orchestrator.files.documents import read_bytes, read_document, unsealed
 from orchestrator.files.folders import make
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
-from orchestrator.ledger.packed import tables_in
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle import archive
@@ -39,9 +37,8 @@ CHOICES = ("refuse", "keep")
 
 @dataclass
 class Imported:
-    """Names of runs by the action taken. files: number of files written. manifest_sha256: of the archive's manifest."""
+    """Names of runs by the action taken, and of the sweeps added. files: number of files written."""
 
-    manifest_sha256: str
     added: list[str] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -62,9 +59,7 @@ def export_ledger(
     """
     if path.exists():
         raise UserError(f"{display(path)}: is there already; expected a new file")
-    if not path.parent.is_dir():
-        raise UserError(f"{display(path.parent)}: no such folder")
-    if tables_in(results):
+    if packed.tables_in(results):
         raise UserError(f"{display(results)}: holds packed runs; expected a folder that `results import {display(results)}` filled")
     runs, live = _chosen(results, only)
     names = [name for run in runs for name in layout.of_run(run, weights=weights)]
@@ -97,21 +92,13 @@ def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str]]:
     return chosen, live
 
 
-def import_ledger(
-    path: Path,
-    results: Path,
-    *,
-    conflicts: str = "refuse",
-    max_bytes: int = archive.MAX_BYTES,
-    sha256: str | None = None,
-    dry_run: bool = False,
-) -> Imported:
+def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_run: bool = False) -> Imported:
     """Copies what is absent in `results` from an archive.
 
-    conflicts: what to do with runs that differ: refuse (UserError with one line per run) or keep (ours). sha256: expected hash of the
-    manifest. dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
+    conflicts: what to do with runs that differ: refuse (UserError with one line per run) or keep (ours). dry_run: write nothing.
+    Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
     """
-    if not path.is_file() and not tables_in(path):
+    if not path.is_file() and not packed.tables_in(path):
         raise UserError(f"{display(path)}: {'is a folder without packed runs; expected a file' if path.is_dir() else 'no such file'}")
     created = not results.exists()
     make(results, "--results")
@@ -120,7 +107,11 @@ def import_ledger(
         with interrupt.raising(), exclusive(results):
             try:
                 staging.mkdir(mode=0o700)
-                return _import(path, results, staging, conflicts, max_bytes, sha256, dry_run)
+                names = _unpack_packed(path, staging) if path.is_dir() else archive.unpack(path, staging)
+                if problems := list(layout.problems_of(staging, names)):
+                    more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
+                    raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
+                return _merge(staging, results, names, conflicts, dry_run)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
     finally:
@@ -128,26 +119,27 @@ def import_ledger(
             results.rmdir()
 
 
-def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes: int, sha256: str | None, dry_run: bool) -> Imported:
-    unpack = _unpack_packed if path.is_dir() else archive.unpack
-    manifest = unpack(path, staging, max_bytes=max_bytes, check_space=lambda size: _check_disk_space(results, size))
-    if sha256 is not None and sha256.lower() != manifest.sha256:
-        raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
-    if problems := list(layout.problems_of(staging, list(manifest.files))):
-        more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
-        raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
-    _refuse_links(results, manifest.files)
+def _unpack_packed(path: Path, staging: Path) -> list[str]:
+    """Writes the files of packed runs into `staging`."""
+    names, sweeps = [name for name in packed.tables_in(path) if layout.belongs(name)], layout.of_sweeps(path, None)
+    packing.write_files(path, names, staging)
+    for name in sweeps:
+        atomic.write_bytes(staging / name, (path / name).read_bytes())
+    return [*names, *sweeps]
+
+
+def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, dry_run: bool) -> Imported:
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"add": [], "same": [], "differ": []})
-    for name in sorted(manifest.files):  # a group: a run, or one file of a sweep
+    for name in sorted(names):  # a group: a run, or one file of a sweep
         groups[name if name.startswith("sweeps/") else name[:16]][_compare(staging, results, name)].append(name)
     differ = {group: found["differ"] for group, found in groups.items() if found["differ"]}
     if differ and conflicts == "refuse":
-        lines = [_conflict(staging, results, group, names) for group, names in differ.items()]
+        lines = [
+            f"{group}: differs here in {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}" for group, names in differ.items()
+        ]
         raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here")
-    imported, todo = Imported(manifest.sha256), dict[str, list[str]]()
+    imported, todo = Imported(), {group: found["add"] for group, found in groups.items() if found["add"] and not found["differ"]}
     for group, found in groups.items():
-        if found["add"] and not found["differ"]:
-            todo[group] = found["add"]
         if group.startswith("sweeps/"):
             imported.sweeps += [group.removeprefix("sweeps/").removesuffix(".json")] if group in todo else []
         elif found["differ"]:
@@ -156,29 +148,13 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
             imported.same.append(group)
         else:
             (imported.completed if (results / group).is_dir() else imported.added).append(group)
-    _refuse_live(results, todo)
+        if group in todo and (holder := owner(_lock_of(results, group))) is not None:
+            raise LockedError(f"{group}: process {holder.get('pid')} on {holder.get('host')} is at work on it; nothing was imported")
     if not dry_run:
         imported.files = sum(map(len, todo.values()))
         for group in sorted(todo, key=lambda group: (group.startswith("sweeps/"), group)):
             _install(staging, results, group, todo[group])
     return imported
-
-
-def _unpack_packed(path: Path, staging: Path, *, max_bytes: int, check_space: Callable[[int], None]) -> archive.Manifest:
-    """Writes the files of packed runs into `staging`. The sha256 covers the packed files."""
-    tables = sorted(path.glob(f"{packed.FOLDER}/*.zst"))
-    size = sum(len(packed.read_content(table)) for table in tables)
-    if size > max_bytes:
-        raise UserError(f"{display(path)}: holds {size} bytes; expected at most {max_bytes} (--max-gb)")
-    check_space(size)
-    names = [name for name in tables_in(path) if layout.belongs(name)]
-    packing.write_files(path, names, staging)
-    sweeps = layout.of_sweeps(path, None)
-    for name in sweeps:
-        atomic.write_bytes(staging / name, (path / name).read_bytes())
-    sums = "".join(f"{hashlib.sha256(table.read_bytes()).hexdigest()}  {table.name}\n" for table in tables)
-    files = {name: archive.entry_of(staging / name) for name in [*names, *sweeps]}
-    return archive.Manifest(files=files, sha256=hashlib.sha256(sums.encode()).hexdigest())
 
 
 def _compare(theirs: Path, ours: Path, name: str) -> str:
@@ -210,47 +186,17 @@ def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
         return None
 
 
-def _conflict(theirs: Path, ours: Path, group: str, names: list[str]) -> str:
-    """A message about a group that differs."""
-    if group.startswith("sweeps/"):
-        return f"{group}: the sweep has other rows, or its scheduler decided otherwise, here"
-    files = [name.partition("/")[2] for name in names]
-    few = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
-    here, there = (read_document(root / group / "train.json") or {} for root in (ours, theirs))
-    described = [
-        f"{one.get('status')}, {one.get('steps')} steps, weights {str(one.get('weights_sha256'))[:12]}" if one else "unfinished"
-        for one in (here, there)
-    ]
-    return f"{group}: {few} differ{'s' if len(files) == 1 else ''}: here {described[0]}; in the archive {described[1]}"
-
-
-def _refuse_links(results: Path, names: Iterable[str]) -> None:
-    """Raises UserError if an import would follow a symbolic link in the results folder."""
-    for part in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
-        if (results / part).is_symlink():
-            raise UserError(f"{shown(str(results / part), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
-
-
-def _refuse_live(results: Path, groups: Iterable[str]) -> None:
-    """Raises LockedError for runs and sweeps in use. Called before anything is written."""
-    sweeps = read_sweeps(results)
-    named = {key[:16]: key for key in (*sweeps.children, *sweeps.rows)}
-    for group in groups:
-        if group.startswith("sweeps/"):
-            if sweep_name(group.removeprefix("sweeps/")) in sweeps.live:
-                raise LockedError(f"{group}: the sweep runs; nothing was imported")
-        elif driver := (sweeps.driver(named.get(group, "")) or (owner(results / group / "lock") and "a process")):
-            raise LockedError(f"{group}: {driver} is at work on it; nothing was imported")
+def _lock_of(results: Path, group: str) -> Path:
+    file = group.removeprefix("sweeps/")
+    return results / group / "lock" if file == group else SweepFile.of(results, sweep_name(file)).lock
 
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:
     """Moves a new run as a whole, else file by file under the lock of the run or sweep."""
-    if "/" not in group and not (results / group).exists():
+    if not group.startswith("sweeps/") and not (results / group).exists():
         _rename(staging / group, results / group)
         return
-    of_sweep = group.startswith("sweeps/")
-    lock = SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock if of_sweep else results / group / "lock"
-    with temporary_lock(RunLock(lock)):
+    with temporary_lock(RunLock(_lock_of(results, group))):
         for name in sorted(names, key=layout.writing_order):
             _rename(staging / name, results / name)
 
@@ -261,9 +207,3 @@ def _rename(source: Path, target: Path) -> None:
     source.rename(target)
     atomic.fsync_dir(target.parent)
     fault("import_post_rename")
-
-
-def _check_disk_space(results: Path, size: int) -> None:
-    free = shutil.disk_usage(results).free
-    if size > free:
-        raise UserError(f"{display(results)}: {free} bytes are free; the archive holds {size}")

@@ -115,7 +115,7 @@ class Finder:
         if trained is None or trained.train is None:
             return None
         wanted = row.spec.score.model_dump(exclude_none=True)
-        found = next((record for record in self.ledger.scores(trained.train) if record.get("score") == wanted), None)
+        found = next((record for record in self.ledger.records(trained.train, "score") if record.get("score") == wanted), None)
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 
     def _trained(self, row: Row) -> Keys | None:

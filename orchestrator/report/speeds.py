@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from orchestrator.files.documents import read_checked
 from orchestrator.ledger.results import Ledger
 
 FOLDER = "speed"
@@ -56,10 +56,7 @@ def _documents(ledger: Ledger) -> list[dict[str, Any]]:
     found = []
     for root in (ledger.root, *ledger.mirrors):
         for path in sorted((root / FOLDER).glob("*.json")):
-            try:
-                document = json.loads(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(document, dict) and isinstance(document.get("rows"), list):
+            document = read_checked(path)
+            if document is not None and isinstance(document.get("rows"), list):
                 found.append(document)
     return found

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from orchestrator.errors import UserError
-from orchestrator.files.no_file import the_file
+from orchestrator.files.folders import the_file
 from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict

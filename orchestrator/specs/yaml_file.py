@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import UserError
-from orchestrator.files.no_file import no_file
+from orchestrator.files.folders import no_file
 from orchestrator.specs.positions import Document, KeyPath, Position, describe, display, dotted, shown
 
 MAX_BYTES = 1_000_000

@@ -113,7 +113,7 @@ class RunProgress:
 
     def learn(self, ledger: Ledger) -> None:
         if self.status == "done":
-            records = [*ledger.decodes(self.train_key), *ledger.tunes(self.train_key)]
+            records = [*ledger.records(self.train_key, "decode"), *ledger.records(self.train_key, "tune")]
             self.decoding = sum(float(record.get("seconds") or 0.0) for record in records)
 
     @property

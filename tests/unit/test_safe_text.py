@@ -68,7 +68,7 @@ def test_progress_lines_show_escapes(tmp_path: Path) -> None:
 
 
 def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
-    from orchestrator.lifecycle.model_card import model_card
+    from orchestrator.lifecycle.export_row import model_card
 
     names = ("id", "label", "corpus", "checkpoint", "init_from")
     about: dict[str, Any] = dict.fromkeys(names, HOSTILE) | {"languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE], "seed": 1}

@@ -26,8 +26,8 @@ from orchestrator.data.batching import Batch
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.provenance import collect
 from orchestrator.report.speeds import FOLDER, ratio_of
@@ -109,7 +109,7 @@ def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) ->
         rows.append({"id": subject.row.id, "seed": subject.spec.seed} | keys | speeds)
     key = digest({"format": FORMAT, "device": about["device"], "rows": [row["train_key"] or row["id"] for row in rows]})
     path = context.ledger.root / FOLDER / f"{short(key)}.json"
-    atomic.write_json(path, {"key": key, "measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows})
+    write_document(path, {"measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows}, key)
     return path
 
 

@@ -44,12 +44,12 @@ def read(bucket: Bucket, group: str) -> tuple[dict[str, Any], Meta | None]:
         raise RemoteError(f"{bucket.url}/{claim_of(group)}: is no claim of this program ({type(error).__name__})") from None
 
 
-def take(mirror: Mirror, group: str, *, steal: bool, timeout: float) -> Lease:
+def take(mirror: Mirror, group: str, timeout: float) -> Lease:
     """Claims a group and makes the copy the newest state. LockedError names a live owner. RemoteError if the server does not answer."""
     deadline = time.monotonic() + timeout
     while True:
         try:
-            lease = Lease(mirror, group, steal=steal)
+            lease = Lease(mirror, group)
             break
         except LockedError:
             if time.monotonic() >= deadline:
@@ -69,7 +69,7 @@ def take(mirror: Mirror, group: str, *, steal: bool, timeout: float) -> Lease:
 class Lease:
     """A group that this process has. lost: why nothing more is uploaded, once another process has it."""
 
-    def __init__(self, mirror: Mirror, group: str, *, steal: bool = False) -> None:
+    def __init__(self, mirror: Mirror, group: str) -> None:
         """Takes the claim. LockedError names a live owner."""
         self.mirror, self.group, self.where = mirror, group, f"{mirror.url}/{group}"
         self.lost: str | None = None
@@ -77,7 +77,7 @@ class Lease:
         self.thread = threading.Thread(target=self._run, name=f"remote-{group}", daemon=True)
         mirror.check_server()
         self.before, meta = read(mirror.bucket, group)
-        free = steal or not self.before.get("held") or is_over(self.before) or identity().items() <= self.before.items()
+        free = not self.before.get("held") or is_over(self.before) or identity().items() <= self.before.items()
         if not free and mirror.age(meta) < LEASE:
             raise LockedError(f"{self.where}: locked by {describe(self.before)}")
         self.etag = None if meta is None else str(meta["e_tag"])
@@ -158,7 +158,7 @@ class Lease:
         while not self._stop.wait(BEAT):
             try:
                 self.publish()
-                self.mirror.pull_followed()
+                self.mirror.pull_sweeps()
                 if failed:
                     print(f"{self.where}: published again", file=sys.stderr)
                 failed = False

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -79,7 +78,6 @@ class Mirror:
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
-        self._followed: set[Path] = set()
         self._clock: timedelta | None = None  # the server's, relative to ours
 
     def index(self, group: str) -> Index:
@@ -107,17 +105,22 @@ class Mirror:
 
     def pull_all(self) -> None:
         """Updates every group. UserError if the server does not answer."""
-        listed: dict[str, list[Meta]] = defaultdict(list)
         try:
-            for meta in self.bucket.list():
-                if (group := group_of(meta["path"])) is not None:
-                    listed[group].append(meta)
-            for group in groups_in(self.root):
-                listed.setdefault(group, [])
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(lambda group: self._pull(group, listed[group]), listed))
+            self._pull_groups(groups_in(self.root), self.bucket.list())
         except RemoteError as error:
             raise UserError(f"--results {error}") from None
+
+    def pull_sweeps(self) -> None:
+        """Updates the files of all sweeps: a `.stop` may ask this process to end. RemoteError if the server does not answer."""
+        self._pull_groups(set(), self.bucket.list("sweeps"))
+
+    def _pull_groups(self, groups: set[str], objects: Sequence[Meta]) -> None:
+        listed: dict[str, list[Meta]] = {group: [] for group in groups}
+        for meta in objects:
+            if (group := group_of(meta["path"])) is not None:
+                listed.setdefault(group, []).append(meta)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(self._pull, listed, listed.values()))
 
     def pull(self, path: Path) -> None:
         """Updates the group of a file or folder. RemoteError if the server does not answer."""
@@ -227,10 +230,10 @@ class Mirror:
                 with suppress(LockedError), run_lock.RunLock(lock):
                     pass
 
-    def lease(self, lock: Path, *, steal: bool, timeout: float) -> leases.Lease | None:
+    def lease(self, lock: Path, *, timeout: float) -> leases.Lease | None:
         """Claims the group of a lock file; None for a lock of this machine alone."""
         group = self._group_at(lock)
-        return None if group is None else leases.take(self, group, steal=steal, timeout=timeout)
+        return None if group is None else leases.take(self, group, timeout)
 
     # ------------------------------------------------------------ the server, and other machines
 
@@ -249,16 +252,6 @@ class Mirror:
     def age(self, meta: Meta) -> timedelta:
         """Time since an object was written, by the server's clock."""
         return datetime.now(UTC) + (self._clock or timedelta()) - meta["last_modified"]
-
-    def follow(self, path: Path) -> None:
-        """Updates the sweep of this file (`.stop`) now and regularly while this process has a run."""
-        self._followed.add(path)
-        with suppress(RemoteError):
-            self.pull(path)
-
-    def pull_followed(self) -> None:
-        for path in self._followed:
-            self.pull(path)
 
     @contextmanager
     def following(self) -> Iterator[None]:

@@ -100,7 +100,7 @@ def test_statistics_of_a_score_do_for_its_translations(own: Any, tmp_path: Path)
     base, hier = own.subject("base"), own.subject("hier")
     here = Comparer(own.ledger, lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys)
     for subject in (base, hier):
-        decoded, scored = own.ledger.decodes(subject.train_key)[0], own.ledger.read_score(subject.train_key, subject.keys.score)
+        decoded, scored = own.ledger.records(subject.train_key, "decode")[0], own.ledger.read_score(subject.train_key, subject.keys.score)
         texts = own.ledger.read_decode(subject.train_key, decoded["key"])
         found = of_translation(texts["hypotheses"], texts["tokens"], own.prepared, "test", subject.spec.score)
         own.ledger.write_score(subject.train_key, subject.keys.score, scored | {"statistics": packed(found)})

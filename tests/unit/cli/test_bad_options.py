@@ -17,10 +17,10 @@ NOT_FOLDERS = {
     "": "names nothing; expected a folder",
     "file": "found a file; expected a folder",
     "file/sub": "found a file at file; expected a folder",
-    "dangling": "found a link that leads nowhere; expected a folder",
-    "loop": "found a link that leads in a circle; expected a folder",
-    "loop/sub": "found a link that leads in a circle at loop; expected a folder",
-    "/dev/null": "found a device, pipe or socket; expected a folder",
+    "dangling": "found a link to absent, which is not there; expected a folder",
+    "loop": "found a link that leads back to itself; expected a folder",
+    "loop/sub": "found a link that leads back to itself at loop; expected a folder",
+    "/dev/null": "found a device; expected a folder",
     "n" * 300: "cannot be looked at (File name too long)",
 }
 FOLDERS = [

@@ -44,8 +44,7 @@ def test_torn_last_line_is_skipped_and_not_glued(tmp_path, torn):
     assert executed_steps(path) == 2
     with Journal(path) as journal:
         journal.step(3)
-    bad: list[int] = []
-    assert [line["step"] for line in read_lines(path, bad.append)] == [1, 2, 3] and bad == [3]
+    assert [line["step"] for line in read_lines(path)] == [1, 2, 3]
 
 
 def test_lines_of_two_processes_do_not_mix(tmp_path, forked):

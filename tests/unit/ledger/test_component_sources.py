@@ -86,24 +86,13 @@ def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
     )
 
 
-def test_lines_name_row_seeds_file_and_command() -> None:
-    found = {
-        ("p/t/a", 1): ["x.py"],
-        ("p/t/b", 2): ["x.py"],
-        ("p/t/c", 1): ["x.py", "y.py"],
-        ("p/t/c", 2): ["x.py", "y.py"],
-        ("p/t/d", 1): [],
-        ("p/t/e", 1): [sources.PARENT],
-    }
+def test_lines_name_runs_files_and_command() -> None:
+    found = {("p/t/a", 1): ["x.py"], ("p/t/b", 2): ["x.py"], ("p/t/d", 1): [], ("p/t/e", 3): [sources.PARENT]}
     assert sources.warnings(found, " --profile cpu") == [
-        "p/t/a: x.py has changed since this run was trained; its result is the old code's; "
-        "nmt-ablate run p/t/a --profile cpu --again trains it anew",
-        "p/t/b seed 2: x.py has changed since this run was trained; its result is the old code's; "
-        "nmt-ablate run p/t/b --profile cpu --seed 2 --again trains it anew",
-        "p/t/c seeds 1, 2: x.py, y.py have changed since these runs were trained; their results are the old code's; "
-        "nmt-ablate run p/t/c --profile cpu --again trains one anew",
-        "p/t/e: the weights that it starts from have changed since this run was trained; its result is the old weights'; "
-        "nmt-ablate run p/t/e --profile cpu --again trains it anew",
+        "p/t/a, p/t/b seed 2: x.py changed since the training; the result is of the old code; "
+        "nmt-ablate run p/t/a --profile cpu --again trains anew",
+        "p/t/e seed 3: the weights that it starts from changed since the training; the result is of the old weights; "
+        "nmt-ablate run p/t/e --profile cpu --seed 3 --again trains anew",
     ]
     (line,) = sources.warnings({(f"p/t/r{i}", 1): ["x.py"] for i in range(9)})
-    assert "p/t/r4 and 4 more rows: x.py has changed since they were trained" in line and "run ROW --again" in line
+    assert "p/t/r4 and 4 more runs: x.py changed since the training" in line

@@ -79,11 +79,6 @@ def test_a_class_is_registered_with_the_version_it_states(monkeypatch):
     assert (found.kind, found.version) == ("of-a-test", 3)
 
 
-def test_the_kind_of_a_component_is_in_the_key_where_its_options_are_equal():
-    keys = [train_key({"bridge": {"kind": kind}}) for kind in REGISTRIES["bridge"].names()]
-    assert len(set(keys)) == len(keys)
-
-
 def test_the_order_of_regularizers_is_in_the_key():
     """Their losses are summed in this order, which decides how the sum is rounded."""
     one, other = model(), model()

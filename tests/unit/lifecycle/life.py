@@ -36,11 +36,11 @@ def tensors(run: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below, but for what locks and the trash leave."""
+    """Every file below, but for what locks leave."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.endswith(("lock", "lock.json")) and ".trash" not in path.parts and ".lifecycle" not in path.name
+        if path.is_file() and not path.name.endswith(("lock", "lock.json")) and ".lifecycle" not in path.name
     }
 
 

@@ -88,7 +88,7 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     before = tree(copy)
     with pytest.raises(UserError) as error:
         import_ledger(carried[0], copy)
-    assert f"{key}: train.json differs: here done, 6 steps, weights ffffffffffff" in error.value.lines[0] and tree(copy) == before
+    assert error.value.lines[0] == f"{key}: differs here in {key}/train.json" and tree(copy) == before
     assert import_ledger(carried[0], copy, conflicts="keep", dry_run=True).kept == [key] and tree(copy) == before
 
 
@@ -100,32 +100,19 @@ def test_a_conflict_that_is_kept(carried, copy):
         import_ledger(carried[1], copy)
         edit(copy / key / name, **({"weights_sha256": "f" * 64} if name == "train.json" else {"bleu": 99.0}))
         changed = tree(copy)
-        with pytest.raises(UserError, match=f"{name} differs"):
+        with pytest.raises(UserError, match=f"differs here in {key}/{name}"):
             import_ledger(carried[1], copy)
         assert import_ledger(carried[1], copy, conflicts="keep").kept == [key]
         assert tree(copy) == changed
 
 
-def test_a_history_that_goes_on_is_taken_a_longer_one_here_stays(carried, copy):
-    key = rows_in(copy)["life/cycle/base"][:16]
-    path = copy / key / "history.jsonl"
-    whole = path.read_text()
-    path.write_text("".join(whole.splitlines(keepends=True)[:1]))
-    assert import_ledger(carried[0], copy).completed == [key] and path.read_text() == whole
-    path.write_text(whole + '{"step": 99}\n')
-    assert key in import_ledger(carried[0], copy).same and path.read_text().endswith('{"step": 99}\n')
-
-
-def test_a_run_or_sweep_that_is_at_work_is_left_alone(carried, copy, cli):
+def test_a_run_that_is_at_work_is_left_alone(carried, copy, cli):
     key = rows_in(copy)["life/cycle/base"][:16]
     (copy / key / "train.json").unlink()
     before = tree(copy)
-    for lock in (copy / key / "lock", copy / "sweeps" / "life-cycle.lock"):
-        with RunLock(lock):
-            code, _, err = cli("results", "import", carried[0], "--results", copy)
-            assert code == 3 and "nothing was imported" in err
-    assert tree(copy) == before
     with RunLock(copy / key / "lock"):
+        code, _, err = cli("results", "import", carried[0], "--results", copy)
+        assert code == 3 and "nothing was imported" in err and tree(copy) == before
         code, out, _ = cli("results", "export", copy.parent / "part.tar", "--results", copy, "--json")
     assert code == 0 and json.loads(out)["left_out"] == [key]
 
@@ -234,7 +221,6 @@ HURTFUL: dict[str, Callable[[Path], Path]] = {
     "another format": lambda p: forged(p, [], format="nmt-ablate ledger 9"),
     "no manifest": lambda p: _plain(p, [member(NAME)]),
     "a manifest that is a list": lambda p: _plain(p, [member("manifest.json", b"[]")]),
-    "too much by its own account": lambda p: claiming(p, f"{RUN}/weights/last-{RUN}.safetensors", 10**13),
     "a text of many gigabytes": lambda p: claiming(p, NAME, 10**10),
     "a header that claims 8 GB": lambda p: _huge_header(p),
     "a sparse file": lambda p: _sparse(p),
@@ -298,14 +284,6 @@ def test_one_flipped_bit_anywhere_is_found(carried, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_the_sum_that_export_printed_can_be_asked_for(carried, tmp_path, cli):
-    with tarfile.open(carried[0]) as tar:
-        sha256 = hashlib.sha256(tar.extractfile("manifest.json").read()).hexdigest()
-    assert cli("results", "import", carried[0], "--results", tmp_path / "new", "--sha256", "0" * 64)[0] == 2
-    assert not (tmp_path / "new").exists()
-    assert cli("results", "import", carried[0], "--results", tmp_path / "new", "--sha256", sha256)[0] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -313,7 +291,6 @@ def test_the_sum_that_export_printed_can_be_asked_for(carried, tmp_path, cli):
         (["import", "a.tar", "--on-conflict", "kep"], "did you mean keep"),
         (["export", "a.tar", "--results", "nowhere"], "no such folder"),
         (["export", "a.tar", "--results", "."], "holds no run"),
-        (["export", "nowhere/a.tar", "--results", "."], "no such folder"),
     ],
 )
 def test_bad_input(cli, tmp_path, monkeypatch, arguments, message):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,6 @@ def merge(theirs: Path, ours: Path) -> dict[str, list[str]]:
         if path.is_file():
             found[_compare(theirs, ours, name := path.relative_to(theirs).as_posix())].append(name)
     return found
-
-
-def test_what_is_the_same_changes_nothing(both):
-    theirs, ours = both
-    found = merge(theirs, ours)
-    assert (found["add"], found["differ"]) == ([], [])
-    shutil.rmtree(ours / RUN)
-    assert len(merge(theirs, ours)["add"]) == 6
 
 
 def test_the_longer_history_stays_or_comes(both):

@@ -7,7 +7,6 @@ import json
 import tarfile
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +17,6 @@ from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.weights import save_weights
-from orchestrator.lifecycle import transfer
 from orchestrator.lifecycle.transfer import export_ledger, import_ledger
 from tests.unit.lifecycle.life import put, tree
 
@@ -45,7 +43,7 @@ def test_a_sweep_that_asks_for_other_rows_here_is_refused_or_kept(archived, tmp_
     ours = tmp_path / "ours"
     sweep(ours, "mine", seed=2)
     before = tree(ours)
-    with pytest.raises(UserError, match=r"sweeps/mine\.json: the sweep has other rows"):
+    with pytest.raises(UserError, match=r"sweeps/mine\.json: differs here"):
         import_ledger(archived, ours)
     assert tree(ours) == before
     assert import_ledger(archived, ours, conflicts="keep").sweeps == ["other"]
@@ -60,7 +58,7 @@ def test_json_of_too_many_values_is_refused_before_it_is_parsed(archived, tmp_pa
         tar.addfile(info, io.BytesIO(text))
     tracemalloc.start()
     try:
-        with pytest.raises(UserError, match=r"manifest\.json is not readable"):
+        with pytest.raises(UserError, match="does not begin with a manifest"):
             import_ledger(tmp_path / "many.tar", tmp_path / "ours")
         assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
     finally:
@@ -87,7 +85,7 @@ def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
     ours = tmp_path / "ours"
     with RunLock(ours / "sweeps" / "mine.lock"):
         before = tree(ours)
-        with pytest.raises(LockedError, match=r"sweeps/mine\.json: the sweep runs"):
+        with pytest.raises(LockedError, match=r"sweeps/mine\.json: process .* is at work"):
             import_ledger(archived, ours)
         assert tree(ours) == before
 
@@ -101,19 +99,6 @@ def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_pat
     assert live == [KEYS["mine"][:16]] and not [name for name in manifest.files if name.startswith(KEYS["mine"][:16])]
 
 
-def test_room_is_asked_for_before_anything_is_written(archived, tmp_path, monkeypatch):
-    size = sum(path.stat().st_size for path in (tmp_path / "theirs").rglob("*") if path.is_file())
-    ours = tmp_path / "ours"
-    for free in (size - 1, size):
-        monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
-        if free < size:
-            with pytest.raises(UserError, match=f"{free} bytes are free; the archive holds {size}"):
-                import_ledger(archived, ours)
-            assert not ours.exists()
-        else:
-            assert len(import_ledger(archived, ours).added) == 2
-
-
 def test_tensors_must_be_those_of_their_manifest(tmp_path):
     run = tmp_path / KEYS["mine"][:16]
     path = save_weights(run / "weights", "last", {"w": torch.ones(9)}, {}, key=KEYS["mine"])
@@ -123,4 +108,4 @@ def test_tensors_must_be_those_of_their_manifest(tmp_path):
     data[-1] ^= 1
     path.write_bytes(data)
     (line,) = layout.problems_of(tmp_path, names)
-    assert line.startswith(f"{run.name}/weights/last.json: {path.name} is missing or has another sha256")
+    assert line.startswith(f"{run.name}/weights/last.json: {path.name} has another sha256")

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
-from orchestrator.ledger.run_lock import RunLock, owner
+from orchestrator.ledger.run_lock import owner
 from orchestrator.lifecycle.stopping import stop
 from tests.unit.lifecycle.life import ROOT, put
 
@@ -106,15 +106,6 @@ def test_what_does_not_run_is_no_error(sweep, cli, name):
     assert [one["action"] for one in json.loads(out)["stopped"]] == (["not running"] if name else [])
 
 
-def test_a_run_without_a_sweep_is_found_by_its_lock(sweep, driver, fake_results):
-    results, _ = sweep
-    run = fake_results.run_dir(fake_results.row("cut"))
-    process = driver(run / "lock")
-    for name in ("fake/table1/done",):
-        assert [one.action for one in stop(results, name)] == ["not running"] and process.poll() is None
-    assert [one.action for one in stop(results, run.name, timeout=20)] == ["stopped"] and process.wait(10) == 0
-
-
 def test_several_need_a_name_or_all(sweep, driver):
     results, lock = sweep
     put(results / "sweeps" / "other.json", json.dumps({"name": "other", "rows": []}))
@@ -160,10 +151,3 @@ def test_asked_while_decoding_the_row_is_finished_and_the_next_not_begun(monkeyp
     with pytest.raises(KeyboardInterrupt):
         local.run([[Row("a")], [Row("b")]], None, "valid/nll")
     assert done == ["a"] and not interrupt.requested()
-
-
-def test_the_lock_of_another_holder_is_not_taken_for_ours(sweep, driver):
-    results, lock = sweep
-    with RunLock(lock):
-        pass  # released: its record stays and says so
-    assert [one.action for one in stop(results, "sweep-1")] == ["not running"]

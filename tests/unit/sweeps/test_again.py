@@ -76,7 +76,7 @@ def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli: Cli,
     edit(TOP)
     found = look()
     for name, (_, err) in found.items():
-        assert f"warning: life/cycle/base: {TOP} has changed since this run was trained" in err, name
+        assert f"warning: life/cycle/base: {TOP} changed since the training" in err, name
         assert f"nmt-ablate run life/cycle/base --results {copy} --again" in err
         assert (f"warning: life/cycle/child: {TOP}" in err) == (name != "run")
     lines = [json.loads(line) for name in ("run", "sweep") for line in found[name][0].splitlines()]
