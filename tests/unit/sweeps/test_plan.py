@@ -120,7 +120,7 @@ def test_a_stopped_parent_trains_on(spec: Write, tmp_path: Path) -> None:
     ledger.write_train(key, {"status": "stopped"})
     made = plan([child], [1], ledger=ledger)
     assert [row.status for row in (*made.parents, *made.rows)] == ["stopped", "new"]
-    assert (made.trainings, made.trainings_of_parents) == (2, 1)
+    assert (made.trainings, len(made.parents_to_train)) == (2, 1)
 
 
 def test_absent_data(spec: Write, tmp_path: Path) -> None:
