@@ -40,7 +40,7 @@ SAME = ("format", "machine", "threads", "precision", "compile", "recompute")
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one training, its decoding and scoring. None: not available. flop*: training only. updates: at most (patience may end it).
+    """Cost of one training. None: not available. updates: at most (patience may end it). flop_update, flop: without validations.
 
     basis: probed (this architecture, here) | estimated (rate of the nearest probed one) | not probed | data absent | not prepared.
     train: seconds of updates only, as in the ledger; around: of validations. devices: GPUs, or CPU cores.
@@ -54,20 +54,15 @@ class Cost:
     flop: float | None = None
     train: float | None = None
     around: float | None = None
-    decode: float | None = None
     memory: int | None = None
     room: int | None = None
 
     @property
-    def training_seconds(self) -> float | None:
+    def seconds(self) -> float | None:
         return None if self.train is None or self.around is None else self.train + self.around
 
-    @property
-    def seconds(self) -> float | None:
-        return None if self.training_seconds is None or self.decode is None else self.training_seconds + self.decode
-
     def as_json(self) -> dict[str, Any]:
-        seconds = {"train": self.train, "around": self.around, "decode": self.decode, "all": self.seconds}
+        seconds = {"train": self.train, "around": self.around, "all": self.seconds}
         return {
             "basis": self.basis,
             "devices": self.devices,
@@ -94,12 +89,12 @@ class Costs:
         self.probes = {record["key"]: record for path in paths if (record := read_or_tell(path)) is not None}
 
     def conditions(self, row: Row) -> dict[str, Any] | None:
-        """What determines the seconds of an update and of a decoded sentence; None if the row's data is not prepared."""
+        """What determines the seconds of an update; None if the row's data is not prepared."""
         spec = row.spec
         prepared = None if spec is None else self.data.prepared(spec.data)
         if spec is None or prepared is None:
             return None
-        train, search = spec.train, spec.search
+        train = spec.train
         return {
             "format": FORMAT,
             "machine": machine(),
@@ -112,7 +107,6 @@ class Costs:
             "data": training_key(dict(prepared.manifest)),
             "batch": spec.batch.model_dump(mode="json"),
             "optim": [spec.optim.kind, spec.optim.clip_norm is not None],
-            "decode": [search.beam_size, search.precision, search.no_repeat_ngram],
         }
 
     def probe(self, rows: Sequence[Row], cache_dir: Path, most: int, tell: Callable[[str], None] = print) -> list[str]:
@@ -180,21 +174,13 @@ class Costs:
         about = self.conditions(row)
         assert about is not None
         probe = self.probes.get(digest(about))
-        basis = "estimated" if probe is None or workers > 1 else "probed"
         measures = self._nearest(about, update) if probe is None else probe["measures"]
         if measures is None:
             return Cost("not probed", devices, **known)
-        rate = measures["train"] / workers  # assumes perfect scaling over workers
-        decode = self.lengths.split(prepared, spec.score.test).tgt * spec.search.beam_size * measures["decode"]
-        return Cost(
-            basis,
-            devices,
-            **known,
-            train=flop * rate,
-            around=length.validations * of_model.forward(self.lengths.split(prepared, "valid")) * rate,
-            decode=decode * (of_model.tgt / measures["weights"] if probe is None else 1),
-            memory=measures["memory"] if basis == "probed" else None,
-        )
+        basis = "estimated" if probe is None or workers > 1 else "probed"
+        rate = measures["rate"] / workers  # assumes perfect scaling over workers
+        around = length.validations * of_model.forward(self.lengths.split(prepared, "valid")) * rate
+        return Cost(basis, devices, **known, train=flop * rate, around=around, memory=measures["memory"] if basis == "probed" else None)
 
     def _nearest(self, about: dict[str, Any], update: float) -> dict[str, Any] | None:
         """Measures of the probe, made under such conditions here, whose updates take the most similar number of operations."""

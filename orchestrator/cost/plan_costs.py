@@ -17,8 +17,8 @@ from orchestrator.training.runtime import best_device
 
 @dataclass
 class Sum:
-    """trainings, decodings, scorings: counts. flop: of trainings. hours: device-hours of all with an estimate; unknown: trainings and
-    decodings without one. The time of a scoring is not counted."""
+    """trainings, decodings, scorings: counts. flop, hours: operations and device-hours of the trainings that have an estimate; unknown:
+    trainings without one."""
 
     trainings: int = 0
     decodings: int = 0
@@ -28,15 +28,12 @@ class Sum:
     unknown: int = 0
 
     def add(self, kind: str, cost: Cost) -> None:
-        """Adds a training, decoding or scoring."""
+        """Adds one of `trainings`, `decodings` or `scorings`."""
         setattr(self, kind, getattr(self, kind) + 1)
-        if kind == "scorings":
-            return
-        self.flop += (cost.flop or 0.0) if kind == "trainings" else 0.0
-        if (seconds := cost.training_seconds if kind == "trainings" else cost.decode) is None:
-            self.unknown += 1
-        else:
-            self.hours += seconds * cost.devices / 3600
+        if kind == "trainings":
+            self.flop += cost.flop or 0.0
+            self.hours += (cost.seconds or 0.0) * cost.devices / 3600
+            self.unknown += cost.seconds is None
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "hours": round(self.hours, 6)}
@@ -44,9 +41,9 @@ class Sum:
     def __str__(self) -> str:
         parts = [counted(self.trainings, "training"), counted(self.decodings, "decoding"), counted(self.scorings, "scoring")]
         parts += [f"{self.flop:.3g} FLOP"] if self.flop else []
-        if self.unknown < self.trainings + self.decodings:
+        if self.unknown < self.trainings:
             unit = "GPU-hours" if _on_gpu() else "core-hours"
-            parts.append(f"{self.hours:.3g} {unit}" + (" and what is not known" if self.unknown else ""))
+            parts.append(f"{self.hours:.3g} {unit} of training" + (" and what is not known" if self.unknown else ""))
         return ", ".join(parts)
 
 

@@ -21,7 +21,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, Planned, plan
 
-NOTHING = {"train": 0.0, "decode": 0.0, "update": 1.0, "weights": 1.0, "memory": 123}
+NOTHING = {"rate": 0.0, "update": 1.0, "memory": 123}
 """A probe on a machine that takes no time for anything."""
 
 
@@ -61,12 +61,10 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
     model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
     update = model.training(lengths.training(spec_of(row), ready).tokens)
     valid = model.forward(lengths.split(ready, "valid"))
-    costs = probed(data, tmp_path, row, train=1 / update, decode=2.0)
+    costs = probed(data, tmp_path, row, rate=1 / update)
     found = costs.of(row)
     assert (found.train, found.around, found.flop) == tuple(map(pytest.approx, (7.0, 4 * valid / update, 7 * update)))
-    pairs = ready.pairs(spec_of(row).score.test)
-    steps = sum(pairs.tgt_lengths) + len(pairs)
-    assert found.decode == pytest.approx(2.0 * steps * spec_of(row).search.beam_size) and (found.memory, found.updates) == (123, 7)
+    assert (found.memory, found.updates) == (123, 7)
     told = found.as_json()
     assert found.seconds is not None and told["device_hours"] == round(found.seconds / 3600, 6)
     assert told["seconds"]["all"] == round(found.seconds, 3)
@@ -75,28 +73,24 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
 
 def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = rows()[0]
-    costs = probed(data, tmp_path, row, train=1e-6, decode=1.0)
+    costs = probed(data, tmp_path, row, rate=1e-6)
     one, four = costs.of(row), costs.of(row, workers=4)
     assert one.train and four.train == pytest.approx(one.train / 4) and one.around and four.around == pytest.approx(one.around / 4)
-    assert (one.devices, four.devices, four.decode, four.basis) == (1, 4, one.decode, "estimated")
+    assert (one.devices, four.devices, four.basis) == (1, 4, "estimated")
     assert costs.of(with_train(row, threads=3), workers=2).devices == 6, "cores"
     monkeypatch.setattr("orchestrator.cost.estimate.best_device", lambda: SimpleNamespace(type="cuda"))
     assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
 
 
 def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path) -> None:
-    """By the operations of an update. The decoding is scaled by the decoder's weights."""
+    """By the operations of an update."""
     far, near, elsewhere, row = rows()[:4]
     update = Costs(data, tmp_path).of(row).flop_update or 0
-    probed(data, tmp_path, far, train=3.0, update=update / 3)
-    probed(data, tmp_path, with_train(elsewhere, threads=2), train=11.0, update=update)
-    costs = probed(data, tmp_path, near, train=7.0, update=update * 2, decode=1.0, weights=50.0)
+    probed(data, tmp_path, far, rate=3.0, update=update / 3)
+    probed(data, tmp_path, with_train(elsewhere, threads=2), rate=11.0, update=update)
+    costs = probed(data, tmp_path, near, rate=7.0, update=update * 2)
     found = costs.of(row)
     assert found.basis == "estimated" and found.memory is None and found.train == pytest.approx((found.flop or 0) * 7.0)
-    ready = data.prepared(row.spec.data)
-    assert ready is not None
-    weights = work(spec_of(row).model, ready.src_size, ready.tgt_size).tgt
-    assert found.decode == pytest.approx((costs.of(near).decode or 0) * weights / 50)
     assert costs.of(with_train(row, precision="bf16")).basis == "not probed"
 
 
@@ -127,7 +121,7 @@ def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_
 
 # ---------------------------------------------------------------- sums
 
-ONE = Cost("probed", 2, flop=10.0, train=3000.0, around=600.0, decode=1800.0)  # 2 hours of training, 1 of decoding
+ONE = Cost("probed", 2, flop=10.0, train=3000.0, around=600.0)  # 2 hours
 UNKNOWN = Cost("not probed", 1)
 
 
@@ -142,13 +136,12 @@ def counts(runs: list[Planned]) -> dict[str, tuple[int, int, int]]:
     return {name: (s.trainings, s.decodings, s.scorings) for name, s in totals(runs, dict.fromkeys((r.id for r in runs), ONE)).items()}
 
 
-def test_a_sum_has_hours_of_all_devices_and_no_seconds_of_scoring() -> None:
+def test_a_sum_has_hours_of_all_devices() -> None:
     found = Sum()
     for kind in ("trainings", "decodings", "scorings", "scorings"):
         found.add(kind, ONE)
     found.add("trainings", UNKNOWN)
-    found.add("decodings", replace(ONE, decode=None))
-    assert vars(found) == {"trainings": 2, "decodings": 2, "scorings": 2, "flop": 10.0, "hours": 3.0, "unknown": 2}
+    assert vars(found) == {"trainings": 2, "decodings": 1, "scorings": 2, "flop": 10.0, "hours": 2.0, "unknown": 1}
 
 
 def test_totals_of_rows_with_several_scorings() -> None:
@@ -158,8 +151,8 @@ def test_totals_of_rows_with_several_scorings() -> None:
     # T1, T2, T9 and two unknown; D1, D8, D2, D9 and two; S1, S11, S18, S2, S9 and two
     assert counts(made) == {"shared": (5, 6, 7), "done": (1, 1, 1), "left": (4, 5, 6)}
     found = totals(made, dict.fromkeys("pabc", ONE) | dict.fromkeys("nm", UNKNOWN))
-    assert found["done"].hours == 3.0 and found["left"].hours == 2 * 2.0 + 3 * 1.0
-    assert found["shared"].flop == 30.0 and found["left"].unknown == 4
+    assert found["done"].hours == 2.0 and found["left"].hours == 2 * 2.0
+    assert found["shared"].flop == 30.0 and found["left"].unknown == 2
 
 
 @pytest.mark.parametrize(("status", "trained"), [("done", 1), ("stopped", 0), ("failed", 0), (None, 0)])
@@ -187,4 +180,4 @@ def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data,
 
 def test_a_cell_says_what_is_a_bound() -> None:
     assert short(Cost("not probed", 1, room=3 * 2**30))[3] == "<3G" and short(Cost("probed", 1, memory=2**30))[3] == "1G"
-    assert short(replace(ONE, basis="estimated"))[2] == "~1 h 30 min"
+    assert short(replace(ONE, basis="estimated"))[2] == "~60 min"
