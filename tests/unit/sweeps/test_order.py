@@ -16,8 +16,7 @@ from orchestrator.specs.row import Row
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import rank, select
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import group_jobs, topological_levels
+from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.history import append_history
 from tests.unit.training.support import SPEC
 
@@ -48,13 +47,6 @@ def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(t
     drawn = sweep(tasks, tmp_path, kind="asha", shuffle_seed=seed)
     assert names(drawn._start_order(tasks)) == "cf" + "".join(rest) == names(drawn._start_order(tasks)), "the same each time"
     assert names(tasks) == "abcdefgh" and rest != list("abdegh")
-
-
-def test_without_a_seed_it_is_1_and_without_asha_the_order_stays(tmp_path):
-    tasks = [task(name, pinned=name == "c") for name in "abcdef"]
-    assert names(sweep(tasks, tmp_path)._start_order(tasks)) == "abcdef"
-    default, first = (sweep(tasks, tmp_path, kind="asha", **more)._start_order(tasks) for more in ({}, {"shuffle_seed": 1}))
-    assert names(default) == names(first)
 
 
 def test_asha_decides_as_the_spec_says(tmp_path):

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.data.prepare import prepare
-from orchestrator.ledger.keys import Keys, keys_of
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.task import make_tasks
 
 Write = Callable[..., Path]
 FAMILY = """\
@@ -158,22 +158,6 @@ def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> N
     ready = prepare(row.spec.data, None, tmp_path / "cache")
     assert Data(None, tmp_path / "cache").vocabulary_sizes(row.spec) == (ready.src_size, ready.tgt_size)
     assert Data(None, tmp_path / "none").vocabulary_sizes(row.spec) == (200, 200)
-
-
-def test_keys_of_a_row_are_those_of_the_keys_module(spec: Write) -> None:
-    data = Data(None)
-    path = spec("  a: {}\n  b: {init_from: a}\n")
-    child = resolve(f"{path}#b")[0]
-    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
-    manifest = data.manifest(child.spec.data)
-    parent = keys_of(child.parent.spec, manifest, None).train
-    assert keys_for(child, data) == keys_of(child.spec, manifest, parent)
-
-
-@pytest.mark.parametrize("name", ["base", "other"])
-def test_names_do_not_enter_keys(spec: Write, name: str) -> None:
-    first = keys_for(resolve(spec("  base: {}\n"))[0], Data(None))
-    assert keys_for(resolve(spec(f"  {name}: {{label: another, workers: 2, expect: {{bleu: 3}}}}\n"))[0], Data(None)) == first
 
 
 def test_asha_cuts_no_row_that_others_start_from(spec: Write, tmp_path: Path) -> None:
