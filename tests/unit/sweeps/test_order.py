@@ -80,14 +80,6 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
     assert [drawn._is_final(each, {stopped_by: 5}) for each in (one, bounded)] == [final, final]
 
 
-def test_a_run_whose_spec_is_damaged_is_not_final(tmp_path):
-    one, ledger = task("a", results=tmp_path), Ledger(tmp_path)
-    ledger.write_train(one.train_key, {"status": "done"})
-    ledger.write_score(one.train_key, sha256("score a"), {"bleu": 20.0})
-    (one.run_dir / "spec.yaml").write_text("- damaged")
-    assert not sweep([one], tmp_path)._is_final(one, {})
-
-
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
 def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
     parent, child = task("a"), task("b", parent="a")

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
@@ -58,27 +55,6 @@ def test_workers_of_the_command_line_win_over_the_rows(spec: Write, tmp_path: Pa
     for asked, found in ((None, [3, 1]), (2, [2, 2])):
         made = make_tasks(rows, [1], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path, workers=asked))
         assert [task.workers for task in made] == found
-
-
-TRAIN, DECODE, SCORE, VALID = ("ab" * 32, "cd" * 32, "ef" * 32, "01" * 32)
-
-
-@pytest.mark.parametrize(
-    ("status", "scores", "done"),
-    [
-        (None, [SCORE, VALID], False),
-        ("done", [], False),
-        ("done", [SCORE], False),
-        ("done", [VALID], False),
-        ("done", [SCORE, VALID], True),
-        ("diverged", [], True),
-        ("stopped", [SCORE, VALID], False),
-        ("failed", [SCORE, VALID], False),
-    ],
-)
-def test_a_row_is_done_when_every_score_is_there(status: str | None, scores: list[str], done: bool) -> None:
-    record = None if status is None else {"status": status}
-    assert outcome_of(record, [{"bleu": 1.0} if key in scores else None for key in (SCORE, VALID)]).finished is done
 
 
 def test_statuses_in_the_order_in_which_they_count(spec: Write, tmp_path: Path) -> None:
@@ -130,26 +106,6 @@ def test_absent_data(spec: Write, tmp_path: Path) -> None:
     assert made.rows[0].keys.as_dict() == {"train": None, "decode": None, "score": None}
     assert made.rows[0].params is not None and made.rows[1].params is None
     assert any("vocabulary sizes" in note for note in made.notes) and any("data absent: wmt14-en-de" in note for note in made.notes)
-
-
-def test_parameters_of_table_1(tmp_path: Path) -> None:
-    """Dou et al. 2018, table 1: the recipes' reading, with the declared vocabulary sizes."""
-    rows = resolve("dou2018/table1")
-    made = plan(rows, [1], ledger=Ledger(tmp_path / "r"))
-    params = {row.id.rsplit("/", 1)[1]: row.params for row in made.rows}
-    assert params["row1"] == 88_007_168
-    added = {
-        "row2": 0,
-        "row3": 14.685e6,
-        "row4": 31.493e6,
-        "row5": 23.090e6,
-        "row6": 33.600e6,
-        "row7": 37.795e6,
-        "row8": 31.493e6,
-        "row9": 23.090e6,
-    }
-    for name, expected in added.items():
-        assert params[name] is not None and abs(params[name] - params["row1"] - expected) <= 10_500, name  # type: ignore[operator]
 
 
 def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> None:
