@@ -16,7 +16,7 @@ from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
-from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec
+from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
 
@@ -117,7 +117,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             return True
         has_parent = parent is None or add(parent)
         if data.manifest(spec.data) is None:
-            missing.append(f"{row.id}: {_absent(spec.data, options.data_dir)}")
+            missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
             return False
         if not has_parent:
             return False
@@ -155,14 +155,6 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         replace(task, rungs=rungs if name in requested else [], rung_bleu=bleu, pinned=task.pinned or task.train_key in parents)
         for name, task in tasks.items()
     ]
-
-
-def _absent(data: DataSpec, data_dir: Path | None) -> str:
-    entry = load_entry(data.corpus)
-    if not (entry.sources and entry.needs_data_dir):
-        return entry.missing_message(REQUIRED, data_dir)
-    where = "give --data-dir" if data_dir is None else f"not under {data_dir}"
-    return f"corpus {entry.name} is absent ({where}); see `nmt-ablate data get {entry.name}`"
 
 
 def topological_levels(tasks: Iterable[Task]) -> list[list[Task]]:
