@@ -138,6 +138,12 @@ def verdict(
     ],
     options: RowOptions,
     controls: Controls = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session", metavar="NAME", help="Judge the files' claims as one stream with all that joined RESULTS/sessions/NAME.jsonl."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say of each claim of a table whether our runs confirm it, on BLEU and on the nll of the references.
@@ -145,10 +151,10 @@ def verdict(
     The claims are the differences that its paper reports, and those of its file. A row has to beat each of its controls.
 
     Exit codes: 0 all confirmed, without a claim higher or lower; 6 some reversed, or without such an effect; 7 some open: too few seeds, or
-    not run.
+    not run. With --session: 6 as before; 7 if a claim is not accepted.
 
     Example:  nmt-ablate verdict dou2018/table1 --profile mini --json
     """
     from orchestrator.cli.commands.verdict import verdict
 
-    verdict(target, replace(options, controls=controls), as_json=as_json)
+    verdict(target, replace(options, controls=controls), session=session, as_json=as_json)

@@ -94,8 +94,9 @@ class Effects:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.spec.score))
-        self.seeds[row.id] = {o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
-        self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done]
+        unshared = 0 if row.kind == "run" else len(self.seeds) + 1 << 32  # another system's seeds are not ours
+        self.seeds[row.id] = {unshared + o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
+        self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done if row.kind == "run"]
         vocabulary = row.spec.data.model_dump_json() if metric == "nll" else ""  # its unit is a subword
         self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])} {vocabulary}"
 
@@ -110,7 +111,11 @@ class Effects:
             first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
-            devices = {self.runs[row_id]: dict(zip(self.seeds[row_id], self._devices(row_id), strict=True)) for row_id in alike}
+            devices = {
+                self.runs[row_id]: dict(zip(self.seeds[row_id], self._devices(row_id), strict=True))
+                for row_id in alike
+                if self.capsules[row_id]
+            }
             self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor, devices)
         return self._models[key]
 

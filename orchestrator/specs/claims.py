@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from orchestrator.specs.base import Strict
 from orchestrator.specs.positions import Document, nearest, shown
@@ -39,6 +39,9 @@ class Claim(Strict):
     chrf and rougeL."""
     seeds: Annotated[int, Field(ge=2, le=1000)] = 2
     """The fewest seeds of each row with which the claim is judged."""
+    changes: list[str] | None = None
+    """Dotted keys of the spec in which the row may differ from `against`, with all below them, such as [model.encoder.connection];
+    a session (`verdict --session`) refuses a row that differs in others."""
 
     @model_validator(mode="after")
     def _sound(self) -> Claim:
@@ -49,6 +52,11 @@ class Claim(Strict):
         if self.against == self.row:
             raise ValueError(f"against is {self.against!r}, the row itself; expected another row")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `changes` where there are none, as earlier versions recorded claims."""
+        return {name: value for name, value in plain(self).items() if name != "changes" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class RowClaim:
     metric: str | None = None
     margin: float | None = None
     seeds: int = 2
+    changes: Sequence[str] | None = None
     source: str = "file"
 
 

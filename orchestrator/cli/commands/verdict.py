@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,9 +12,11 @@ from orchestrator.cli.commands.request import Request
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
+from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.effects import interval, named_verdict
+from orchestrator.report.effects import Outcomes, interval, named_verdict
 from orchestrator.report.figures import short_id
+from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
@@ -22,20 +26,29 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 
 
-def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
-    """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`."""
+def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
+    """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
     request = Request.of(target, options)
     finder, named = request.finder, {row.id for row in request.rows}
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     records: list[dict[str, Any]] = []
+    known: dict[str, Sequence[SeedResult]] = {}
+    problems: list[str] = []
     for address, file, rows in request.families():
         seeds = (file.sweep or SweepSpec()).seeds
         outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-        stated = claims.of_table(address, file.claims)
+        stated, known = claims.of_table(address, file.claims), known | outcomes
+        problems += (
+            [] if session is None else sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
+        )
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
         own = [record for record in found if record["row"] in named]
         records += _with_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
+    if problems:
+        raise UserError(*problems)
+    if session is not None:
+        records = _in_session(records, session, finder.ledger.root, known)
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
     if as_json:
@@ -43,14 +56,38 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
             print_json(record)
     else:
         _print(records)
-    if code := exit_code(records):
+    code = exit_code(records)
+    if session is not None and code != 6:
+        code = 0 if all(record["session"] and record["session"]["accepted"] for record in records) else 7
+    if code:
         raise typer.Exit(code)
+
+
+def _in_session(records: list[dict[str, Any]], name: str, results: Path, outcomes: Outcomes) -> list[dict[str, Any]]:
+    """The claims of files with "session", {"name", "number", "p", "level", "accepted"}; null where their runs are not done.
+
+    A claim of no effect has no p of its own, and is not judged.
+    """
+    own = [record for record in records if record["source"] == "file" and record["stated"]]
+    ready = [
+        record
+        for record in own
+        if record["p_raw"] is not None
+        and record["claim"] != 0
+        and min(min(effect["seeds"]) for effect in (record["effect"], *record["controls"])) >= record["least_seeds"]
+    ]
+    for record, line in zip(ready, sessions.join(results, name, ready, outcomes), strict=True):
+        record["session"] = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
+    return [{"session": None} | record for record in own]
 
 
 def _with_history(
     records: list[dict[str, Any]], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Adds {"recorded", "changed"} to claims of a file: when a sweep first recorded them, and the claim of then if it differs."""
+    """Adds {"least_seeds", "recorded", "changed"} to claims of a file.
+
+    These are the seeds that it asks for, when a sweep first recorded it, and the claim of then if it differs.
+    """
     stated = list(zip(claims.of_table(address, own), own, strict=True))
     for record in [record for record in records if record["source"] == "file" and record["stated"]]:
         whose = [(full, claim) for full, claim in stated if full.row == record["row"]]
@@ -59,6 +96,7 @@ def _with_history(
         earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
         first = min(earlier, key=lambda each: each["recorded"], default=None)
         now = claim.model_dump(mode="json")
+        record["least_seeds"] = claim.seeds
         record["recorded"] = None if first is None else first["recorded"]
         record["changed"] = None if first is None or first["claim"] == now else first["claim"]
     return records
@@ -83,6 +121,9 @@ def _print(records: list[dict[str, Any]]) -> None:
     console().print(table)
     for record in records:
         log(f"{short_id(record['row'])}, {record['metric']}: {record['verdict']}: {record['reason']}")
+        if found := record.get("session"):
+            word, where = "accepted" if found["accepted"] else "not accepted", f"claim {found['number']} of session {found['name']}"
+            log(f"{short_id(record['row'])}, {record['metric']}: {word}: p = {found['p']:.2g}, level {found['level']:.2g}, {where}")
         for effect in record["controls"]:
             log(f"{short_id(record['row'])}, {record['metric']}: {interval(effect)} to {short_id(effect['against'])}")
         if record.get("changed"):

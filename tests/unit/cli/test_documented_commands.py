@@ -27,6 +27,7 @@ PARSED_ALONE = {
     "noise": "trains one row with 20 seeds: tests/unit/report/test_noise_command.py",
     "plan .*--probe": "measures training steps: tests/integration/test_cost.py",
     "results add": "needs translations of another system: tests/unit/lifecycle/test_external.py",
+    "verdict .*--session": "needs a table with claims: tests/unit/report/test_sessions.py",
     "reconcile": "writes to an MLflow server: tests/unit/tracking",
     "run dou2018/table1/row9|run sweeps/": "trains as the row of README does",
     "run .*--data-dir": "as published: needs WMT14 and a GPU",

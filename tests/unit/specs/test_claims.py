@@ -75,3 +75,7 @@ def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
     found = recorded_claims([tmp_path], "demo/small")
     assert [(each["recorded"], each["claim"]["effect"]) for each in found] == [(10.0, 0.8), (30.0, 0.2)]
     assert recorded_claims([tmp_path], "demo/other") == []
+
+
+def test_a_claim_without_changes_is_recorded_as_before() -> None:
+    assert list(claims.Claim(row="a", effect=1.0).model_dump(mode="json")) == ["row", "effect", "against", "metric", "margin", "seeds"]

@@ -1,0 +1,107 @@
+"""A session: the claims of many files as one stream, with online control of false discoveries (`scoring.significance.online`).
+
+    RESULTS/sessions/NAME.jsonl    a sealed line a claim, in the order of arrival:
+                                   {"number", "time", "row", "against", "metric", "claim", "delta", "p", "level", "accepted"}
+
+A claim is known by its metric and its runs: another name, another expectation or a second call gives it no second chance. With more seeds
+it is another claim, at a level of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from orchestrator.errors import UserError
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import sealed, unsealed
+from orchestrator.files.json_lines import JsonLines, read_lines
+from orchestrator.report.effects import Outcomes
+from orchestrator.scoring.significance.online import level
+from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
+from orchestrator.specs.claims import Claim, of_table
+from orchestrator.specs.positions import Document, shown
+from orchestrator.specs.row import Row
+from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
+
+Record = dict[str, Any]
+ABOUT = ("row", "against", "metric", "claim")
+
+
+def join(results: Path, name: str, records: Sequence[Record], outcomes: Outcomes) -> list[Record]:
+    """The lines of these claims in the session; those that are new are appended, each at the level of its place.
+
+    records: of `Comparisons.of_claims`, each with a `p_raw`. outcomes: of the rows that they name.
+    """
+    if not SEGMENT.fullmatch(name):
+        raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
+    path = results / "sessions" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")), JsonLines(path) as file:
+        lines = read(path)
+        for record in records:
+            key = key_of(record, outcomes)
+            if key in lines:
+                continue
+            number, p = len(lines) + 1, p_of(record)
+            bound = level(number, [line["number"] for line in lines.values() if line["accepted"]])
+            line = {"number": number, "time": datetime.now(UTC).isoformat(timespec="seconds")} | {part: record[part] for part in ABOUT}
+            lines[key] = line | {"delta": record["effect"]["delta"], "p": p, "level": bound, "accepted": p <= bound}
+            file.append(sealed(lines[key], key))
+    return [lines[key_of(record, outcomes)] for record in records]
+
+
+def read(path: Path) -> dict[str, Record]:
+    """Key -> line of a session. UserError for an altered or missing line: the levels depend on all of them."""
+    found: dict[str, Record] = {}
+    for line in read_lines(path):
+        if line.get("digest") != digest(unsealed(line)) or line.get("number") != len(found) + 1:
+            raise UserError(f"{path}: claim {len(found) + 1} is missing or was altered; expected the file as it was written")
+        found[line["key"]] = unsealed(line)
+    return found
+
+
+def key_of(record: Mapping[str, Any], outcomes: Outcomes) -> str:
+    names = [record["row"], *(effect["against"] for effect in (record["effect"], *record["controls"]))]
+    ours, *others = (sorted(str(o.keys.score) for o in outcomes[name] if o.status == "done") for name in names)
+    return digest(["session", record["metric"], ours, sorted(others)])
+
+
+def p_of(record: Mapping[str, Any]) -> float:
+    """The two-sided p of the claim, not adjusted; 1 if the difference has the other sign, which is no discovery of the claim."""
+    sign = math.copysign(1.0, record["claim"] or (-1.0 if record["metric"] in LOWER_IS_BETTER else 1.0))
+    return float(record["p_raw"]) if sign * record["effect"]["delta"] > 0 else 1.0
+
+
+def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:
+    """A line for each claim whose row differs from the other one in keys of the spec that its `changes` do not name.
+
+    rows: by address; starts: row -> the row that it is compared with.
+    """
+    problems = []
+    for i, (claim, full) in enumerate(zip(claims, of_table(address, claims), strict=True)):
+        names = (full.row, full.against or starts.get(full.row, ""))
+        ours, theirs = (rows[name].spec if name in rows else None for name in names)
+        position, allowed = document.at(("claims", i, "changes")), claim.changes or []
+        if any(name in rows and rows[name].kind == "external" for name in names):
+            problems.append(position.line("found a row of kind external; expected rows whose specs can be compared"))
+        elif ours is not None and theirs is not None:
+            own, base = (spec.model_dump(mode="json", exclude={"seed"}) for spec in (ours, theirs))
+            others = [key for key in differing(own, base) if not any(f"{key}.".startswith(f"{name}.") for name in allowed)]
+            if others:
+                found = f"{claim.row} differs in {', '.join(others)}{', too' if allowed else ''}"
+                problems.append(position.line(f"{found}; expected it to differ from {names[1]} only in what changes names"))
+    return problems
+
+
+def differing(ours: Any, theirs: Any, path: str = "") -> list[str]:
+    """Dotted keys in which two parts of a spec differ. A component of another kind is one key."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.get("kind") == theirs.get("kind"):
+        names = dict.fromkeys([*ours, *theirs])
+        return [key for name in names for key in differing(ours.get(name), theirs.get(name), f"{path}.{name}" if path else name)]
+    return [] if ours == theirs else [path]
