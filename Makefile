@@ -25,12 +25,11 @@ JOBS ?= 2
 # Ray's tests wait for a good part of their time.
 SLOW_JOBS ?= 3
 
-# A processor with AVX-512 is tested as one with AVX2 too, any other as one with the least that its kind has.
+# torch's libraries of a processor with AVX-512 are tested as on one with AVX2 too, any other's as with the least that its kind has.
 AVX512 := $(shell grep -qm1 -w avx512bw /proc/cpuinfo 2>/dev/null && echo yes)
-FEWER := $(if $(AVX512),avx2,baseline)
 FEWER_ATEN := $(if $(AVX512),avx2,default)
 FEWER_ONEDNN := $(if $(AVX512),AVX2,SSE41)
-ARITHMETIC := tests/unit/models/test_native.py tests/unit/models/test_inference.py tests/unit/models/test_decoder_step.py \
+ARITHMETIC := tests/unit/models/test_native.py tests/unit/models/test_inference.py \
   tests/unit/models/test_definitions.py tests/unit/decoding \
   tests/unit/training/test_updates.py tests/unit/training/test_train.py::test_learns_and_repeats_bit_for_bit
 
@@ -61,8 +60,8 @@ about-quickstart:
 
 test: setup  ## the fast suite, and its arithmetic once more as on a processor of fewer instructions
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
-	@echo "arithmetic, with NMT_ISA=$(FEWER) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN)"
-	$(TEST_ENV) NMT_ISA=$(FEWER) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN) \
+	@echo "arithmetic, with ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN)"
+	$(TEST_ENV) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN) \
 	  $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)" $(ARITHMETIC)
 
 test-slow: setup chromium iproute2 aarch64 mlflow-server  ## ray, slow, browser and chaos tests, file by file in the order of their folders

@@ -1,4 +1,4 @@
-"""Useful floating-point operations of the baseline, equal for all contenders and without padding (see `models.flops`)."""
+"""Useful floating-point operations of the baseline, equal for all contenders and without padding (see `orchestrator.cost.work`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Iterable
 
 from sizes import Pair, Size
 
-from models.flops import BACKWARD, Tokens, transformer
+from orchestrator.cost.work import Tokens, Work
 
-__all__ = ["BACKWARD", "forward", "training_per_target_token"]
+BACKWARD = 2
+"""Products of the backward pass for each of the forward pass."""
+
+
+def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: int, vocab: int) -> Work:
+    """Of the Transformer itself (Vaswani et al. 2017)."""
+    square, ffn = d_model * d_model, 2 * d_model * d_ff
+    source = encoder_layers * (4 * square + ffn) + decoder_layers * 2 * square
+    target = decoder_layers * (6 * square + ffn) + vocab * d_model
+    return Work(source, target, d_model * encoder_layers, d_model * decoder_layers, d_model * decoder_layers)
 
 
 def forward(size: Size, source: int, target: int) -> float:

@@ -14,8 +14,8 @@ import functools
 import json
 from pathlib import Path
 
-from models.flops import Tokens
 from orchestrator.cost.flops import work
+from orchestrator.cost.work import Tokens
 from orchestrator.ledger.keys import Keys, keys_of
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models import native
-from models.cache import Cache
 from models.dropout import Dropout
 from models.packing import Packing
 from models.paths import PATHS
@@ -84,14 +83,13 @@ class MultiHeadAttention(nn.Module):
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
-
         q = _unpacked(self.query(x_NTD), flow.packing)
         rows, length, width = q.shape
         plain = flow.cache is not None and self._plain(q, flow)
         if flow.cache is None:
             k, v = self._heads_of(memory)
         elif plain:
-            k, v, *bias = self.laid_out(memory, flow.cache)
+            k, v, *bias = flow.cache.once(self.key, lambda: self._laid_out(memory))
         else:
             k, v = flow.cache.once(self, lambda: _ordered(*self._heads_of(memory)))
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
@@ -102,14 +100,12 @@ class MultiHeadAttention(nn.Module):
             z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
         return self.output(_packed(z, flow.packing))
 
-    def laid_out(self, memory: Memory, cache: Cache) -> tuple[Tensor, ...]:
-        """The memory's keys and values as `native.attend_memory` reads them, made once per sentence."""
-
-        def make() -> tuple[Tensor, ...]:
-            k, v = self.keys_values(memory)
-            return native.memory_layout(k, v, _starts(k, memory.packing), memory.bias, self.num_heads, packed=memory.packing is not None)
-
-        return cache.once(self.key, make)
+    def _laid_out(self, memory: Memory) -> tuple[Tensor, ...]:
+        """The memory's keys and values as `native.attend_memory` reads them."""
+        k, v = self.keys_values(memory)
+        (N, T), packing = k.shape[:2], memory.packing
+        starts = torch.arange(0, N * T + 1, T) if packing is None else packing.starts
+        return native.memory_layout(k, v, starts, memory.bias, self.num_heads, packed=packing is not None)
 
     def _heads_of(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Keys and values [B, H, S, K]."""
@@ -170,12 +166,6 @@ def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:
 
 def _packed(x: Tensor, packing: Packing | None) -> Tensor:
     return x if packing is None else packing.pack(x)
-
-
-def _starts(x_NTD: Tensor, packing: Packing | None) -> Tensor:
-    """[N + 1]: where each sentence begins among the rows, and where the last ends."""
-    N, T = x_NTD.shape[:2]
-    return torch.arange(0, N * T + 1, T) if packing is None else packing.starts
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:

@@ -95,21 +95,15 @@ class Cache:
 
     def attend(self, slot: Slot, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
         """softmax(Q K^T / sqrt(K)) V of this step's positions [N, T, D], each over its own past and itself: `models.native`."""
-        keys, values, past, start = self.room(slot, k)
-        return native.attend_cells(q, k, v, keys, values, past, sentences=self._shape[0], start=start, heads=heads)
-
-    def room(self, slot: Slot, like: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Cells for keys and values `like` [.., D] whose attention writes them itself: keys and values [B, 1, C, D] with those so far, each
-        row's cells, those of this step last [N, positions], and the first cell of this step."""
         assert self._past is not None
-        buffers = self._cells.get(slot)
-        assert buffers is None or buffers[0].shape[3] == like.shape[-1], "a slot's steps are all traced, or none is"
+        sentences, start, buffers = self._shape[0], self._start, self._cells.get(slot)
+        assert buffers is None or buffers[0].shape[3] == k.shape[-1], "a slot's steps are all traced, or none is"
         if buffers is None or buffers[0].shape[2] != self._capacity:
-            grown = [like.new_empty(self._shape[0], 1, self._capacity, like.shape[-1]) for _ in range(2)]
+            grown = [k.new_empty(sentences, 1, self._capacity, k.shape[-1]) for _ in range(2)]
             for buffer, old in zip(grown, buffers or [], strict=False):
-                buffer[:, :, : self._start] = old[:, :, : self._start]
+                buffer[:, :, :start] = old[:, :, :start]
             self._cells[slot] = buffers = grown
-        return buffers[0], buffers[1], self._past, self._start
+        return native.attend_cells(q, k, v, buffers[0], buffers[1], self._past, sentences=sentences, start=start, heads=heads)
 
     def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
@@ -171,11 +165,6 @@ class Cache:
                 moved[:, :, : self._end] = buffer[:, :, : self._end].index_select(0, sentences)
                 kept.append(moved)
             self._cells[slot] = kept
-
-    def bytes(self) -> int:
-        """Memory held, in bytes."""
-        held = [t for kind in (self._made, self._cells) for tensors in kind.values() for t in tensors]
-        return sum(t.numel() * t.element_size() for t in (*held, *self._recent.values()))
 
 
 def _room(like: Tensor, shape: tuple[int, ...], transposed: bool) -> Tensor:

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 Component = dict[str, Any]
 """`{kind: NAME, **options}`; the options are the keyword-only arguments of the registered class."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of an option that is a number, in its `Annotated` type; the product checks them before anything is built."""
+
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+
+Positive = Annotated[float, Bounds(gt=0)]
+Probability = Annotated[float, Bounds(ge=0, lt=1)]
+UpTo1000 = Annotated[int, Bounds(ge=1, le=1000)]
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,3 @@ class Dropout(nn.Module):
     @staticmethod
     def _cheap(x: Tensor) -> bool:
         return PATHS.dropout and x.device.type == "cpu" and not torch.compiler.is_compiling()
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

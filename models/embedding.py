@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.linear import linear, output_dim
 from models.site import Site
 
@@ -20,18 +20,6 @@ def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tens
     angle = torch.arange(start, stop, device=device, dtype=torch.float32)[:, None] * rate
     table = torch.cat((angle.sin(), angle.cos()), dim=1)
     return nn.functional.pad(table, (0, d_model - 2 * half))
-
-
-class Sinusoids:
-    """`sinusoids` of a width, kept from one call to the next: while decoding, every step asks for one more position."""
-
-    def __init__(self) -> None:
-        self._kept = torch.empty(0, 0)
-
-    def __call__(self, start: int, stop: int, d_model: int, device: torch.device) -> Tensor:
-        if stop > len(self._kept):
-            self._kept = sinusoids(0, max(64, 2 * stop), d_model, device)
-        return self._kept[start:stop]
 
 
 class TooLongError(ValueError):
@@ -51,18 +39,11 @@ class InputEmbedding(nn.Module):
         narrow = words.embedding_dim != site.d_model
         self.project = linear(site.config, words.embedding_dim, site.d_model) if narrow else nn.Identity()
         self.scale = math.sqrt(site.d_model) if site.config.embedding_scale else 1.0
-        self.bias = nn.Parameter(torch.zeros(site.d_model)) if bias else None
+        self.bias = starts_as(torch.zeros(site.d_model)) if bias else None
         self.positions = site.config.positions
         learned = self.positions == "learned"
         self.places = nn.Embedding(site.config.max_positions, site.d_model) if learned else None
         self.dropout = Dropout(site.config.dropout.embedding)
-
-    sinusoids: Callable[[int, int, int, torch.device], Tensor] = staticmethod(sinusoids)
-    """Or `Sinusoids`, while decoding."""
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        """b starts as 0."""
-        return torch.zeros(self.get_parameter(name).shape)
 
     def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
         """`past`: how many positions stand before the first one given."""
@@ -81,10 +62,10 @@ class InputEmbedding(nn.Module):
                 raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
             x_BTD = x_BTD + (self.places.weight[past:stop] if positions_BT is None else self.places(positions_BT))
         elif self.positions == "sinusoidal" and positions_BT is not None:
-            table = self.sinusoids(0, x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
+            table = sinusoids(0, x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
             x_BTD = x_BTD + table[positions_BT]
         elif self.positions == "sinusoidal":
-            x_BTD = x_BTD + self.sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
+            x_BTD = x_BTD + sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
         return self.dropout(x_BTD)
 
 

@@ -7,7 +7,7 @@ scan, gradients of the weights after it. On a CPU torch's tanh takes several tim
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -83,25 +83,6 @@ class TorchGru(Gru):
 GRUS: dict[str, type[Gru]] = {"recipe": Gru, "torch": TorchGru}
 
 
-class Cell(Protocol):
-    """gates [2, P, 2d] and candidate [2, P, d] hold the input's products, and after a step their own values."""
-
-    d_gates: Tensor
-    d_candidate: Tensor
-
-    def step(self, at: slice, h: Tensor, out: Tensor) -> None:
-        """The states after step `at`, into `out`; h, out: [2, n, d]."""
-
-    def begin(self, before: Tensor) -> None:
-        """Before the first `back`: `before` [2, P, d] is the state that each row's step began with."""
-
-    def back(self, at: slice, dh: Tensor) -> None:
-        """The gradient of the states after step `at` becomes, in place, that of the states before it."""
-
-    def weight_gradients(self) -> tuple[Tensor, Tensor | None]:
-        """Of the state's weight [2, 3d, d] and bias [2, 3d]."""
-
-
 def add_product(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """x += a b, batched; in this form torch's counter of operations sees it."""
     return torch.baddbmm(x, a, b, out=x)
@@ -112,7 +93,10 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 class RecipeCell:
-    """h' = (1 - u) h + u c, c = tanh(a_c + W_c (r h)), [r; u] = s(a + W h)."""
+    """h' = (1 - u) h + u c, c = tanh(a_c + W_c (r h)), [r; u] = s(a + W h).
+
+    gates [2, P, 2d] and candidate [2, P, d] hold the input's products, and after a step their own values.
+    """
 
     def __init__(self, gates: Tensor, candidate: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.gates, self.candidate, d = gates, candidate, candidate.shape[-1]
@@ -123,12 +107,14 @@ class RecipeCell:
         self.reset = torch.zeros_like(candidate)
 
     def step(self, at: slice, h: Tensor, out: Tensor) -> None:
+        """The states after step `at`, into `out`; h, out: [2, n, d]."""
         add_product(self.gates[:, at], h, self.of_gates).sigmoid_()
         reset = torch.mul(self.r[:, at], h, out=self.reset[:, at])
         c = tanh_(add_product(self.candidate[:, at], reset, self.of_candidate))
         torch.lerp(h, c, self.u[:, at], out=out)
 
     def begin(self, before: Tensor) -> None:
+        """Before the first `back`: `before` [2, P, d] is the state that each row's step began with."""
         r, u, c = self.r, self.u, self.candidate
         self.before, self.keep = before, 1.0 - u
         self.by_c = torch.addcmul(u, u * c, c, value=-1.0)
@@ -137,6 +123,7 @@ class RecipeCell:
         self.d_gates, self.d_candidate = torch.zeros_like(self.gates), torch.zeros_like(c)
 
     def back(self, at: slice, dh: Tensor) -> None:
+        """The gradient of the states after step `at` becomes, in place, that of the states before it."""
         d_r, d_u = self.d_gates[:, at].chunk(2, dim=-1)
         d_c = torch.mul(dh, self.by_c[:, at], out=self.d_candidate[:, at])
         torch.mul(dh, self.by_u[:, at], out=d_u)
@@ -145,6 +132,7 @@ class RecipeCell:
         add_product(dh.mul_(self.keep[:, at]).addcmul_(d_reset, self.r[:, at]), self.d_gates[:, at], self.to_gates)
 
     def weight_gradients(self) -> tuple[Tensor, Tensor | None]:
+        """Of the state's weight [2, 3d, d] and bias [2, 3d]."""
         of_gates = torch.bmm(self.d_gates.mT, self.before)
         return torch.cat((of_gates, torch.bmm(self.d_candidate.mT, self.reset)), dim=1), None
 

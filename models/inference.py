@@ -7,28 +7,26 @@ afterwards nothing is left of it. Where a library function is not there (another
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models import native
 from models.attention import MultiHeadAttention
-from models.decoder_step import DecoderStep, stands_alone
-from models.embedding import InputEmbedding, Sinusoids
-from models.lazy_map import AtFirstUse, Make, Map
 from models.linear import NormedLinear
-from models.native.decoder import Scratch
-from models.native.linear import Linear
+from models.native import Linear
+from models.plain import FeedForward
 from models.precision import operand, rounds
-from models.sublayer import FeedForward
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
+Map = Callable[[Tensor], Tensor]
+Make = Callable[[Sequence[nn.Linear], str], Map]
+"""(linear maps of one input, "relu" or "none" behind them) -> one map."""
 EXACT = 2**24 // 127**2
 """So many products of 8-bit numbers have an exact sum in fp32, in any order."""
 
@@ -51,7 +49,6 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
     if model.__dict__.get("prepared_as") == kind:
         yield
         return
-    scratch = Scratch()
     with ExitStack() as stack:
         _swap(stack, model, "prepared_as", kind)
         if make is None:
@@ -61,20 +58,16 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
         else:
             for module in model.modules():
                 if isinstance(module, nn.Linear):
-                    _swap(stack, module, "forward", AtFirstUse(make, [module]))
+                    _swap(stack, module, "forward", _at_first_use(make, [module]))
                 elif isinstance(module, MultiHeadAttention) and module.one_product:
-                    _swap(stack, module, "joint", AtFirstUse(make, [module.query, module.key, module.value]))
+                    _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
                 elif isinstance(module, nn.LayerNorm):
                     _swap(stack, module, "forward", _norm(module))
                 elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
-                    _swap(stack, module, "rectified", AtFirstUse(make, [module.inner], "relu"))
-                elif stands_alone(module):
-                    _swap(stack, module, "forward", DecoderStep(module, scratch))
+                    _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)
-            elif isinstance(module, InputEmbedding):
-                _swap(stack, module, "sinusoids", Sinusoids())
         if device.type == "cpu" and beam == 1:
             stack.enter_context(_default_products())
         yield
@@ -98,6 +91,12 @@ def _maker(precision: Precision, device: torch.device) -> Make | None:
             return _bf16_rounded
         return _bf16_packed if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else _bf16
     return _fp32 if packed else None
+
+
+def _at_first_use(make: Make, maps: Sequence[nn.Linear], after: str = "none") -> Map:
+    """The map that `make` makes, made when it is called: of some linear maps only a joint one is ever used."""
+    made = functools.cache(lambda: make(maps, after))
+    return lambda x: made()(x)
 
 
 def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
@@ -199,13 +198,3 @@ def _default_products() -> Iterator[None]:
         yield
     finally:
         backend.fp32_precision = before
-
-
-def _operations(x_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """Multiplications and additions of a linear map, for torch's counter."""
-    return 2 * math.prod(out_shape) * x_shape[-1]
-
-
-_product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-if _product is not None and _product not in flop_registry:
-    register_flop_formula(_product)(_operations)

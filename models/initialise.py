@@ -20,6 +20,13 @@ class NoInitialValueError(ValueError):
     """Nothing says what a parameter starts as; one line."""
 
 
+def starts_as(value: Tensor) -> nn.Parameter:
+    """A parameter that starts as `value`, whatever the scheme and the seed."""
+    parameter = nn.Parameter(value)
+    parameter.starts = True  # type: ignore[attr-defined]
+    return parameter
+
+
 def stream_seed(seed: int, *names: object) -> int:
     """A 63-bit seed for the stream that `names` name."""
     text = "/".join(str(name) for name in (seed, *names))
@@ -36,14 +43,14 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
     Transformer layers are 0: each sublayer starts as the identity, or its norm, and a deep post-norm stack passes gradients at once
     (Zhang et al. 2019, Fixup), unless its residual has a start of its own. A residual's `initial_gain` multiplies what it says. A module
-    with `initialise(name, generator)` draws its own.
+    with `initialise(name, generator)` draws its own, and what `starts_as` made keeps its value.
     NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
     """
     require_all(model)
     done: set[int] = set()
     for path, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) in done:  # tied: the first path names the stream
+            if id(parameter) in done or getattr(parameter, "starts", False):  # tied: the first path names the stream
                 continue
             done.add(id(parameter))
             generator = torch.Generator().manual_seed(stream_seed(seed, "init", f"{path}.{name}"))
@@ -63,9 +70,11 @@ def require(module: nn.Module, name: str, path: str) -> None:
     """NoInitialValueError where no rule gives the module's own parameter `name` its initial value; path: what to call it."""
     if any(isinstance(module, cls) and name in names for cls, names in _DECLARED) or hasattr(module, "initialise"):
         return
+    if getattr(module.get_parameter(name), "starts", False):
+        return
     raise NoInitialValueError(
         f"parameter {path}: found no declared initial value (what the constructor sets is drawn over); "
-        f"expected a method initialise(self, name, generator) of {type(module).__name__} that returns it"
+        f"expected starts_as(value), or a method initialise(self, name, generator) of {type(module).__name__} that returns it"
     )
 
 

@@ -8,6 +8,8 @@ autocast would round them. The module replaces autocast's products on a CPU (by 
 
 from __future__ import annotations
 
+import os
+import platform
 import warnings
 from typing import Any
 
@@ -15,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.library import Library
 
+from models.native.build import features
 from models.paths import PATHS
-from models.processor import has_bf16_units
 
 
 def full_precision(x: Tensor) -> torch.autocast:
@@ -28,6 +30,18 @@ def rms(x: Tensor, eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean x^2 + eps) over the last axis, in fp32, without a gain."""
     x = x.float()
     return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+
+
+_ONEDNN_WITHOUT_BF16 = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI")
+
+
+def has_bf16_units() -> bool:
+    """Whether products of bf16 numbers are at least as fast as those of fp32 numbers: the processor multiplies them in one instruction."""
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _ONEDNN_WITHOUT_BF16:
+        return False
+    if platform.machine() in ("aarch64", "arm64"):
+        return "bf16" in features()
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "addbmm", "conv1d", "scaled_dot_product_attention")

@@ -1,4 +1,4 @@
-"""Registries of components. A variant is one file in one package that registers one class.
+"""Registries of components. A variant is one class, registered by a file of any package of `models`.
 
 A registered class takes a positional `Site` (its place in the network) and keyword-only options (its schema). `version` is raised when
 the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
@@ -6,6 +6,7 @@ the meaning of a class changes, so that results of the old meaning are not taken
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -31,13 +32,17 @@ def construct(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
     return constructor.get()(cls, site, *arguments, **keywords)
 
 
-class Registry:
-    """Names of one kind of component; the modules of its package are imported at first use."""
+REGISTRIES: dict[str, Registry] = {}
+"""By kind."""
 
-    def __init__(self, kind: str, package: str) -> None:
-        self.kind, self.package = kind, package
+
+class Registry:
+    """Names of one kind of component; all of `models` that registers some is imported at first use."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self._classes: dict[str, type] = {}
-        self._loaded = False
+        REGISTRIES[kind] = self
 
     def register(self, name: str, *, version: int = 1) -> Callable[[T], T]:
         def add(cls: T) -> T:
@@ -50,52 +55,37 @@ class Registry:
         return add
 
     def names(self) -> list[str]:
-        self._load()
+        _load()
         return sorted(self._classes)
 
     def get(self, name: str) -> Any:
         """The class called `name`; KeyError where there is none."""
-        self._load()
+        _load()
         return self._classes[name]
 
     def create(self, component: Component, site: Any) -> Any:
         """The module of `{kind: NAME, **options}` at a site; KeyError where there is no such kind."""
         return construct(self.get(component["kind"]), site, **options(component))
 
-    def _load(self) -> None:
-        if self._loaded:
-            return
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
-        self._loaded = True
+
+@functools.cache
+def _load() -> None:
+    """Imports the plain parts and every module of the packages of `models`."""
+    importlib.import_module("models.plain")
+    for package in pkgutil.iter_modules(importlib.import_module("models").__path__, "models."):
+        if package.ispkg:
+            for module in pkgutil.iter_modules(importlib.import_module(package.name).__path__, f"{package.name}."):
+                importlib.import_module(module.name)
 
 
-CONNECTIONS = Registry("connection", "models.connections")
-AGGREGATIONS = Registry("aggregation", "models.aggregations")
-RESIDUALS = Registry("residual", "models.residuals")
-SELF_ATTENTIONS = Registry("self_attention", "models.self_attention")
-CROSS_ATTENTIONS = Registry("cross_attention", "models.cross_attention")
-LAYERS = Registry("layer", "models.layers")
-BRIDGES = Registry("bridge", "models.bridges")
-ENCODERS = Registry("extra_encoder", "models.encoders")
-CONTEXTS = Registry("context", "models.contexts")
-HEADS = Registry("head", "models.heads")
-REGULARIZERS = Registry("regularizer", "models.regularizers")
-
-REGISTRIES = {
-    registry.kind: registry
-    for registry in (
-        CONNECTIONS,
-        AGGREGATIONS,
-        RESIDUALS,
-        SELF_ATTENTIONS,
-        CROSS_ATTENTIONS,
-        LAYERS,
-        BRIDGES,
-        ENCODERS,
-        CONTEXTS,
-        HEADS,
-        REGULARIZERS,
-    )
-}
+CONNECTIONS = Registry("connection")
+AGGREGATIONS = Registry("aggregation")
+RESIDUALS = Registry("residual")
+SELF_ATTENTIONS = Registry("self_attention")
+CROSS_ATTENTIONS = Registry("cross_attention")
+LAYERS = Registry("layer")
+BRIDGES = Registry("bridge")
+ENCODERS = Registry("extra_encoder")
+CONTEXTS = Registry("context")
+HEADS = Registry("head")
+REGULARIZERS = Registry("regularizer")

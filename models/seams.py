@@ -1,4 +1,5 @@
-"""The seams: what a variant may replace, and with which signature. Each concrete class stands in a file of its own and registers itself.
+"""The seams: what a variant may replace, and with which signature. Concrete classes register themselves (models.registry);
+a file holds one class or a family.
 
 Shapes: B batch, S source, T target, D d_model, L layers. h_0 = embeddings, x_l = input and h_l = output of layer l.
 """
@@ -9,15 +10,55 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from models.component import Component
 from models.dropout import Dropout
 from models.site import Flow, History, Memory, Site
 
 
+class Component(nn.Module):
+    """A module that stands at a site. `check` names what is wrong with a set of options there, before anything is built."""
+
+    registry: str
+    kind: str
+    version: int
+    packable = True
+    """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
+    rate = 1.0
+    """Factor of the learning rate of all parameters within, an option of some; any module may have one (orchestrator.training.optim)."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        """What is wrong with the options at this site, beyond their `Bounds`, in one line; None: nothing.
+
+        `site`: side, num_layers, d_model, num_heads, norm."""
+        return None
+
+    @classmethod
+    def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
+        """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
+        return None
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """What it learned to read, by name: [.., readers, sources], or [.., sources] of one reader; nan where there is no source.
+
+        s: of a residual, the stream that its `read` or `end` is given; leading axes are tokens then. Empty: it has no such numbers.
+        """
+        return {}
+
+
+def packable(module: nn.Module) -> bool:
+    """Whether every component in a module takes packed rows."""
+    return all(component.packable for component in module.modules() if isinstance(component, Component))
+
+
 class Connection(Component):
-    """What each layer reads. Layer L+1 stands for the stack's output. `any_width`: states may have other widths than d_model, as those of
-    layers with `any_width`; `passes_attended`: layers see what those below attended to. `corrects`: each layer runs once more, on what
-    `corrected` makes of its first output; its second one is its output."""
+    """What each layer reads: forward(layer, history, flow) -> x_l [B, T, D] from the history of layers below; L+1: the stack's output.
+
+    `any_width`: states may have other widths than d_model, as those of layers with `any_width`; `passes_attended`: layers see what those
+    below attended to. `corrects`: each layer runs once more, on what `corrected` makes of its first output; its second one is its output.
+    """
 
     any_width = False
     passes_attended = False
@@ -35,20 +76,15 @@ class Connection(Component):
         """Width of what `layer` reads; None = d_model."""
         return None
 
-    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        """x_l [B, T, D] from the history of layers below `layer`."""
-        raise NotImplementedError
-
 
 class Aggregation(Component):
-    """What a stack returns. `reads_top` is False where x_top is ignored, so that nothing is built for it."""
+    """What a stack returns: forward(x_top, history, flow) -> [B, T, D].
+
+    `reads_top` is False where x_top is ignored, so that nothing is built for it. `top_alone`: x_top is all that is read, so that it can
+    stand behind each block of layers as well."""
 
     reads_top = True
     top_alone = False
-    """x_top is all that is read, so that it can stand behind each block of layers as well."""
-
-    def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
-        raise NotImplementedError
 
 
 class Residual(Component):
@@ -73,7 +109,7 @@ class Residual(Component):
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if site["norm"] in cls.norms or cls.norms == Residual.norms:
-            return cls.check_rate(options)
+            return None
         return f"found norm {site['norm']}; expected {' or '.join(cls.norms)} with residual {cls.kind}"
 
     @classmethod
@@ -114,9 +150,11 @@ class Residual(Component):
 
 
 class SelfAttention(Component):
-    """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...).
-    `reads_context`: the context below its block is read. `reads_stream`: more of the stream than the sub-layer's residual gives it.
-    `takes_views`: queries, keys and values may come from three states. `shares`: layers read each other's keys or values (flow.memo)."""
+    """forward(x, lower, context, flow) -> [B, T, D]; owns its residual and norm.
+
+    `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...). `reads_context`: the context below its block
+    is read. `reads_stream`: more of the stream than the sub-layer's residual gives it. `takes_views`: queries, keys and values may come
+    from three states. `shares`: layers read each other's keys or values (flow.memo)."""
 
     shares = False
     reads_stream = False
@@ -124,15 +162,13 @@ class SelfAttention(Component):
     reads = 0
     reads_context = False
 
-    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
-        raise NotImplementedError
-
 
 class CrossAttention(Component):
-    """Owns its residual and norm; `memories` is every memory the bridge gave this layer, at most `max_memories`.
+    """forward(x, memories, flow) -> [B, T, D]; owns its residual and norm; `memories`: all that the bridge gave this layer, at most
+    `max_memories`.
 
-    `bare`: without them, for a layer that `adds_attended`; it takes keys and values as they are, from a bridge that has them `mapped`.
-    `reads_stream`: more of the stream than the sub-layer's residual gives it."""
+    `bare`: without residual and norm, for a layer that `adds_attended`; it takes keys and values as they are, from a bridge that has them
+    `mapped`. `reads_stream`: more of the stream than the sub-layer's residual gives it."""
 
     max_memories = 1
     bare = False
@@ -143,12 +179,9 @@ class CrossAttention(Component):
         """How many sub-layers it is."""
         return 1
 
-    def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
-        raise NotImplementedError
-
 
 class Layer(Component):
-    """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
+    """One layer: forward(x_l, lower states, context, memories, flow) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
 
     `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
     `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual.
@@ -177,14 +210,11 @@ class Layer(Component):
         found: tuple[Tensor, Tensor | None] = self(x, lower, context, memories, flow)
         return found
 
-    def forward(
-        self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
-    ) -> tuple[Tensor, Tensor | None]:
-        raise NotImplementedError
-
 
 class Bridge(Component):
-    """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not
+    """What each decoder layer attends to: forward(encoded, history, extra, flow) -> a tuple of memories per layer.
+
+    `needs_output` is False where the encoder's output is not read (then its final norm is not
     built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
@@ -213,37 +243,28 @@ class Bridge(Component):
         """Widths of the memories of decoder layer `layer`: one of d_model by default."""
         return (self.width,)
 
-    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        """One tuple of memories per decoder layer."""
-        raise NotImplementedError
-
 
 class ExtraEncoder(Component):
-    """A second encoder beside the stack. `width`: of its memory; `aligned`: the memory has a state for each source position."""
+    """A second encoder beside the stack: forward(words, h_0, flow) -> Memory; words [B, S, D]: embedded words without positions, before
+    dropout; h_0 [B, S, D]: what the stack reads; never packed. `width`: of its memory; `aligned`: it has a state for each position."""
 
     width: int
     aligned = False
 
-    def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
-        """words [B, S, D]: embedded words without positions, before dropout; h_0 [B, S, D]: what the stack reads. Never packed."""
-        raise NotImplementedError
-
 
 class Context(Component):
-    """A state over depth, made once per block (MSC). `blocks`: into how many the encoder is cut."""
+    """A state over depth, made once per block (MSC): forward(C^{n-1}, b^n) -> C^n, each [B, S, D]; b^n is what the stack would return were
+    block n its last. `blocks`: into how many the encoder is cut."""
 
     blocks: int
-
-    def forward(self, below: Tensor, block: Tensor) -> Tensor:
-        """(C^{n-1}, b^n) -> C^n, each [B, S, D]; b^n is what the stack would return were block n its last."""
-        raise NotImplementedError
 
 
 class Head(Component):
     """How the decoder's states become predictions: log p = sum_g w_g log softmax(W h_g + b), up to a number that makes p sum to 1.
 
-    `reads_layers`: h_g are made of the decoder's layers, and its output is not built. `reads_words`: `source` is given. `parts`: how many
-    h_g an instance makes.
+    forward(hidden, history, source, flow) -> h_g [B, T, D]; hidden [B, T, D]: the decoder's output; source: its encoder's output as keys,
+    the embedded words as values. `reads_layers`: h_g are made of the decoder's layers, and its output is not built. `reads_words`: `source`
+    is given. `parts`: how many h_g an instance makes.
     """
 
     reads_layers = False
@@ -255,34 +276,24 @@ class Head(Component):
         """How many h_g it makes behind a decoder of so many layers."""
         return 1
 
-    def forward(self, hidden: Tensor, history: History, source: Memory | None, flow: Flow) -> tuple[Tensor, ...]:
-        """hidden [B, T, D]: the decoder's output; source: its encoder's output as keys, the embedded words as values -> h_g [B, T, D]"""
-        raise NotImplementedError
-
     def shares(self) -> Tensor | tuple[float, ...]:
         """w_g, where there are several"""
-        raise NotImplementedError
+        return (1.0,)
 
 
 class Regularizer(Component):
-    """A term of the loss on a stack's states; runs inside the wrapped forward. The loss adds `weight` times the mean of what it returns."""
+    """A term of the loss on a stack's states: forward(history, mask) -> (sum, count) over the real positions of one stack; runs inside the
+    wrapped forward. The loss adds `weight` times the mean."""
 
     weight: float
     reads_layers = True
-
-    def forward(self, history: History, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(sum, count) over the real positions of one stack."""
-        raise NotImplementedError
 
     def applies(self, side: str) -> bool:
         return True
 
 
 class WeightPenalty(Component):
-    """A term of the loss on the encoder's weights, once per update: the loss adds `weight` times what it returns."""
+    """A term of the loss on the encoder's weights, once per update: the loss adds `weight` times forward(encoder)."""
 
     weight: float
     reads_layers = False
-
-    def forward(self, encoder: nn.Module) -> Tensor:
-        raise NotImplementedError

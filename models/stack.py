@@ -56,11 +56,7 @@ class Stack(nn.Module):
         # the last connection is skipped if no component reads its output
         self.reads_top = output and self.aggregation is not None and self.aggregation.reads_top
         self.context = context
-        self.block_layers = 0
-        if blocks:
-            if len(memory_dims) % blocks or self.aggregation is None or not self.aggregation.top_alone:
-                raise ValueError(f"{blocks} blocks need a multiple of {blocks} layers and aggregation top")
-            self.block_layers = len(memory_dims) // blocks
+        self.block_layers = len(memory_dims) // blocks if blocks else 0
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""

@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from models.attention import causal_bias, padding_bias
 from models.cache import Cache
-from models.component import packable
 from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
 from models.loss import label_smoothed_loss
 from models.packing import Packing, Sentences, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, HEADS, REGULARIZERS, construct
-from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty
+from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty, packable
 from models.site import Encoded, Flow, History, Site
 from models.stack import Stack
 
@@ -74,8 +73,6 @@ class Transformer(nn.Module):
         bridge: Bridge = BRIDGES.create(config.bridge, decoder_site)
         context = None if config.context is None else CONTEXTS.create(config.context, encoder_site)
         blocks = bridge.blocks if context is None else context.blocks
-        if bridge.blocks not in (0, blocks):
-            raise ValueError(f"bridge with {bridge.blocks} blocks, context with {blocks}; expected one number")
         layers: list[tuple[int, ...]] = [()] * config.encoder.num_layers
         encoder: Stack = construct(Stack, encoder_site, layers, context, blocks=blocks, output=bridge.needs_output)
         dims = [bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)]
@@ -115,36 +112,30 @@ class Transformer(nn.Module):
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
-        if not self.packs_sources or trace is not None:
-            return self._encode(src_BS, trace)[0]
-        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
-        packing = self._packing("encoder", src_BS != PAD if sentences is None else sentences.row_mask)
-        return self._encode(src_BS, packing=packing, sentences=sentences)[0]
+        return self._encode(src_BS, trace, packs=self.packs_sources and trace is None)[0]
 
     def _encode(
-        self,
-        src_BS: Tensor,
-        trace: list[tuple[nn.Module, Tensor]] | None = None,
-        packing: Packing | None = None,
-        sentences: Sentences | None = None,
-    ) -> tuple[Encoded, History]:
+        self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, *, packs: bool = False
+    ) -> tuple[Encoded, History, Tensor]:
+        """(what the decoder attends to, the encoder's history, the mask of its rows)"""
         mask = src_BS != PAD
-        if sentences is None and self.bridge.by_sentence:
-            sentences = self._sentences(src_BS)
+        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
+        rows = mask if sentences is None else sentences.row_mask
+        packing = self._packing("encoder", rows) if packs else None
         if sentences is None:
             flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
             words = self.src_embedding.scaled(src_BS)
             h_0 = self.src_embedding.placed(words)
         else:
-            flow = Flow(mask=sentences.row_mask, bias=sentences.bias, trace=trace, packing=packing, segments=sentences)
+            flow = Flow(mask=rows, bias=sentences.bias, trace=trace, packing=packing, segments=sentences)
             words = self.src_embedding.scaled(sentences.rows)
             h_0 = self.src_embedding.placed(words, positions_BT=sentences.positions)
         encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
         memories = self.bridge(encoded, history, extra, flow)
-        if self.head is None or not self.head.reads_words:
-            return Encoded(memories, mask), history
-        return Encoded(memories, mask, flow.memory(encoded, words if packing is None else packing.pack(words))), history
+        reads_words = self.head is not None and self.head.reads_words
+        read = flow.memory(encoded, words if packing is None else packing.pack(words)) if reads_words else None
+        return Encoded(memories, mask, read), history, rows if packing is None else packing.ones()
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
@@ -202,12 +193,11 @@ class Transformer(nn.Module):
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
         """Teacher forcing; tgt_in starts with BOS."""
-        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
-        src_mask, tgt_mask = src_BS != PAD if sentences is None else sentences.row_mask, tgt_in_BT != PAD
-        src, tgt = self._packing("encoder", src_mask), self._packing("decoder", tgt_mask)
-        encoded, encoder = self._encode(src_BS, packing=src, sentences=sentences)
+        encoded, encoder, src_mask = self._encode(src_BS, packs=True)
+        tgt_mask = tgt_in_BT != PAD
+        tgt = self._packing("decoder", tgt_mask)
         hidden, decoder = self._decode(tgt_in_BT, encoded, packing=tgt)
-        return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
+        return Output(hidden, encoder, src_mask, decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:
         return worth_packing(mask) if self._packs(side, mask.device) else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING")) and name != "NMT_ISA"]:
+for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING"))]:
     del os.environ[_name]
 os.environ |= {
     "OMP_NUM_THREADS": "1",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from models.initialise import starts_as
 from models.registry import AGGREGATIONS
 from models.seams import Aggregation
 from models.site import Flow, History, Site
@@ -53,15 +54,12 @@ class Groups(Aggregation):
     def __init__(self, site: Site, *, size: int = 2, members: Literal["last", "mean"] = "last") -> None:
         super().__init__(site)
         self.size, self.mean = size, members == "mean"
-        self.weight = nn.Parameter(torch.zeros(site.num_layers // size))
+        self.weight = starts_as(torch.zeros(site.num_layers // size))
         self.norm = site.layer_norm()
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         return group_fault(options.get("size", 2), site["num_layers"])
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.zeros(self.weight.shape)
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         s, states = self.size, history.kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -165,11 +165,6 @@ class MlrfSelfAttention(Aggregation):
         self.w1 = w1
         self.activation = torch.tanh if attention_activation == "tanh" else torch.relu
         self.network = FusionNetwork(site, n_hop, d_f, activation)
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        n_hop = options.get("n_hop", 4)
-        return None if n_hop >= 1 else f"n_hop is {n_hop}; expected at least 1"
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         z_BTLD = torch.stack(self.states(history), dim=-2)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from torch import Tensor
 
 from models.attention import padding_bias
-from models.config import StackConfig
+from models.config import StackConfig, UpTo1000
 from models.dropout import Dropout
 from models.embedding import sinusoids
 from models.packing import Packing
@@ -32,18 +31,13 @@ class HierarchicalDocumentBridge(Bridge):
 
     by_sentence = True
 
-    def __init__(self, site: Site, *, doc_layers: int = 6) -> None:
+    def __init__(self, site: Site, *, doc_layers: UpTo1000 = 6) -> None:
         super().__init__(site)
         config = replace(site.config, encoder=StackConfig(num_layers=doc_layers))
         self.document = Stack(replace(site, side="encoder", num_layers=doc_layers, config=config), [()] * doc_layers)
         self.places = site.config.positions == "sinusoidal"
         self.dropout = Dropout(site.config.dropout.embedding)
         self.norm = site.layer_norm()
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        doc_layers = options.get("doc_layers", 6)
-        return None if doc_layers <= 1000 else f"doc_layers is {doc_layers}; expected at most 1000"
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         sentences = flow.segments

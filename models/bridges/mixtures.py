@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.config import Positive, Probability
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.precision import full_precision, rms
 from models.registry import BRIDGES
 from models.seams import Bridge
@@ -48,20 +50,12 @@ class TransparentBridge(Bridge):
     needs_output = False
     reads_layers = True
 
-    def __init__(self, site: Site, *, dropout: float = 0.1) -> None:
+    def __init__(self, site: Site, *, dropout: Probability = 0.1) -> None:
         super().__init__(site)
         states = site.config.encoder.num_layers + 1
-        self.scalars = nn.Parameter(torch.zeros(states, site.num_layers))
+        self.scalars = starts_as(torch.zeros(states, site.num_layers))
         self.dropout = Dropout(dropout)
         self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.zeros(self.scalars.shape)
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        dropout = options.get("dropout", 0.1)
-        return None if 0.0 <= dropout < 1.0 else f"dropout is {dropout}; expected at least 0 and below 1"
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         weights = self.dropout(self.scalars + 1.0 / len(self.scalars)).softmax(dim=0)
@@ -90,24 +84,22 @@ class MuddBridge(Bridge):
     needs_output = False
     reads_layers = True
 
-    def __init__(self, site: Site, *, dynamic: bool = True, rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, dynamic: bool = True, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate, self.eps = rate, site.config.norm_eps
         layers, states = site.num_layers, site.config.encoder.num_layers + 1
         inner = 2 * layers * states
-        self.static = nn.Parameter(torch.zeros(layers, 2, states))
+        static = torch.zeros(layers, 2, states)
+        static[..., -1] = 1.0
+        self.static = starts_as(static)
         self.inner = nn.Parameter(torch.zeros(site.d_model, inner)) if dynamic else None
-        self.outer = nn.Parameter(torch.zeros(inner, inner)) if dynamic else None
+        self.outer = starts_as(torch.zeros(inner, inner)) if dynamic else None
         pre = site.norm == "pre"
         self.key_norm, self.value_norm = (site.layer_norm() if pre else nn.Identity() for _ in range(2))
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.zeros(getattr(self, name).shape)
-        if name == "inner":
-            return value.normal_(0.0, value.shape[0] ** -0.5, generator=generator)
-        if name == "static":
-            value[..., -1] = 1.0
-        return value
+        value = torch.empty(self.get_parameter(name).shape)
+        return value.normal_(0.0, len(value) ** -0.5, generator=generator)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         keys, values = self.mix(history.kept)
@@ -144,15 +136,12 @@ class DepthAttentionBridge(Bridge):
     needs_output = False
     reads_residual = "depth_attention"
 
-    def __init__(self, site: Site, *, rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate, self.eps = rate, site.config.norm_eps
-        self.query, self.gain = (nn.Parameter(torch.zeros(site.num_layers, site.d_model)) for _ in range(2))
+        shape = (site.num_layers, site.d_model)
+        self.query, self.gain = starts_as(torch.zeros(shape)), starts_as(torch.ones(shape))
         self.norm = site.layer_norm()
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        shape = self.gain.shape
-        return torch.ones(shape) if name == "gain" else torch.zeros(shape)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         mixtures = self.norm(self.mix(history.outputs[-1].sources))  # type: ignore[attr-defined]

@@ -1,15 +1,108 @@
-"""Dense connections and hierarchical aggregation of Dou et al. 2018."""
+"""Dou et al. 2018: dense connections, aggregation nodes in two orders, and attention to several layers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from models.aggregations.iterative import Activation, AggregationNode, Residual
-from models.registry import CONNECTIONS
-from models.seams import Connection
+from models.attention import MultiHeadAttention
+from models.config import Bounds, Probability
+from models.dropout import Dropout
+from models.plain import SubLayer
+from models.registry import AGGREGATIONS, CONNECTIONS, REGULARIZERS, SELF_ATTENTIONS
+from models.seams import Aggregation, Connection, Regularizer, SelfAttention
 from models.site import Flow, History, Site
+
+Activation = Literal["sigmoid", "relu", "attention"]
+Residual = Literal["all", "top", "none"]
+
+
+class AggregationNode(nn.Module):
+    """AGG(x_1..x_n) = LN(F([x_1;..;x_n]) + R), F(x) = W2 s(W1 x + b1) + b2 (Dou et al. 2018, Eq. 7 and Table 4).
+
+    W1: 4d x nd, W2: d x 4d; the inner width is settled by the paper's parameter counts. s: sigmoid or relu. `attention`: F is one
+    multi-head self-attention over the positions of [x_1;..;x_n], Q, K, V: nd -> d, with a cache slot of its own.
+    R: `all` x_1 + .. + x_n, `top` the highest backbone state (x_`top`, from 0), `none` 0. `dropout` acts on F's output.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        num_inputs: int,
+        *,
+        activation: Activation = "sigmoid",
+        residual: Residual = "all",
+        top: int = 0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        d = site.d_model
+        self.attends = activation == "attention"
+        if self.attends:
+            self.attention = MultiHeadAttention(site, d_query=num_inputs * d, d_memory=num_inputs * d)
+        else:
+            self.inner = nn.Linear(num_inputs * d, 4 * d)
+            self.outer = nn.Linear(4 * d, d)
+        self.norm = site.layer_norm()
+        self.dropout = Dropout(dropout)
+        self.activation, self.residual, self.top = activation, residual, top
+
+    def forward(self, inputs: tuple[Tensor, ...], flow: Flow) -> Tensor:
+        """n states [B, T, D] of this side -> [B, T, D]."""
+        return self.norm(self._function(torch.cat(inputs, dim=-1), flow) + self._residual(inputs))
+
+    def _function(self, x: Tensor, flow: Flow) -> Tensor:
+        """F: [B, T, n D] -> [B, T, D]."""
+        if self.attends:
+            return self.dropout(self.attention(x, x, flow))
+        s = torch.sigmoid if self.activation == "sigmoid" else torch.relu
+        return self.dropout(self.outer(s(self.inner(x))))
+
+    def _residual(self, inputs: tuple[Tensor, ...]) -> Tensor | float:
+        """R: [B, T, D], or 0."""
+        if self.residual == "none":
+            return 0.0
+        if self.residual == "top":
+            return inputs[self.top]
+        total = inputs[0]
+        for x in inputs[1:]:
+            total = total + x
+        return total
+
+
+@AGGREGATIONS.register("iterative")
+class Iterative(Aggregation):
+    """G^1 = H^1; G^l = AGG(H^l, G^{l-1}) for l = 2..L; output G^L (Dou et al. 2018, section 3.1.3, Eq. 6). The nodes do not feed back.
+
+    AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
+
+    Args:
+        activation: s of a node's network F: sigmoid or relu; attention: F is one self-attention over the positions.
+        residual: R of a node: all: the sum of its inputs; top: H^l; none: 0.
+        dropout: probability of dropout of F's output.
+    """
+
+    reads_top = False
+
+    def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: Probability = 0.0) -> None:
+        super().__init__(site)
+        self.nodes = nn.ModuleList(
+            AggregationNode(site, 2, activation=activation, residual=residual, dropout=dropout) for _ in range(site.num_layers - 1)
+        )
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return "iterative needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
+
+    def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
+        node = history.kept[1]
+        for h, aggregate in zip(history.kept[2:], self.nodes, strict=True):
+            node = aggregate((h, node), flow)
+        return node
 
 
 @CONNECTIONS.register("dense")
@@ -59,7 +152,7 @@ class Hierarchical(Connection):
         dropout: probability of dropout of F's output.
     """
 
-    def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: float = 0.0) -> None:
+    def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: Probability = 0.0) -> None:
         super().__init__(site)
         inputs = [2] + [3] * (site.num_layers // 2 - 1)
         self.nodes = nn.ModuleList(
@@ -70,7 +163,7 @@ class Hierarchical(Connection):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if site["num_layers"] % 2:
             return f"hierarchical joins layers in pairs: num_layers {site['num_layers']} is odd; expected an even number"
-        return AggregationNode.check(options.get("dropout", 0.0))
+        return None
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         if layer % 2 == 0 or layer == 1:
@@ -79,3 +172,68 @@ class Hierarchical(Connection):
         # layer 2i-1 read G^{i-1}, so the node below stands in the history as that layer's input
         below = () if i == 1 else (history.inputs[layer - 2],)
         return self.nodes[i - 1]((history.kept[layer - 2], history.kept[layer - 1], *below), flow)
+
+
+@SELF_ATTENTIONS.register("multi_layer")
+class MultiLayerSelfAttention(SelfAttention):
+    """C_{-i} = MHA_i(query from H^{l-1}; keys, values from H^{l-i}), i = 1..k; C = AGG(C_{-1},..,C_{-k}) (Dou et al. 2018, section 3.1.2).
+
+    Layers l <= k are vanilla. Each MHA_i is complete and separate. In pre-norm each lower state has a norm of its own.
+
+    Args:
+        k: number of layers that are attended to, at least 2 and less than there are layers.
+    """
+
+    reads_stream = True
+
+    def __init__(self, site: Site, *, k: Annotated[int, Bounds(ge=2)] = 2) -> None:
+        super().__init__(site)
+        self.reads = k if site.layer > k else 0
+        self.attention = MultiHeadAttention(site)
+        self.sublayer = SubLayer(site)
+        if self.reads:
+            self.deeper = nn.ModuleList(MultiHeadAttention(site) for _ in range(k - 1))
+            self.norms = nn.ModuleList(site.layer_norm() if site.norm == "pre" else nn.Identity() for _ in range(k - 1))
+            self.node = AggregationNode(site, k)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        k = options.get("k", 2)
+        return None if k < site["num_layers"] else f"k {k} needs more than {k} layers; num_layers is {site['num_layers']}"
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        if not self.reads:
+            return self.sublayer(x, lambda q: self.attention(q, q, flow))
+
+        def attend(q: Tensor) -> Tensor:
+            others = [mha(q, norm(h), flow) for mha, norm, h in zip(self.deeper, self.norms, lower[1:], strict=True)]
+            return self.node((self.attention(q, q, flow), *others), flow)
+
+        return self.sublayer(x, attend)
+
+
+@REGULARIZERS.register("diversity")
+class Diversity(Regularizer):
+    """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 8-10); loss = NLL - weight * D.
+
+    H^l are the layers' outputs, not aggregation nodes. The sum returned is of cos^2 - 1, so that the loss adds it.
+
+    Args:
+        weight: factor of D in the loss (the paper's lambda).
+        sides: the stacks whose layers count: both, encoder or decoder.
+    """
+
+    def __init__(self, site: Site, *, weight: float = 1.0, sides: Literal["both", "encoder", "decoder"] = "both") -> None:
+        super().__init__(site)
+        self.weight, self.sides = weight, sides
+
+    def applies(self, side: str) -> bool:
+        return self.sides in ("both", side)
+
+    def forward(self, history: History, mask: Tensor) -> tuple[Tensor, Tensor]:
+        layers = history.kept[1:]
+        total = torch.zeros((), device=mask.device)
+        for below, above in pairwise(layers):
+            cosine = F.cosine_similarity(below.float(), above.float(), dim=-1)
+            total = total + ((cosine.square() - 1.0) * mask).sum()
+        return total, mask.sum() * max(1, len(layers) - 1)

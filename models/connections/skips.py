@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from models.config import Positive
+from models.initialise import starts_as
 from models.precision import rms
 from models.registry import CONNECTIONS
 from models.seams import Connection
@@ -23,20 +25,17 @@ class Backout(Connection):
         rate: factor of the learning rate of b (theirs is 5).
     """
 
-    def __init__(self, site: Site, *, layer: int = 0, start: float = 0.5, rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, layer: int = 0, start: float = 0.5, rate: Positive = 1.0) -> None:
         super().__init__(site)
-        self.top, self.layer, self.start, self.rate = site.num_layers + 1, layer or 2 * site.num_layers // 3, start, rate
-        self.weight = nn.Parameter(torch.zeros(1))
+        self.top, self.layer, self.rate = site.num_layers + 1, layer or 2 * site.num_layers // 3, rate
+        self.weight = starts_as(torch.full((1,), start))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         layer, layers = options.get("layer", 0), site["num_layers"]
         if layers < 2 or layer >= layers:
             return f"layer is {layer} of {layers}; expected at least 2 layers and one below the last"
-        return cls.check_rate(options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.full((1,), self.start)
+        return None
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         h = history.kept[layer - 1]
@@ -58,21 +57,16 @@ class EmbeddingSkip(Connection):
     """
 
     def __init__(
-        self, site: Site, *, own: float = 1.0, skip: float = 0.0, normed: bool = False, backout: bool = False, rate: float = 1.0
+        self, site: Site, *, own: float = 1.0, skip: float = 0.0, normed: bool = False, backout: bool = False, rate: Positive = 1.0
     ) -> None:
         super().__init__(site)
-        self.own, self.skip, self.normed, self.rate = own, skip, normed, rate
-        self.weight = nn.Parameter(torch.zeros(site.num_layers - 1, 2))
+        self.normed, self.rate = normed, rate
+        self.weight = starts_as(torch.tensor([own, skip]).repeat(site.num_layers - 1, 1))
         self.backout = Backout(site, rate=rate) if backout else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if site["num_layers"] < 2:
-            return "embedding_skip needs at least 2 layers; num_layers is 1"
-        return cls.check_rate(options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.tensor([self.own, self.skip]).repeat(len(self.weight), 1)
+        return "embedding_skip needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         if layer == 1 and self.normed:

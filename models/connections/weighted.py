@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from models.config import Positive
+from models.initialise import starts_as
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
@@ -121,6 +123,12 @@ class _Read(torch.autograd.Function):
             return d_row, None, None, *d_new
 
 
+def averages(states: int) -> Tensor:
+    """[K, K]: row k averages the first k."""
+    weight = torch.ones(states, states).tril()
+    return weight / weight.sum(1, keepdim=True)
+
+
 @CONNECTIONS.register("dlcl")
 class Dlcl(Connection):
     """x_{l+1} = sum_{k=0}^{l} W_{l+1,k} LN_k(h_k), LN_0 the identity (Wang et al. 2019, "Learning deep Transformer models", Eq. 5-6).
@@ -132,13 +140,9 @@ class Dlcl(Connection):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.weight = nn.Parameter(torch.zeros(site.num_layers + 1, site.num_layers + 1))
+        self.weight = starts_as(averages(site.num_layers + 1))
         self.norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
         self.pre = site.norm == "pre"
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        weight = torch.ones_like(self.weight, device="cpu").tril()
-        return weight / weight.sum(1, keepdim=True)
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         y = self.norms[layer - 1](h) if self.pre else h
@@ -178,7 +182,7 @@ class Dwa(Connection):
         period: int = 1,
         keeps: Literal["all", "units"] = "all",
         where: Literal["all", "top"] = "all",
-        rate: float = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         layers, step = site.num_layers, period * dilation if keeps == "units" else dilation
@@ -186,7 +190,7 @@ class Dwa(Connection):
         mixed = [l for l in range(1, layers + 1) if l % period == 0 and (where == "all" or l == layers)]
         self.sources = {l: list(range(l % step, l + 1, step)) for l in mixed if l >= step}
         self.places = [l * self.states + j for l, js in self.sources.items() for j in js]
-        self.weight = nn.Parameter(torch.zeros(len(self.places)))
+        self.weight = starts_as(torch.tensor([float(place % self.states == place // self.states) for place in self.places]))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -196,10 +200,7 @@ class Dwa(Connection):
         step = k * p if options.get("keeps", "all") == "units" else k
         if not any(l % p == 0 and l >= step for l in range(1, layers + 1)):
             return f"found dilation {k} and period {p} in {layers} layers, where no sum has two states; expected less"
-        return cls.check_rate(options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.tensor([float(place % self.states == place // self.states) for place in self.places])
+        return None
 
     def rows(self) -> Tensor:
         """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
@@ -239,17 +240,13 @@ class Corrector(Connection):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         states = site.num_layers + 1
-        self.predicted, self.weight = nn.Parameter(torch.zeros(states, states)), nn.Parameter(torch.zeros(states, states))
+        self.predicted, self.weight = starts_as(averages(states)), starts_as(averages(states))
         self.prediction_norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
         self.norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         return None if site["norm"] == "pre" else f"found norm {site['norm']}; expected pre with connection corrector"
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        weight = torch.ones(self.weight.shape).tril()
-        return weight / weight.sum(1, keepdim=True)
 
     def corrected(self, layer: int, h: Tensor, history: History) -> Tensor:
         return self._mixed(self.predicted[layer], [*history.kept, self.prediction_norms[layer - 1](h)])

@@ -1,17 +1,23 @@
-"""Contextual collaboration of Wei et al. 2020: one cell runs over the encoder's blocks."""
+"""Multiscale collaboration of Wei et al. 2020 (MSC): a context over the encoder's blocks, and attention that reads it in both stacks.
+
+Shapes: B sentences, T queries, S keys, D model.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.attention import MultiHeadAttention
 from models.initialise import uniform_bound
-from models.registry import CONTEXTS
-from models.seams import Context
-from models.site import Site
+from models.plain import SingleCrossAttention, SubLayer
+from models.registry import BRIDGES, CONTEXTS, CROSS_ATTENTIONS, REGULARIZERS, SELF_ATTENTIONS
+from models.seams import Bridge, Context, SelfAttention, WeightPenalty
+from models.site import Flow, History, Memory, Site
 
 
 class GateMap(nn.Linear):
@@ -86,3 +92,173 @@ def uneven(blocks: int, layers: int) -> str | None:
         return None
     fitting = ", ".join(str(n) for n in range(1, layers + 1) if layers % n == 0)
     return f"found blocks {blocks}, which do not divide the encoder's {layers} layers; expected one of {fitting}"
+
+
+@BRIDGES.register("multiscale")
+class MultiscaleBridge(Bridge):
+    """memories_n = (b^n, C^n) for decoder layer n, or (b^n,) where there is no context (Wei et al. 2020, section 3.1).
+
+    b^n: output of encoder block n behind the encoder's final norm, which all blocks share.
+
+    Args:
+        blocks: blocks of the encoder, of equal height; as many as the decoder has layers.
+    """
+
+    reads_context = True
+    reads_layers = True
+
+    def __init__(self, site: Site, *, blocks: int = 6) -> None:
+        super().__init__(site)
+        self.blocks = blocks
+        self.dims = (site.d_model,) * (1 if site.config.context is None else 2)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        blocks, layers = options.get("blocks", 6), site["decoder_layers"]
+        if blocks != layers:
+            return f"found blocks {blocks}; expected {layers}, a block for each layer of the decoder"
+        return uneven(blocks, site["encoder_layers"])
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        return self.dims
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        blocks, contexts = ([flow.memory(t) for t in states] for states in (history.blocks, history.contexts))
+        return list(zip(blocks, contexts[1:], strict=True)) if contexts else [(block,) for block in blocks]
+
+
+Gate = Literal["sigmoid", "add"]
+CtxNorms = Literal[1, 3]
+
+
+class ContextAttention(MultiHeadAttention):
+    """Att_c = MHA(q, LN_c(C), LN_c(C)) with maps of its own (Wei et al. 2020, Eq. 9 and 12).
+
+    ctx_norms 1: q is the query of the layer's own attention. 3: q = LN_q(x), and keys and values have a norm each; three more norms a
+    layer are what the paper's parameter counts ask for, it does not say where they stand.
+    """
+
+    def __init__(self, site: Site, *, ctx_norms: CtxNorms, d_memory: int | None = None) -> None:
+        super().__init__(site, d_memory=d_memory)
+        self.key_norm = site.layer_norm(d_memory)
+        self.query_norm = site.layer_norm() if ctx_norms == 3 else None
+        self.value_norm = site.layer_norm(d_memory) if ctx_norms == 3 else None
+
+    def keys_values(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        keys = self.key_norm(memory.keys)
+        return self.key(keys), self.value(keys if self.value_norm is None else self.value_norm(memory.keys))
+
+
+class ContextFusion(nn.Module):
+    """sigmoid: g * a_h + (1 - g) * a_c, g = s(W_h a_h + W_c a_c + b), element by element (Wei et al. 2020, Eq. 10-11); add: a_h + a_c.
+
+    Attention maps are those of a_h; a_c leaves no trace.
+    """
+
+    def __init__(self, site: Site, *, gate: Gate, ctx_norms: CtxNorms, d_memory: int | None = None) -> None:
+        super().__init__()
+        self.attention = ContextAttention(site, ctx_norms=ctx_norms, d_memory=d_memory)
+        self.own = nn.Linear(site.d_model, site.d_model, bias=False) if gate == "sigmoid" else None
+        self.context = nn.Linear(site.d_model, site.d_model) if gate == "sigmoid" else None
+
+    def forward(self, a_h: Tensor, q: Tensor, x: Tensor, context: Memory, flow: Flow) -> Tensor:
+        """a_h [B, T, D]: the layer's own attention; q: its query; x: what the sub-layer read."""
+        norm = self.attention.query_norm
+        a_c = self.attention.over(q if norm is None else norm(x), context, flow if flow.trace is None else replace(flow, trace=None))
+        if self.own is None or self.context is None:
+            return a_h + a_c
+        g = torch.sigmoid(self.own(a_h) + self.context(a_c))
+        return torch.lerp(a_c, a_h, g)
+
+
+@SELF_ATTENTIONS.register("contextual")
+class ContextualSelfAttention(SelfAttention):
+    """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 8-11).
+
+    Of the encoder. Dropout stands behind the fusion. In post-norm the sub-layer's own norm moves behind the sum, and those of the context
+    stay: nothing else would bring it to a scale.
+
+    Args:
+        gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
+        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
+            as the paper's parameter counts ask for.
+    """
+
+    reads_context = True
+
+    reads_stream = True
+
+    def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
+        super().__init__(site)
+        self.attention = MultiHeadAttention(site)
+        self.fusion = ContextFusion(site, gate=gate, ctx_norms=ctx_norms)
+        self.sublayer = SubLayer(site)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return None if site["side"] == "encoder" else "found contextual in the decoder; a context is of the source: expected single"
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        assert context is not None
+        memory = flow.memory(context)
+        return self.sublayer(x, lambda q: self.fusion(self.attention(q, q, flow), q, x, memory, flow))
+
+
+@CROSS_ATTENTIONS.register("contextual")
+class ContextualCrossAttention(SingleCrossAttention):
+    """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 12-13).
+
+    In a layer with one memory it is `single`.
+
+    Args:
+        gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
+        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
+            as the paper's parameter counts ask for.
+    """
+
+    max_memories = 2
+
+    reads_stream = True
+
+    def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
+        super().__init__(site)
+        two = len(site.memory_dims) == 2
+        self.fusion = ContextFusion(site, gate=gate, ctx_norms=ctx_norms, d_memory=site.memory_dims[1]) if two else None
+
+    def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
+        fusion = self.fusion
+        if fusion is None:
+            return super().forward(x, memories, flow)
+        return self.sublayer(x, lambda q: fusion(self.attention.over(q, memories[0], flow), q, x, memories[1], flow))
+
+
+class _SquaredSum(torch.autograd.Function):
+    """sum ||W||^2 without a temporary tensor a matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+        ctx.save_for_backward(*weights)
+        return torch.stack(torch._foreach_norm(weights)).float().square().sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch._foreach_mul(ctx.saved_tensors, 2.0 * grad))
+
+
+@REGULARIZERS.register("encoder_l2")
+class EncoderL2(WeightPenalty):
+    """loss + weight * sum ||W||^2 over the matrices of the encoder's layers and of its context's cell (Wei et al. 2020, section 4.1).
+
+    Attention, feed-forward and gate maps; not embeddings, biases, norms and the scalars of a connection. It is part of the loss, so that
+    Adam sees its gradient, and counts once per update however many micro-batches and workers share it.
+
+    Args:
+        weight: factor of the sum of squares in the loss.
+    """
+
+    def __init__(self, site: Site, *, weight: float = 1e-5) -> None:
+        super().__init__(site)
+        self.weight = weight
+
+    def forward(self, encoder: nn.Module) -> Tensor:
+        return _SquaredSum.apply(*(module.weight for module in encoder.modules() if isinstance(module, nn.Linear)))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from models.aggregations.linear import group_fault
 from models.attention import MultiHeadAttention
+from models.config import Bounds, Positive
+from models.initialise import starts_as
 from models.registry import HEADS
 from models.seams import Head
 from models.site import Flow, History, Memory, Site
+
+Share = Annotated[float, Bounds(gt=0, lt=1)]
 
 
 @HEADS.register("groups")
@@ -31,7 +35,7 @@ class GroupPredictions(Head):
     def __init__(self, site: Site, *, size: int = 2) -> None:
         super().__init__(site)
         self.size, self.parts = size, site.num_layers // size
-        self.weight = nn.Parameter(torch.zeros(self.parts))
+        self.weight = starts_as(torch.zeros(self.parts))
         self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()
         self.temperature = site.d_model**0.5
 
@@ -42,9 +46,6 @@ class GroupPredictions(Head):
     @classmethod
     def predictions(cls, num_layers: int, **options: Any) -> int:
         return num_layers // int(options.get("size", 2))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.zeros(self.weight.shape)
 
     def forward(self, hidden: Tensor, history: History, source: Memory | None, flow: Flow) -> tuple[Tensor, ...]:
         return tuple(self.norm(x) for x in history.kept[self.size :: self.size])
@@ -70,7 +71,7 @@ class SurfaceFusion(Head):
 
     reads_words = True
 
-    def __init__(self, site: Site, *, mode: Literal["hard", "soft"] = "hard", gate: float = 0.8, temperature: float = 1.0) -> None:
+    def __init__(self, site: Site, *, mode: Literal["hard", "soft"] = "hard", gate: Share = 0.8, temperature: Positive = 1.0) -> None:
         super().__init__(site)
         self.gate, self.temperature = gate, temperature
         self.parts = 2 if mode == "hard" else 1
@@ -79,8 +80,6 @@ class SurfaceFusion(Head):
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         mode, gate, temperature = options.get("mode", "hard"), options.get("gate", 0.8), options.get("temperature", 1.0)
-        if not 0 < gate < 1 or temperature <= 0:
-            return f"gate is {gate} and temperature {temperature}; expected a gate between 0 and 1 and a temperature above 0"
         unread = ("temperature", temperature, 1.0) if mode == "hard" else ("gate", gate, 0.8)
         return None if unread[1] == unread[2] else f"found {unread[0]} with mode {mode}, which does not read it; expected {unread[2]}"
 

@@ -1,4 +1,4 @@
-"""The convolutional layer, encoder and decoder side.
+"""Convolutional layers, their attention and their bridges: ConvS2S (Gehring et al. 2017) and DenseNMT (Shen et al. 2018).
 
 Shapes: B or N rows, T positions, C input width, D output width, k kernel.
 """
@@ -15,10 +15,10 @@ from torch.nn import functional as F
 
 from models.config import options
 from models.dropout import Dropout
-from models.linear import linear, list_fault, per_layer
-from models.registry import CROSS_ATTENTIONS, LAYERS
-from models.seams import CrossAttention, Layer
-from models.site import Flow, Memory, Site
+from models.linear import last_base, linear, list_fault, output_widths, per_layer
+from models.registry import BRIDGES, CROSS_ATTENTIONS, LAYERS
+from models.seams import Bridge, CrossAttention, Layer
+from models.site import Flow, History, Memory, Site
 
 
 class GluConv(nn.Module):
@@ -108,3 +108,146 @@ class ConvolutionLayer(Layer):
         if attended is not None:
             z = (attended + z) * math.sqrt(0.5)
         return (z + self.project(x)) * math.sqrt(0.5), attended
+
+
+@CROSS_ATTENTIONS.register("multistep")
+class MultistepAttention(CrossAttention):
+    """q = (W_in z + h_0) sqrt(1/2); a = W_out sum over memories of softmax(q K^T) V sqrt(J) (Gehring et al. 2017, section 3.3; summed over
+    encoder layers Shen et al. 2018, Eq. 10).
+
+    h_0 [B, T, D]: the target's embedded words. J: the sentence's own source length without padding. z and a have the layer's width; keys
+    and values are the memory's as they are, D wide.
+
+    Args:
+        query_embedding: whether h_0 is part of the query; else q = W_in z.
+    """
+
+    packable = False
+    bare = True
+    max_memories = 1000
+
+    def __init__(self, site: Site, *, query_embedding: bool = True) -> None:
+        super().__init__(site)
+        self.query = linear(site.config, site.width, site.d_model)
+        self.output = linear(site.config, site.d_model, site.width)
+        self.query_embedding = query_embedding
+
+    def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
+        q = self.query(x)
+        if self.query_embedding:
+            assert flow.h_0 is not None
+            q = (q + flow.h_0) * math.sqrt(0.5)
+        # the hypotheses of a sentence are queries of one row: its keys are never copied
+        grouped = q.reshape(memories[0].keys.shape[0], -1, q.shape[-1])
+        a = self._attend(grouped, memories[0], flow)
+        for memory in memories[1:]:
+            a = a + self._attend(grouped, memory, flow)
+        return self.output((a * self._root_length(memories[0], flow)).view(q.shape))
+
+    def _attend(self, q_BTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
+        """softmax(q K^T) V, summed over the memory's states I: keys [B, S, D] or [B, I, S, D]."""
+        values = memory.keys if memory.values is None else memory.values
+        keys_BND, values_BND = (t if t.dim() == 3 else t.flatten(1, 2) for t in (memory.keys, values))
+        length = memory.mask.shape[1]
+        scores = torch.bmm(q_BTD, keys_BND.transpose(1, 2)).unflatten(2, (-1, length))
+        weights_BTIS = (scores + memory.bias).softmax(dim=-1)
+        if flow.trace is not None:
+            flow.trace.append((self, weights_BTIS.transpose(1, 2)))
+        return torch.bmm(weights_BTIS.flatten(2).to(values.dtype), values_BND)
+
+    def _root_length(self, memory: Memory, flow: Flow) -> Tensor:
+        def make() -> tuple[Tensor]:
+            return (memory.mask.sum(1).to(memory.keys.dtype).sqrt()[:, None, None],)
+
+        return (make() if flow.cache is None else flow.cache.once(self, make))[0]
+
+
+def scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """x; its gradient is multiplied by `factor` on the way back."""
+    x = x.view_as(x)
+    if x.requires_grad:
+        x.register_hook(lambda grad: grad * factor)
+    return x
+
+
+@BRIDGES.register("multistep")
+class MultistepBridge(Bridge):
+    """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
+
+    h_enc, h_0: the encoder's output and its embedded words.
+
+    Args:
+        scale_gradient: whether the gradient into h_enc is divided by twice the number of decoder layers that attend (section 3.4); that
+            into h_0 is not.
+    """
+
+    packable = False
+    any_width = True
+    mapped = True
+    reads_layers = True
+
+    def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
+        super().__init__(site)
+        self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
+
+    def base_state(self, history: History) -> Tensor:
+        """h_0, or the last summary layer's output, which is a state of the encoder: the gradient into it is scaled like the others'."""
+        base = history.group[0]
+        return base if base is history.outputs[0] else scale_gradient(base, self.factor)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        keys = scale_gradient(encoded, self.factor)
+        values = (keys + history.outputs[0]) * math.sqrt(0.5)
+        return [(flow.memory(keys, values),)] * self.num_layers
+
+
+@BRIDGES.register("dense_attention_1")
+class DenseAttention1(MultistepBridge):
+    """K = L([h_i]), V = K + L_0(h_0), the same for every decoder layer (Shen et al. 2018, Eq. 9).
+
+    L([h_i]) is the encoder's output, a linear map of its layers' concatenation where its connection is `concatenated`; the L of K and of V
+    are one map. h_0: the embedded source, or the last summary layer's output where there is one.
+
+    Args:
+        scale_gradient: whether the gradient into the encoder's output is divided by twice the number of decoder layers, as in bridge
+            multistep.
+    """
+
+    def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
+        super().__init__(site, scale_gradient=scale_gradient)
+        self.base = linear(site.config, site.d_model, site.d_model)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        keys = scale_gradient(encoded, self.factor)
+        return [(flow.memory(keys, keys + self.base(self.base_state(history))),)] * self.num_layers
+
+
+@BRIDGES.register("dense_attention_2")
+class DenseAttention2(MultistepBridge):
+    """K_i = L_i(h_i), V_i = K_i + L'(h_0) for each layer i of the encoder's last group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018,
+    Eq. 10).
+
+    h_0: the embedded source, or the last summary layer's output where there is one. A layer's memory is one, keys and values [B, I, S, D].
+    The encoder's own output is not read.
+
+    Args:
+        include_h0: whether h_0 is a term of the sum itself (i = 0).
+        scale_gradient: whether the gradient into the encoder's layers is divided by twice the number of decoder layers, as in bridge
+            multistep.
+    """
+
+    needs_output = False
+
+    def __init__(self, site: Site, *, include_h0: bool = True, scale_gradient: bool = True) -> None:
+        super().__init__(site, scale_gradient=scale_gradient)
+        config, d = site.config, site.d_model
+        widths = [d, *output_widths(config.encoder, d)[last_base(config.encoder) :]]
+        self.first = 0 if include_h0 else 1
+        self.keys = nn.ModuleList(linear(config, width, d) for width in widths[self.first :])
+        self.base = linear(config, d, d)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        states = zip(self.keys, history.group[self.first :], strict=True)
+        keys_BISD = scale_gradient(torch.stack([key(h) for key, h in states], dim=1), self.factor)
+        values_BISD = keys_BISD + self.base(self.base_state(history))[:, None]
+        return [(flow.memory(keys_BISD, values_BISD),)] * self.num_layers

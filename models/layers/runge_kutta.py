@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from models.layers.transformer import TransformerLayer
+from models.initialise import starts_as
+from models.plain import TransformerLayer
 from models.precision import full_precision
 from models.registry import LAYERS
 from models.site import Flow, Memory, Site
@@ -23,11 +24,7 @@ class Weights(nn.Module):
 
     def __init__(self, number: int, start: float) -> None:
         super().__init__()
-        self.start = start
-        self.weight = nn.Parameter(torch.zeros(number))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.full(self.weight.shape, self.start)
+        self.weight = starts_as(torch.full((number,), start))
 
 
 @LAYERS.register("runge_kutta")

@@ -4,7 +4,8 @@ Torch runs these steps as many small operations over tensors that pass through m
 hypothesis may not see. Here one call makes one pass over what is needed alone. The same equations to rounding (tested); where there is no
 compiler, on another device, in another type or while gradients are kept, torch's operations run (`PATHS.native`).
 
-Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words.
+Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words; of linear maps D inputs, M
+outputs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ _SIGNATURES = {
     "panel": [],
     "panel8": [],
     "group8": [],
-    "decode_layer": [_POINTER] * 7 + [_FLOAT, _INT],
 }
 CALLS: dict[str, Callable[..., int]] = {}
 """The library's functions, once it is `available`."""
@@ -157,3 +157,59 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
     CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, threads_for(8 * size))
     return y
+
+
+class _LinearMap(ctypes.Structure):
+    """`linear_map` of vectors.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("weights", "bias", "scale", "offset")),
+        *((name, _LONG) for name in ("inputs", "outputs", "relu")),
+    )
+
+
+class Linear:
+    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`; b [M] or None.
+
+    W [M, D] in fp32, or as 8-bit numbers with a `scale` [M]: then x is rounded to 8 bits by row (`quantise`), sums are exact and
+    y = s_x s (Q_x W) + b.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool, scale: Tensor | None = None) -> None:
+        self.outputs, self.inputs = weight.shape
+        panel = CALLS["panel" if scale is None else "panel8"]()
+        rounded = -(-self.outputs // panel) * panel
+        weight, self.packed = weight.contiguous(), weight.new_empty(rounded, self.inputs, dtype=torch.int16 if scale is not None else None)
+        self.bias, self.scale, self.offset = _padded(bias, rounded), None, None
+        if scale is None:
+            CALLS["pack"](weight.data_ptr(), self.packed.data_ptr(), self.outputs, self.inputs)
+        else:
+            self.scale, self.offset = _padded(scale, rounded), torch.empty(rounded, dtype=torch.int32)
+            CALLS["pack8"](weight.data_ptr(), self.packed.data_ptr(), self.offset.data_ptr(), self.outputs, self.inputs)
+        pointers = (None if t is None else t.data_ptr() for t in (self.packed, self.bias, self.scale, self.offset))
+        self.map = _LinearMap(*pointers, self.inputs, self.outputs, int(relu))
+        self._call, self._at = CALLS["linear" if scale is None else "linear8"], ctypes.addressof(self.map)
+
+    @staticmethod
+    def takes(weight: Tensor, bits: int = 32) -> bool:
+        """Whether this computes with fp32 `weight` [M, D]: the panels are filled, and 8-bit inputs come in whole groups."""
+        if not runs_on(weight):
+            return False
+        panel, group = ("panel", 1) if bits == 32 else ("panel8", CALLS["group8"]())
+        return CALLS[panel]() <= weight.shape[0] and weight.shape[1] % group == 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        rows = x.numel() // self.inputs
+        y, scratch = x.new_empty(*x.shape[:-1], self.outputs), x.new_empty(rows, self.inputs + LANES)
+        threads = threads_for(rows * self.inputs * self.outputs)
+        self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, threads)
+        return y
+
+
+def _padded(x: Tensor | None, length: int) -> Tensor:
+    """x with zeros behind it; None: zeros alone."""
+    padded = torch.zeros(length)
+    if x is not None:
+        padded[: len(x)] = x
+    return padded

@@ -3,14 +3,9 @@
  * Rows are independent of each other and each is computed by one thread: results do not depend on the number of threads.
  * Shapes: B sentences, N rows (hypotheses, sentence-major), H heads of width K in 16, 32, 64, 128, D = H K, C cells, S source positions.
  */
-#include "exponential.h"
-#include "steps.h"
+#include "vectors.h"
 
-#ifdef _OPENMP
-extern int omp_get_thread_num(void);
-#else
-static int omp_get_thread_num(void) { return 0; }
-#endif
+#define HIDDEN -1e9f /* added to the score of what may not be seen */
 
 /* x = exp(x - max x) for n numbers in whole vectors; 1 / their sum. */
 INLINE float softmax_rate(float *x, i64 n) {

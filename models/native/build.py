@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import itertools
 import os
@@ -12,8 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-
-from models.processor import LEVELS, features, isa_limit
 
 FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = (("-fopenmp",), ("-fopenmp-simd",), ())
@@ -54,7 +53,7 @@ def find_compiler() -> str:
 
 def _compile(compiler: str, sources: Path, target: Path) -> None:
     files = sorted(map(str, sources.glob("*.c")))
-    for machine, threads in itertools.product((_machine(), ()), THREADS):
+    for machine, threads in itertools.product((("-march=native",), ()), THREADS):
         try:
             done = subprocess.run(
                 [compiler, *FLAGS, *machine, *threads, *files, "-o", str(target), "-lm"], capture_output=True, text=True, timeout=SECONDS
@@ -71,16 +70,18 @@ def _key(sources: Path, compiler: str) -> str:
     """Changes with whatever changes the library: the source, the flags, the compiler, the processor."""
     about = Path(compiler).resolve().stat()
     text = [path.read_text() for path in sorted(sources.glob("*.[ch]"))]
-    parts: Sequence[object] = (text, FLAGS, THREADS, _machine(), compiler, about.st_size, about.st_mtime_ns)
+    parts: Sequence[object] = (text, FLAGS, THREADS, compiler, about.st_size, about.st_mtime_ns)
     return hashlib.sha256(repr((parts, platform.machine(), sorted(features()) or platform.processor())).encode()).hexdigest()[:16]
 
 
-def _machine() -> tuple[str, ...]:
-    """The compiler's option for this processor, or for what NMT_ISA leaves of it."""
-    limit = isa_limit()
-    if limit is None:
-        return ("-march=native",)
-    return (f"-march={LEVELS[limit]}",) if platform.machine() in ("x86_64", "AMD64") else ()
+@functools.cache
+def features() -> frozenset[str]:
+    """The processor's flags, as Linux names them; none where it does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.lower().startswith(("flags", "features"))), "").partition(":")[2].split())
 
 
 def _folder() -> Path:

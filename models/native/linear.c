@@ -1,5 +1,5 @@
 /* y = x W^T + b for few rows: weights packed by panels of PANEL outputs, [panels][D][PANEL]; a tile of rows times a panel stays in registers. */
-#include "steps.h"
+#include "vectors.h"
 
 #define PADDED(D) ((D) % 512 ? (D) : (D) + LANES) /* rows that lie a power of two apart would share a few lines of the cache */
 

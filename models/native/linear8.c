@@ -5,7 +5,7 @@
  * unsigned: they are 128 too large, and offset = 128 * (sum of an output's weights) is what this adds to a sum. Others multiply 16-bit
  * numbers by pairs: their products of bytes would be cut off at 16 bits.
  */
-#include "steps.h"
+#include "vectors.h"
 
 #ifdef __AVX512VNNI__
 #define GROUP 4

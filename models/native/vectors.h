@@ -1,10 +1,17 @@
-/* Vectors of LANES numbers, as wide as the processor's registers: wider ones would be kept in memory. */
+/* What the C files of this folder share: vectors of LANES numbers, as wide as the processor's registers (wider ones would be kept in memory),
+ * their exponential, and the form of a linear map. */
 #pragma once
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <immintrin.h>
+#endif
+
+#ifdef _OPENMP
+extern int omp_get_thread_num(void);
+#else
+static inline int omp_get_thread_num(void) { return 0; }
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -39,3 +46,37 @@ INLINE float largest_of(vec v) {
     for (int i = 1; i < LANES; i++) m = v[i] > m ? v[i] : m;
     return m;
 }
+
+/* exp(x) to 2 units in the last place, 2^-126 below -87.3: Cody and Waite's reduction, a polynomial of degree 6; NaN stays NaN. */
+INLINE vec expo(vec x) {
+    x = choose(x < all(-87.3f), all(-87.3f), x);
+    x = choose(x > all(88.0f), all(88.0f), x);
+    const vec t = x * 1.44269504f + 12582912.0f, n = t - 12582912.0f, r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * (vec)(((mask)t + 127) << 23);
+}
+
+#define PANEL (2 * LANES) /* outputs of a linear map whose weights lie together */
+
+/* Rows of a tile: with PANEL outputs each, as many sums as there are registers for beside two of weights and one of inputs. */
+#if defined(__AVX512BW__) || defined(__aarch64__)
+#define ROWS 14
+#define ROWS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+#else
+#define ROWS 6
+#define ROWS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#endif
+
+/* A linear map from `inputs` to `outputs` numbers, and max(., 0) behind it with relu. Weights by panels: fp32, or 8 bits where there are
+ * scales; scale, offset, bias: panels * PANEL numbers. */
+typedef struct {
+    const void *weights;
+    const float *bias, *scale;
+    const int32_t *offset;
+    i64 inputs, outputs, relu;
+} linear_map;

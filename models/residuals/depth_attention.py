@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from models.config import Positive
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.precision import full_precision, rms
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -212,7 +214,7 @@ class DepthAttention(Residual):
         key_norm: bool = True,
         sources: Literal["outputs", "states"] = "outputs",
         final: Literal["mix", "top"] = "mix",
-        rate: float = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         self.rate = rate
@@ -226,10 +228,10 @@ class DepthAttention(Residual):
         content = self.mixes and weights != "scalars"
         self.keeps = size == 1 and weights == "softmax" and query == "learned" and key_norm
         self.number_kept = m + 1
-        self.query = nn.Parameter(torch.zeros(d)) if content else None
-        self.gain = nn.Parameter(torch.zeros(d)) if content else None
-        self.map = nn.Parameter(torch.zeros(d, d)) if content and query == "input" else None
-        self.logits = nn.Parameter(torch.zeros(self.number)) if self.mixes and not content else None
+        self.query = starts_as(torch.zeros(d)) if content else None
+        self.gain = starts_as(torch.ones(d)) if content else None
+        self.map = starts_as(torch.zeros(d, d)) if content and query == "input" else None
+        self.logits = starts_as(torch.zeros(self.number)) if self.mixes and not content else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -239,10 +241,6 @@ class DepthAttention(Residual):
         if scalars and (options.get("query", "learned") != "learned" or not options.get("key_norm", True)):
             return "found weights scalars with options of queries or keys, which they do not read; expected softmax or sigmoid"
         return super().check(site, **options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        shape = getattr(self, name).shape
-        return torch.ones(shape) if name == "gain" else torch.zeros(shape)
 
     def start(self, h_0: Tensor) -> State:
         """A compiler is given the equation itself."""

@@ -8,14 +8,15 @@ plain forms run.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from models.config import Bounds, Positive
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.precision import full_precision
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -125,12 +126,49 @@ def _add_mixed(out: Tensor, r: Tensor, s: Tensor) -> Tensor:
     return out
 
 
+Streams = Annotated[int, Bounds(ge=1, le=64)]
 State = tuple[Tensor, Tensor, Tensor]
 """Streams [B, T, n, D], R [B, T, n, n] and w [B, T, n], between reading and writing."""
 
 
+class StreamsResidual(Residual):
+    """x = p S, S' = R S + q y of n streams S, in fp32, at the start n times h_0. A subclass has the coefficients and the stack's output."""
+
+    streams = True
+    n: int
+    place: int
+
+    def start(self, h_0: Tensor) -> Tensor:
+        return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
+
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """p [.., n], R [.., n, n], q [.., n], with tokens or without, and s as it goes on."""
+        raise NotImplementedError
+
+    def read(self, s: Tensor) -> tuple[Tensor, State]:
+        with full_precision(s):
+            p, r, q, s = self.coefficients(s.float())
+            tokens = s.shape[:-2]
+            x, s = read_streams(s, p.expand(*tokens, self.n))
+            return x, (s, r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
+
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        with full_precision(y):
+            return write_streams(*s, drop(y))
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        if self.place == 0:
+            return {"read": self.end_weights(s.float()), "spread": spread(s)}
+        p, r, q, _ = self.coefficients(s.float())
+        return {"read": p, "keep": r, "write": q, "spread": spread(s)}
+
+    def end_weights(self, s: Tensor) -> Tensor:
+        """[.., n]: the streams' shares in the stack's output."""
+        raise NotImplementedError
+
+
 @RESIDUALS.register("hyper")
-class Hyper(Residual):
+class Hyper(StreamsResidual):
     """x = sum_a m_a H_a; H'_b = sum_a R_ab H_a + w_b y (Zhu et al. 2025, Eq. 1-5): n streams H [B, T, n, D], at the start n times h_0.
 
     At the start W = 0, s = .01, R = I, w = 1 and m picks stream i - 1 modulo n in sub-layer i. The stack's output is the streams' sum, or
@@ -149,20 +187,18 @@ class Hyper(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    streams = True
-
     def __init__(
         self,
         site: Site,
         *,
-        streams: int = 4,
+        streams: Streams = 4,
         dynamic: bool = True,
         tanh: bool = True,
         first: Literal["sublayer", "layer"] = "sublayer",
         stream_norm: Literal["layer", "rms"] = "layer",
         reduce: Literal["sum", "learned"] = "sum",
-        output_gain: float = 1.0,
-        rate: float = 1.0,
+        output_gain: Positive = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         self.rate, self.output_gain = rate, output_gain
@@ -174,41 +210,27 @@ class Hyper(Residual):
             return
         self.first = ((site.layer if first == "layer" else site.sublayer) - 1) % n
         numbers = 1 if self.reduces else n + 2
-        self.static = nn.Parameter(torch.zeros(n, numbers))  # of stream a: m_a, R_a1 .. R_an, w_a
-        self.weight = nn.Parameter(torch.zeros(d, numbers)) if dynamic else None
-        self.scale = nn.Parameter(torch.zeros(1 if self.reduces else 2)) if dynamic else None  # of m and R, of w
-        self.gain = nn.Parameter(torch.zeros(d)) if dynamic and stream_norm == "rms" else None
+        static = torch.ones(n, numbers) / (n if self.reduces and self.mean else 1)
+        if not self.reduces:
+            static[:, :-1] = 0.0
+            static[self.first, 0] = 1.0
+            static[:, 1:-1].fill_diagonal_(1.0)
+        self.static = starts_as(static)  # of stream a: m_a, R_a1 .. R_an, w_a
+        self.weight = starts_as(torch.zeros(d, numbers)) if dynamic else None
+        self.scale = starts_as(torch.full((1 if self.reduces else 2,), 0.01)) if dynamic else None  # of m and R, of w
+        self.gain = starts_as(torch.ones(d)) if dynamic and stream_norm == "rms" else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        n, dynamic = options.get("streams", 4), options.get("dynamic", True)
-        if not 1 <= n <= 64:
-            return f"streams is {n}; expected 1 to 64"
-        if options.get("output_gain", 1.0) <= 0:
-            return f"output_gain is {options['output_gain']}; expected more than 0"
         for name, value in (("tanh", True), ("stream_norm", "layer")):
-            if not dynamic and options.get(name, value) != value:
+            if not options.get("dynamic", True) and options.get(name, value) != value:
                 return f"found {name} with dynamic false, where it does nothing; expected dynamic true"
         return super().check(site, **options)
 
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        if name != "static":
-            shape = getattr(self, name).shape
-            return torch.full(shape, {"scale": 0.01, "gain": 1.0, "weight": 0.0}[name])
-        n = self.n
-        if self.reduces:
-            return torch.ones(n, 1) / (n if self.mean else 1)
-        return torch.cat((F.one_hot(torch.tensor(self.first), n)[:, None], torch.eye(n), torch.ones(n, 1)), dim=1)
-
-    def start(self, h_0: Tensor) -> Tensor:
-        return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
-
-    def read(self, s: Tensor) -> tuple[Tensor, State]:
-        with full_precision(s):
-            c, s = self._coefficients(s.float())
-            c = c.expand(*s.shape[:-1], self.n + 2)
-            x, s = read_streams(s, c[..., 0])
-        return x, (s, c[..., 1:-1].mT, c[..., -1])
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        c, s = self._coefficients(s)
+        c = c.expand(*s.shape[:-1], self.n + 2)
+        return c[..., 0], c[..., 1:-1].mT, c[..., -1], s
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """([B, T, n, n + 2], or [n, n + 2] where they are static; s as it goes on)"""
@@ -222,23 +244,14 @@ class Hyper(Residual):
         scale = torch.cat((self.scale[:1].expand(c.shape[-1] - len(self.scale) + 1), self.scale[1:]))
         return scale * c + self.static, s
 
-    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
-        with full_precision(y):
-            return write_streams(*s, drop(y))
-
     def end(self, s: Tensor) -> Tensor:
         if self.reduces:
             with full_precision(s):
                 return (self._coefficients(s.float())[0] * s.float()).sum(-2)
         return s.mean(-2) if self.mean else s.sum(-2)
 
-    def weights(self, s: Any = None) -> dict[str, Tensor]:
-        if self.reduces:
-            return {"read": self._coefficients(s.float())[0][..., 0], "spread": spread(s)}
-        if self.place == 0:
-            return {"read": s.new_full((self.n,), 1.0 / self.n if self.mean else 1.0), "spread": spread(s)}
-        c, _ = self._coefficients(s.float())
-        return {"read": c[..., 0], "keep": c[..., 1:-1].transpose(-1, -2), "write": c[..., -1], "spread": spread(s)}
+    def end_weights(self, s: Tensor) -> Tensor:
+        return self._coefficients(s)[0][..., 0] if self.reduces else s.new_full((self.n,), 1.0 / self.n if self.mean else 1.0)
 
 
 def spread(s: Tensor) -> Tensor:

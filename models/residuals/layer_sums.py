@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.config import Positive
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.precision import full_precision, rms
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -47,7 +49,7 @@ class Mudd(Residual):
         round: int = 0,
         norms: Literal["none", "printed", "code"] = "none",
         grow: bool = False,
-        rate: float = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         self.rate = rate
@@ -58,12 +60,15 @@ class Mudd(Residual):
         self.views = 3 if self.mixes and self.ways == 4 else 1
         inner = 4 * self.number if ends else ways * self.number
         inner = (inner // round + 1) * round if round else inner
-        self.static = nn.Parameter(torch.zeros(self.ways, self.number)) if self.mixes else None
+        static = torch.zeros(self.ways, self.number)
+        if norms == "none":
+            static[:, -1] = 1.0
+        self.static = starts_as(static) if self.mixes else None
         self.inner = nn.Parameter(torch.zeros(d, inner)) if self.mixes and dynamic else None
         self.norms_r_alone = norms == "code"
-        self.pre_gain = nn.Parameter(torch.zeros(self.number, d)) if self.mixes and norms != "none" else None
-        self.post_gain = nn.Parameter(torch.zeros(d)) if self.mixes and norms != "none" else None
-        self.outer = nn.Parameter(torch.zeros(inner, self.ways * self.number)) if self.mixes and dynamic else None
+        self.pre_gain = starts_as(torch.ones(self.number, d)) if self.mixes and norms != "none" else None
+        self.post_gain = starts_as(torch.full((d,), 1e-3)) if self.mixes and norms != "none" else None
+        self.outer = starts_as(torch.zeros(inner, self.ways * self.number)) if self.mixes and dynamic else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -76,14 +81,8 @@ class Mudd(Residual):
         return super().check(site, **options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.zeros(getattr(self, name).shape)
-        if name.endswith("gain"):
-            return value.fill_(1.0 if name == "pre_gain" else 1e-3)
-        if name == "inner":
-            return value.normal_(0.0, value.shape[0] ** -0.5, generator=generator)
-        if name == "static" and self.pre_gain is None:
-            value[:, -1] = 1.0
-        return value
+        value = torch.empty(self.get_parameter(name).shape)
+        return value.normal_(0.0, len(value) ** -0.5, generator=generator)
 
     @classmethod
     def ffn_width(cls, site: Site, **options: Any) -> int:
@@ -159,24 +158,22 @@ class DeepCrossAttention(Residual):
     takes_views = True
     streams = True
 
-    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0, rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate = rate
         d, ends = site.d_model, site.place == 0
         below = site.num_layers if ends else site.layer - 1
         self.mixes = (ends or site.role == "self") and below > 0
-        self.last, self.zero = last, gate_start == "zero"
+        self.last = last
         self.sums = 1 if ends else 3
         self.views = 3 if self.mixes and not ends else 1
         number = min(below + 1, last + 2) if last else below + 1
-        self.weight = nn.Parameter(torch.zeros(self.sums, number, d)) if self.mixes else None
-        self.gate = nn.Parameter(torch.zeros(self.sums, d)) if self.mixes else None
+        make = starts_as if gate_start == "zero" else nn.Parameter
+        self.weight = starts_as(torch.ones(self.sums, number, d)) if self.mixes else None
+        self.gate = make(torch.zeros(self.sums, d)) if self.mixes else None
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.empty(getattr(self, name).shape)
-        if name == "weight":
-            return value.fill_(1.0)
-        return value.zero_() if self.zero else value.normal_(0.0, 0.01, generator=generator)
+        return torch.empty(self.get_parameter(name).shape).normal_(0.0, 0.01, generator=generator)
 
     def start(self, h_0: Tensor) -> CrossState:
         """(G, the stream, what the layer has added so far)"""

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.dropout import Dropout
-from models.initialise import uniform_bound
+from models.config import Positive
+from models.initialise import starts_as, uniform_bound
 from models.precision import full_precision
 from models.registry import RESIDUALS
-from models.residuals.hyper import Hyper, State, normed_product, read_streams, spread, write_streams
-from models.seams import Residual
+from models.residuals.hyper import Hyper, Streams, StreamsResidual, normed_product
 from models.site import Site
 
 
@@ -84,7 +83,7 @@ MAX_PERMUTED = 5
 
 
 @RESIDUALS.register("manifold_hyper")
-class ManifoldHyper(Residual):
+class ManifoldHyper(StreamsResidual):
     """x = sum_a p_a X_a; X'_a = sum_b R_ab X_b + q_a y, R doubly stochastic (Xie et al. 2025, mHC): n streams X [B, T, n, D], at the start
     n times h_0, at the end their sum (assumed).
 
@@ -112,32 +111,31 @@ class ManifoldHyper(Residual):
     """
 
     norms = ("pre",)
-    streams = True
     matrices: Tensor
 
     def __init__(
         self,
         site: Site,
         *,
-        streams: int = 4,
+        streams: Streams = 4,
         dynamic: bool = True,
         iterations: int = 20,
         start: Literal["xavier", "identity"] = "xavier",
         manifold: Literal["sinkhorn", "permutations"] = "sinkhorn",
         positive: Literal["exp", "sigmoid"] = "exp",
-        post_scale: float = 2.0,
+        post_scale: Positive = 2.0,
         last: Literal["rows", "columns"] = "rows",
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         weights: Literal["sigmoid", "softmax"] = "sigmoid",
         reduce: Literal["sum", "learned"] = "sum",
-        rate: float = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         self.rate = rate
         n, self.place = streams, site.place
         self.n = n
         self.iterations, self.positive, self.post_scale, self.last = iterations, positive, post_scale, last
-        self.starts, self.eps = start, site.config.norm_eps
+        self.eps = site.config.norm_eps
         self.temperature, self.softmax = temperature, weights == "softmax"
         self.reduces = reduce == "learned" and not site.place
         if not site.place and not self.reduces:
@@ -150,40 +148,8 @@ class ManifoldHyper(Residual):
             self.register_buffer("matrices", matrices, persistent=False)
         self.width = math.factorial(n) if self.permuted else n * n
         logits = n if self.reduces else 2 * n + self.width
-        self.bias = nn.Parameter(torch.zeros(logits))
-        self.phi = nn.Parameter(torch.zeros(n * site.d_model, logits)) if dynamic else None
-        self.scale = nn.Parameter(torch.zeros(1 if self.reduces else 3)) if dynamic else None
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        n, manifold = options.get("streams", 4), options.get("manifold", "sinkhorn")
-        most = MAX_PERMUTED if manifold == "permutations" else 64
-        if not 1 <= n <= most:
-            return f"streams is {n}; expected 1 to {most} with manifold {manifold}"
-        if options.get("iterations", 20) < 1:
-            return f"iterations is {options['iterations']}; expected at least 1"
-        if options.get("post_scale", 2.0) <= 0:
-            return f"post_scale is {options['post_scale']}; expected more than 0"
-        if options.get("temperature", 1.0) <= 0:
-            return f"temperature is {options['temperature']}; expected more than 0"
-        if options.get("temperature", 1.0) != 1.0 and (manifold == "permutations" or options.get("positive", "exp") == "sigmoid"):
-            return "found temperature without manifold sinkhorn and positive exp, where it does nothing; expected 1.0"
-        if options.get("weights", "sigmoid") == "softmax" and options.get("post_scale", 2.0) != 2.0:
-            return "found post_scale with weights softmax, which sum to 1; expected 2.0"
-        return super().check(site, **options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        n, identity = self.n, self.starts == "identity"
-        if name == "scale":
-            assert self.scale is not None
-            return torch.full(self.scale.shape, 0.01)
-        if name == "phi":
-            assert self.phi is not None
-            value = torch.zeros(self.phi.shape)
-            bound = uniform_bound("xavier", *self.phi.shape)
-            return value if identity else value.uniform_(-bound, bound, generator=generator)
-        bias = torch.zeros(self.bias.shape)
-        if identity and not self.reduces:
+        bias = torch.zeros(logits)
+        if start == "identity" and not self.reduces:
             if self.softmax:
                 bias[:n], bias[self.first] = -8.0, 0.0
             else:
@@ -191,25 +157,33 @@ class ManifoldHyper(Residual):
                 bias[[self.first, n + self.first]] = 1.0
             bias[2 * n :] = -8.0
             bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
-        return bias
+        self.bias = starts_as(bias)
+        make = starts_as if start == "identity" else nn.Parameter
+        self.phi = make(torch.zeros(n * site.d_model, logits)) if dynamic else None
+        self.scale = starts_as(torch.full((1 if self.reduces else 3,), 0.01)) if dynamic else None
 
-    def start(self, h_0: Tensor) -> Tensor:
-        return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        n, manifold = options.get("streams", 4), options.get("manifold", "sinkhorn")
+        if manifold == "permutations" and n > MAX_PERMUTED:
+            return f"streams is {n}; expected 1 to {MAX_PERMUTED} with manifold {manifold}"
+        if options.get("temperature", 1.0) != 1.0 and (manifold == "permutations" or options.get("positive", "exp") == "sigmoid"):
+            return "found temperature without manifold sinkhorn and positive exp, where it does nothing; expected 1.0"
+        if options.get("weights", "sigmoid") == "softmax" and options.get("post_scale", 2.0) != 2.0:
+            return "found post_scale with weights softmax, which sum to 1; expected 2.0"
+        return super().check(site, **options)
 
-    def read(self, s: Tensor) -> tuple[Tensor, State]:
-        with full_precision(s):
-            p, q, r, s = self._coefficients(s.float())
-            tokens = s.shape[:-2]
-            x, s = read_streams(s, p.expand(*tokens, self.n))
-            return x, (s, r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        value = torch.empty(self.get_parameter(name).shape)
+        bound = uniform_bound("xavier", *value.shape)
+        return value.uniform_(-bound, bound, generator=generator)
 
-    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """p [.., n], q [.., n], R [.., n, n] and s as it goes on."""
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logits, s = self.logits(s)
         p, q, r = logits.split((self.n, self.n, self.width), dim=-1)
         if self.softmax:
-            return p.softmax(-1), q.softmax(-1), self.mixing(r), s
-        return torch.sigmoid(p), self.post_scale * torch.sigmoid(q), self.mixing(r), s
+            return p.softmax(-1), self.mixing(r), q.softmax(-1), s
+        return torch.sigmoid(p), self.mixing(r), self.post_scale * torch.sigmoid(q), s
 
     def logits(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """(l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static; s as it goes on)"""
@@ -230,10 +204,6 @@ class ManifoldHyper(Residual):
             logits = (torch.sigmoid(logits) + 1e-6).log()
         return sinkhorn(logits / self.temperature, self.iterations, axes)
 
-    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
-        with full_precision(y):
-            return write_streams(*s, drop(y))
-
     def end(self, s: Tensor) -> Tensor:
         if not self.reduces:
             return s.sum(-2)
@@ -241,11 +211,8 @@ class ManifoldHyper(Residual):
             s = s.float()
             return (torch.sigmoid(self.logits(s)[0])[..., None] * s).sum(-2)
 
-    def weights(self, s: Any = None) -> dict[str, Tensor]:
-        if self.place == 0:
-            return {"read": torch.sigmoid(self.logits(s.float())[0]) if self.reduces else s.new_ones(self.n), "spread": spread(s)}
-        p, q, r, _ = self._coefficients(s.float())
-        return {"read": p, "keep": r, "write": q, "spread": spread(s)}
+    def end_weights(self, s: Tensor) -> Tensor:
+        return torch.sigmoid(self.logits(s)[0]) if self.reduces else s.new_ones(self.n)
 
 
 @RESIDUALS.register("manifold_streams")
@@ -266,12 +233,18 @@ class ManifoldStreams(Hyper):
     norms = ("pre",)
 
     def __init__(
-        self, site: Site, *, streams: int = 4, iterations: int = 20, first: Literal["sublayer", "layer"] = "sublayer", rate: float = 1.0
+        self,
+        site: Site,
+        *,
+        streams: Streams = 4,
+        iterations: int = 20,
+        first: Literal["sublayer", "layer"] = "sublayer",
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site, streams=streams, tanh=False, first=first, stream_norm="rms", rate=rate)
         self.iterations = iterations
         if site.place:
-            self.scale = nn.Parameter(torch.zeros(3))  # of m, of R, of w
+            self.scale = starts_as(torch.full((3,), 0.01))  # of m, of R, of w
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Residuals of one stream with factors of their own, and deep delta learning."""
+"""Residuals of one stream: factors of their own, Admin, and deep delta learning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from models.config import Positive
 from models.dropout import Dropout
+from models.initialise import starts_as
 from models.precision import full_precision
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -19,10 +21,7 @@ class Scale(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.alpha = nn.Parameter(torch.zeros(1))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.zeros(1)
+        self.alpha = starts_as(torch.zeros(1))
 
 
 @RESIDUALS.register("rezero")
@@ -38,7 +37,7 @@ class ReZero(Residual):
     starts_as_identity = True
 
     def __init__(
-        self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: float = 1.0
+        self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: Positive = 1.0
     ) -> None:
         super().__init__(site)
         self.rate = rate
@@ -48,7 +47,7 @@ class ReZero(Residual):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if options.get("norms", "none") == "none" and site["norm"] != "pre":
             return f"found norms none with norm {site['norm']}; expected norm pre, which has none then, or norms keep"
-        return cls.check_rate(options)
+        return None
 
     @classmethod
     def order(cls, norm: str, **options: Any) -> str:
@@ -111,12 +110,12 @@ class Laurel(Residual):
         weights: bool = True,
         rank: int = 0,
         squash: Literal["softmax", "sigmoid"] = "softmax",
-        total: float = 2.0,
-        rate: float = 1.0,
+        total: Positive = 2.0,
+        rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
         self.squash, self.total, self.rate = squash, total, rate
-        self.logits = nn.Parameter(torch.zeros(2)) if weights else None
+        self.logits = starts_as(torch.zeros(2)) if weights else None
         self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
         self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
         if self.outer is not None:
@@ -126,11 +125,7 @@ class Laurel(Residual):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if not options.get("weights", True) and not options.get("rank", 0):
             return "found weights false and rank 0, which is residual plain; expected weights true or rank 1 or more"
-        total = options.get("total", 2.0)
-        return cls.check_rate(options) if total > 0 else f"total is {total}; expected more than 0"
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.zeros(2)
+        return None
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         if self.inner is not None and self.outer is not None:
@@ -162,17 +157,15 @@ class Delta(Residual):
 
     norms = ("pre",)
 
-    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate = rate
         d, learned = site.d_model, value == "learned"
-        self.step, self.step_bias = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.zeros(1))
+        self.step, self.step_bias = nn.Parameter(torch.zeros(d)), starts_as(torch.zeros(1))
         self.value = nn.Parameter(torch.zeros(d)) if learned else None
-        self.value_bias = nn.Parameter(torch.zeros(1)) if learned else None
+        self.value_bias = starts_as(torch.zeros(1)) if learned else None
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        if name.endswith("bias"):
-            return torch.zeros(1)
         d = len(self.step)
         return torch.empty(d).normal_(0.0, 0.5 * d**-0.5, generator=generator)
 
@@ -186,3 +179,77 @@ class Delta(Residual):
             if self.value is not None and self.value_bias is not None:
                 v = 4.0 * torch.sigmoid((s * self.value).sum(-1, keepdim=True) + self.value_bias)
             return s + beta * (v - (k * s).sum(-1, keepdim=True)) * k
+
+
+class Profile(nn.Module):
+    """What the sub-layers of a stack hand on to the next one while a batch is profiled; `omega` is None at other times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.omega: float | None = None
+        self.variance = 0.0  # of the outputs so far
+
+
+@RESIDUALS.register("admin")
+class Admin(Residual):
+    """LN(omega_i * x + y), omega_i [D] learned, its first value from the data (Liu et al. 2020, "Understanding the difficulty of training
+    Transformers", section 4).
+
+    One batch in training mode (`profile`) measures it: omega_1 = 1 in the first sub-layer of the stack. Var is over all numbers of the
+    batch.
+
+    Args:
+        variance: code: omega_{i+1}^2 = Var(omega_i x_i) + Var(y_i) in the i-th sub-layer, as in the authors' code; text: omega_{i+1}^2 =
+            sum_{j<=i} Var(y_j), as the paper has it.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    norms = ("post",)
+    starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
+
+    def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code", rate: Positive = 1.0) -> None:
+        super().__init__(site)
+        self.rate = rate
+        self.omega = starts_as(torch.ones(site.d_model))
+        self.profile = site.shared.setdefault(f"admin.{site.side}", Profile())
+        self.text = variance == "text"
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        if self.profile.omega is not None:
+            return self._measured(s, drop(y))
+        return drop.add(self.omega * s, y)
+
+    @torch.no_grad()
+    def _measured(self, s: Tensor, y: Tensor) -> Tensor:
+        """omega from the sub-layers below, and the next one's."""
+        profile = self.profile
+        assert isinstance(profile, Profile) and profile.omega is not None
+        self.omega.fill_(profile.omega)
+        s = self.omega * s
+        own = float(y.float().var(unbiased=False))
+        profile.variance += own
+        profile.omega = (profile.variance if self.text else float(s.float().var(unbiased=False)) + own) ** 0.5
+        return s + y
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """The mean of omega."""
+        return {"omega": self.omega.mean()[None]}
+
+
+def profiles(model: nn.Module) -> list[Profile]:
+    """Of the model's stacks; none where no residual takes values from data."""
+    return [module for module in model.modules() if isinstance(module, Profile)]
+
+
+@torch.no_grad()
+def profile(model: nn.Module, src_BS: Tensor, tgt_in_BT: Tensor) -> None:
+    """Sets every omega from one batch, in fp32 and training mode."""
+    found = profiles(model)
+    for each in found:
+        each.omega, each.variance = 1.0, 0.0
+    model.train()
+    try:
+        model(src_BS, tgt_in_BT)
+    finally:
+        for each in found:
+            each.omega = None

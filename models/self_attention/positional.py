@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from models.attention import MultiHeadAttention
 from models.cache import HIDDEN
+from models.config import UpTo1000
 from models.initialise import uniform_bound
+from models.plain import SingleSelfAttention
 from models.registry import SELF_ATTENTIONS
-from models.seams import SelfAttention
 from models.site import Flow, Site
-from models.sublayer import SubLayer
 
 
 class RelativeAttention(MultiHeadAttention):
@@ -45,12 +45,13 @@ class RelativeAttention(MultiHeadAttention):
         read = self.k + 1 if flow.causal else 2 * self.k + 1
         q = q * (1.0 / math.sqrt(self.d_head))
         by_offset = by_head(q, self.key_offsets[:, :read].transpose(1, 2))
-        scores = torch.matmul(q, k.transpose(-2, -1)) + spread(by_offset, offsets)
+        scores = torch.matmul(q, k.transpose(-2, -1)) + by_offset.gather(-1, offsets.expand(*by_offset.shape[:-1], -1))
         weights = (scores if bias is None else scores + bias).softmax(dim=-1)
         if flow.trace is not None:
             flow.trace.append((self, weights))
         weights = self.dropout(weights)
-        z = torch.matmul(weights.to(v.dtype), v) + by_head(summed(weights, offsets, read).to(v.dtype), self.value_offsets[:, :read])
+        summed = weights.new_zeros(*weights.shape[:-1], read).scatter_add(-1, offsets.expand_as(weights), weights)  # by offset
+        z = torch.matmul(weights.to(v.dtype), v) + by_head(summed.to(v.dtype), self.value_offsets[:, :read])
         return z.transpose(1, 2).flatten(2)
 
     def _offsets(self, q: Tensor, k: Tensor, flow: Flow) -> Tensor:
@@ -67,19 +68,8 @@ def by_head(x: Tensor, table_HNP: Tensor) -> Tensor:
     return torch.bmm(x.transpose(0, 1).flatten(1, 2), table_HNP).unflatten(1, (x.shape[0], x.shape[2])).transpose(0, 1)
 
 
-def spread(by_offset: Tensor, offsets: Tensor) -> Tensor:
-    """y[.., i, j] = x[.., i, offsets[i, j]]: [B, H, T, M], [1 or B, 1, T, S] -> [B, H, T, S]."""
-    return by_offset.gather(-1, offsets.expand(*by_offset.shape[:-1], -1))
-
-
-def summed(weights: Tensor, offsets: Tensor, number: int) -> Tensor:
-    """y[.., i, m] = sum of x[.., i, j] over the j with offsets[i, j] = m: [B, H, T, S] -> [B, H, T, number]."""
-    zeros = weights.new_zeros(*weights.shape[:-1], number)
-    return zeros.scatter_add(-1, offsets.expand_as(weights), weights)
-
-
 @SELF_ATTENTIONS.register("relative")
-class RelativeSelfAttention(SelfAttention):
+class RelativeSelfAttention(SingleSelfAttention):
     """C = SubLayer(x, q -> MHA with relative positions) (Shaw et al. 2018; per layer and head, k = 16, in Hao et al. 2019, Table 4).
 
     The model's own positions stay what `model.positions` says; Shaw's model has none.
@@ -88,18 +78,10 @@ class RelativeSelfAttention(SelfAttention):
         k: largest distance in subwords that is told apart; farther ones count as k. 1 to 1000.
     """
 
-    def __init__(self, site: Site, *, k: int = 16) -> None:
-        super().__init__(site)
-        self.attention = RelativeAttention(site, k)
-        self.sublayer = SubLayer(site)
+    takes_views = False
 
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        k = options.get("k", 16)
-        return None if 1 <= k <= 1000 else f"k is {k}; expected 1 to 1000"
-
-    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
-        return self.sublayer(x, lambda q: self.attention(q, q, flow))
+    def __init__(self, site: Site, *, k: UpTo1000 = 16) -> None:
+        super().__init__(site, RelativeAttention(site, k))
 
 
 Masks = Literal["heads", "layers"]
@@ -127,7 +109,7 @@ class DirectionalAttention(MultiHeadAttention):
 
 
 @SELF_ATTENTIONS.register("directional")
-class DirectionalSelfAttention(SelfAttention):
+class DirectionalSelfAttention(SingleSelfAttention):
     """The encoder's self-attention with directional masks and no parameters of its own (after DiSAN, Shen et al. 2018; Hao et al. 2019,
     Table 4).
 
@@ -138,12 +120,12 @@ class DirectionalSelfAttention(SelfAttention):
             ones at j >= i.
     """
 
+    takes_views = False
+
     def __init__(self, site: Site, *, masks: Masks = "heads") -> None:
-        super().__init__(site)
         heads = range(site.num_heads)
         forward = tuple(h < site.num_heads // 2 for h in heads) if masks == "heads" else tuple(site.layer % 2 == 1 for _ in heads)
-        self.attention = DirectionalAttention(site, forward)
-        self.sublayer = SubLayer(site)
+        super().__init__(site, DirectionalAttention(site, forward))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -152,6 +134,3 @@ class DirectionalSelfAttention(SelfAttention):
         if options.get("masks", "heads") == "heads" and site["num_heads"] % 2:
             return f"masks heads gives each direction half of the heads; num_heads is {site['num_heads']}, expected an even number"
         return None
-
-    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
-        return self.sublayer(x, lambda q: self.attention(q, q, flow))

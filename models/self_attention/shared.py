@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.attention import MultiHeadAttention
+from models.config import Positive
+from models.initialise import starts_as
+from models.plain import SingleSelfAttention
 from models.registry import SELF_ATTENTIONS
-from models.self_attention.single import SingleSelfAttention
 from models.site import Flow, Site
 
 FIRST = ("values", 1)
@@ -24,10 +26,7 @@ class Mix(nn.Module):
     def __init__(self, first: float, own: float | None, *, learn: bool, rate: float) -> None:
         super().__init__()
         self.start, self.rate = [first] if own is None else [first, own], rate
-        self.weight = nn.Parameter(torch.zeros(len(self.start))) if learn else None
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.tensor(self.start)
+        self.weight = starts_as(torch.tensor(self.start)) if learn else None
 
     def forward(self, v_1: Tensor, v: Tensor) -> Tensor:
         a, *b = self.start if self.weight is None else self.weight
@@ -78,7 +77,7 @@ class ValueResidual(SingleSelfAttention):
         form: Literal["two", "interpolate"] = "two",
         from_layer: int = 2,
         share: bool = False,
-        rate: float = 1.0,
+        rate: Positive = 1.0,
     ) -> None:
         mixes = site.layer >= from_layer
         mix = Mix(first, own if form == "two" else None, learn=learn, rate=rate) if mixes and not share else None
@@ -94,7 +93,8 @@ class ValueResidual(SingleSelfAttention):
         found = [name for name, value in unread.items() if options.get(name, value) != value]
         if found:
             return f"found {found[0]} with {'share true' if options.get('share') else 'form interpolate'}, where it does nothing"
-        return cls.check_rate(options, learns=options.get("learn", True) and not options.get("share", False))
+        rate, learns = options.get("rate", 1.0), options.get("learn", True) and not options.get("share", False)
+        return None if learns or rate == 1.0 else f"found rate {rate} where nothing learns at it; expected 1.0"
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """(a, b), or (a) where b = 1 - a."""
@@ -156,15 +156,13 @@ class LayerMemory(SingleSelfAttention):
 
     shares = True
 
-    def __init__(self, site: Site, *, others: Literal["random", "zero"] = "random", rate: float = 1.0) -> None:
+    def __init__(self, site: Site, *, others: Literal["random", "zero"] = "random", rate: Positive = 1.0) -> None:
         router = Router(site.num_heads, site.layer, random=others == "random", rate=rate) if site.layer > 1 else None
         super().__init__(site, RoutedAttention(site, router))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if site["num_layers"] < 2:
-            return "layer_memory needs at least 2 layers; num_layers is 1"
-        return cls.check_rate(options)
+        return "layer_memory needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """sum_{h,g} |R_l[h, (j, g)]| / H of each layer j, the own one last."""

@@ -6,8 +6,8 @@ ignored. The tests bound the error relative to the operations that torch counts 
 
 from __future__ import annotations
 
-from models.flops import Work
 from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
+from orchestrator.cost.work import Work
 from orchestrator.ledger.keys import defaults_of
 from orchestrator.specs.schema import EncoderSpec, ModelSpec
 from orchestrator.sweeps import parameters
@@ -16,9 +16,8 @@ _memoised: dict[tuple[str, int, int], Work] = {}
 
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    """Work of the model per token, memoised for each distinct model and vocabulary. Regularizers do not count."""
-    model = model.model_copy(update={"regularizers": []})
-    key = (model.model_dump_json(), src_vocab, tgt_vocab)
+    """Work of the model per token, memoised for each distinct model and vocabulary."""
+    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
     if key not in _memoised:
         _memoised[key] = _work(model, src_vocab, tgt_vocab)
     return _memoised[key]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -49,7 +51,7 @@ def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
 def schema(registry: str, kind: str) -> type[BaseModel]:
     """Returns the strict pydantic model of a component's options, including `kind`. Raises KeyError for an unknown component."""
     cls = REGISTRIES[registry].get(kind)
-    hints = typing.get_type_hints(cls.__init__)
+    hints = typing.get_type_hints(cls.__init__, include_extras=True)
     fields: dict[str, Any] = {"kind": (typing.Literal[kind], kind)}
     for parameter in inspect.signature(cls).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -130,11 +132,13 @@ def site_info(model: dict[str, Any], side: str) -> dict[str, Any] | None:
 
 
 def _bounded(hint: Any, default: Any) -> Any:
-    """Adds bounds to integer hints, also inside unions; integers in a list are left to the class's own `check`."""
+    """Adds bounds to integer hints, also inside unions, and those of `Annotated`. The class's own `check` has those of lists."""
+    if typing.get_origin(hint) is Annotated:
+        plain, *bounds = typing.get_args(hint)
+        return Annotated[_bounded(plain, default), *(Field(**asdict(each)) for each in bounds)]
     if hint is int:
         low = 1 if isinstance(default, int) and default >= 1 else 0 if default in (0, None, ...) else -MAX_INT
         return Annotated[int, Field(ge=low, le=MAX_INT)]
-    arguments = () if typing.get_origin(hint) is list else typing.get_args(hint)
-    if int in arguments:
-        return typing.Union[tuple(_bounded(a, default) for a in arguments)]  # noqa: UP007 built from a tuple
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.Union[tuple(_bounded(a, default) for a in typing.get_args(hint))]  # noqa: UP007 built from a tuple
     return hint

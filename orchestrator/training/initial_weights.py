@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.initialise import stream_seed
-from models.residuals import admin
+from models.residuals import scaled
 from models.transformer import Transformer
 from orchestrator.data.prepare import Prepared
 from orchestrator.specs.schema import RunSpec
@@ -29,8 +29,8 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, lis
 
 
 def profile(model: Transformer, prepared: Prepared, spec: RunSpec, device: torch.device) -> None:
-    """Sets the values that a model takes from data (`models.residuals.admin`), from the seed's first batch, equal on all workers."""
-    if admin.profiles(model):
+    """Sets the values that a model takes from data (`models.residuals.scaled`), from the seed's first batch, equal on all workers."""
+    if scaled.profiles(model):
         batch = next(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0)).micro_batches[0]
         torch.manual_seed(stream_seed(spec.seed, "profile"))
-        admin.profile(model, batch.src.to(device), batch.tgt_in.to(device))
+        scaled.profile(model, batch.src.to(device), batch.tgt_in.to(device))

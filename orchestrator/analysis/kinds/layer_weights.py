@@ -25,11 +25,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from models.aggregations.iterative import AggregationNode
-from models.component import Component
-from models.seams import Residual
+from models.connections.dense import AggregationNode
+from models.plain import SubLayer
+from models.seams import Component, Residual
 from models.stack import Stack
-from models.sublayer import SubLayer
 from models.transformer import Transformer, build
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of

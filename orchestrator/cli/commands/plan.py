@@ -10,7 +10,7 @@ from rich.table import Table
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
-from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.component_sources import warnings
@@ -81,36 +81,34 @@ def plan(
         make(options.results, "--results")
         problems = costs.probe(rows, options.cache_dir, max_probes, log)
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
-    cost = costs.of_all(rows)
-    sums = plan_costs.totals(planned_rows.every, cost)
+    plan_costs.add_costs(planned_rows, rows, costs, ledger)
     power = _power(rows, requested or sorted(default_seeds), ledger)
-    record = planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
-    shipped = {
-        (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
-    }
+    record = planned_rows.as_json()
+    runs = (*planned_rows.parents, *planned_rows.rows)
+    shipped = {(row.id, row.seed) for row in runs if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)}
     for each in (*record["parents"], *record["rows"]):
-        each |= {"cost": cost[each["id"]].as_json(), "shipped": (each["id"], each["seed"]) in shipped}
+        each["shipped"] = (each["id"], each["seed"]) in shipped
     if as_json:
         print_json(record | {"grids": [summary(grid) for grid in grids], "power": power})
     else:
-        console().print(_table(planned_rows, cost, shipped, every_row))
+        console().print(_table(planned_rows, shipped, every_row))
 
     totals = record["totals"]
     told = {name: f"{totals[name]} {name}" for name in STATUSES if name in totals}
     if number := sum(each["shipped"] for each in record["rows"]):
         told["done"] += f" ({'all' if number == totals['done'] else number} shipped with the product)"
-    parents = f", {number} of rows that others start from" if (number := len(planned_rows.parents_to_train)) else ""
+    parents = f", {number} of rows that others start from" if (number := planned_rows.trainings_of_parents) else ""
     left = f"{counted(planned_rows.trainings, 'training')} to do{parents}"
     log(f"{counted(totals['runs'], 'run')}: {', '.join(told.values()) or 'none'}; {left}")
     if rate := _common_rate(planned_rows):
         log(f"rate of every row: {rate}")
-    changed = {(row.id, row.seed): row.changed for row in planned_rows.every}
+    changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
     for line in warnings(changed, options.arguments):
         log(f"warning: {line}")
     for line in (
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
-        *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], scheduler),
+        *plan_costs.lines(planned_rows, scheduler),
         *(line for table, found in power.items() for line in _power_lines(table, found)),
         *problems,
     ):
@@ -158,14 +156,14 @@ def _grid_lines(table: TableFile) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, int]], every_row: bool) -> Table:
+def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool) -> Table:
     """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
-    rows = planned_rows.every
+    rows = (*planned_rows.parents, *planned_rows.rows)
     short = short_names([row.id for row in rows])
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         params = "?" if row.params is None else f"{row.params:,}"
-        costs, status = plan_costs.short(cost[row.id]), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
+        costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
         lines.setdefault((short[row.id], params, *costs, planned_rows.rates.get(row.id, ""), status), []).append(str(row.seed))
     cells = [(name, ",".join(seeds), *others) for (name, *others), seeds in lines.items()]
     told = [n for n in range(len(COLUMNS)) if n < 2 or any(line[n] not in ("", "?") for line in cells)]
@@ -185,7 +183,7 @@ def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, in
 
 def _common_rate(planned_rows: Plan) -> str:
     """The learning rate where every one of several rows has the same; else nothing."""
-    rows = {row.id for row in planned_rows.every}
+    rows = {row.id for row in (*planned_rows.parents, *planned_rows.rows)}
     rates = {planned_rows.rates.get(row, "") for row in rows}
     return rates.pop() if len(rates) == 1 and len(rows) > 1 else ""
 

@@ -35,9 +35,9 @@ from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
 from orchestrator.sweeps import budget, looks, retrain
-from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.phases import phase
 from orchestrator.tracking.environment import checked_uri
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from models import build
-from models.sublayer import SubLayer
+from models.plain import SubLayer
 from orchestrator.analysis.kinds.layer_weights import layer_weights, multiplied_out, weights_of
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve

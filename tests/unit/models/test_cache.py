@@ -51,26 +51,6 @@ def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact
         B, width, pasts = len(sentences), wider, [past[hypotheses] for past in pasts]
 
 
-def test_one_row_a_sentence_needs_no_table():
-    cache, slot = Cache(), nn.Identity()
-    for step in range(40):
-        assert cache.begin(3, 1, 3, torch.device("cpu")) is None
-        (cells,) = cache.extend(slot, torch.full((3, 1, 1, 2), float(step)))
-        cache.reorder(torch.arange(3))
-    assert cells[0, 0, :, 0].tolist() == [float(step) for step in range(40)]
-
-
-def test_times_cost_nothing_where_nobody_asks_and_are_asked_from_the_start():
-    cache, slot = Cache(), nn.Identity()
-    for _ in range(2):
-        cache.begin(3, 1, 3, torch.device("cpu"))
-        cache.extend(slot, torch.zeros(3, 1, 1, 2))
-        cache.length += 1
-    assert list(cache._cells) == [slot]
-    with pytest.raises(AssertionError, match="every step"):
-        cache.times(torch.device("cpu"))
-
-
 def test_compaction_bounds_the_cells(monkeypatch):
     """All hypotheses descend from the first: no more than its past and the latest cells are kept."""
     monkeypatch.setattr(models.cache, "COMPACT_AFTER", 10)

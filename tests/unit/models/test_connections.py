@@ -10,7 +10,6 @@ import torch
 from models import build
 from tests.unit.models.model_cases import VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden, problems
-from tests.unit.models.sizes import added, on_both
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -96,20 +95,6 @@ def test_they_start_as_the_plain_network(norm, kind):
     assert (hidden(model_of(norm, shift=0.3, **kind).eval()) - want).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("kind", "own"),
-    [
-        ({"kind": "dwa"}, (54, 19, 54)),
-        ({"kind": "dwa", "dilation": 2, "period": 2}, (18, 7, 18)),
-        ({"kind": "dwa", "where": "top"}, (14, 8, 14)),
-        ({"kind": "embedding_skip"}, (20, 8, 20)),
-        ({"kind": "backout"}, (2, 2, 2)),
-    ],
-)
-def test_own_parameters(kind, own):
-    assert added(**on_both("connection", **kind)) == own
-
-
 def test_one_line_where_nothing_is_mixed():
     def line(**kind):
         ((path, found),) = problems(encoder={"connection": kind})
@@ -120,4 +105,3 @@ def test_one_line_where_nothing_is_mixed():
     assert "no sum has two states" in line(kind="dwa", dilation=2, period=3, keeps="units")
     assert line(kind="dwa", where="top", period=2) == "found dilation 1 and period 2 with where top; expected 1 and 1"
     assert "below the last" in line(kind="backout", layer=4)
-    assert "more than 0" in line(kind="embedding_skip", rate=-1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +12,43 @@ from torch.nn import functional as F
 from models import Cache, build
 from models.config import ModelConfig
 from models.embedding import TooLongError
-from models.inference import prepared
 from models.layers.convolution import GluConv
 from models.linear import NormedLinear
 from models.loss import label_smoothed_loss
 from models.site import Flow, Site
-from tests.unit.models.conv_cases import both, dense, residual
 from tests.unit.models.model_cases import VOCAB, batch
+
+OWN: dict[str, Any] = {
+    "norm": "post",
+    "positions": "learned",
+    "embedding_scale": False,
+    "weight_norm": True,
+    "init": "convs2s",
+    "output_bias": True,
+}
+
+
+def dense(layers: int, widths: Any, sumlen: int, *, kernels: Any = 3, summary: str = "linear") -> dict[str, Any]:
+    return {
+        "num_layers": layers,
+        "layer": {"kind": "convolution", "widths": widths, "kernels": kernels, "residual": False},
+        "connection": {"kind": "concatenated", "sumlen": sumlen, "summary": summary},
+    }
+
+
+def residual(layers: int, widths: Any, *, kernels: Any = 3) -> dict[str, Any]:
+    layer = {"kind": "convolution", "widths": widths, "kernels": kernels}
+    return {"num_layers": layers, "layer": layer, "connection": {"kind": "projected"}}
+
+
+def model(encoder: dict[str, Any], decoder: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+    side = decoder | {"cross_attention": {"kind": "multistep"}}
+    return OWN | {"d_model": 256, "encoder": encoder, "decoder": side, "bridge": {"kind": bridge}} | more
+
+
+def both(side: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+    return model(side, side, bridge, **more)
+
 
 SMALL = {"d_model": 16, "d_ff": 8, "num_heads": 2, "word_dim": 10, "max_positions": 16}
 CONVS2S = both(residual(2, 6), "multistep", **SMALL)
@@ -65,21 +96,6 @@ def test_decoder_convolution_is_conv1d_padded_on_the_left(kernel):
     torch.testing.assert_close(conv(x, Flow(causal=True)), want, atol=1e-5, rtol=1e-5)
 
 
-def test_a_cached_convolution_keeps_its_window_and_no_more():
-    conv, cache = GluConv(site("decoder"), 7, 4, 3).eval(), Cache()
-    random_map(conv.map)
-    x = torch.randn(2, 40, 7)
-    whole = conv(x, Flow(causal=True))
-    with torch.no_grad():
-        pieces = [conv(piece, Flow(causal=True, cache=cache)) for piece in x.split([1, 1, 5, 1, 32], dim=1)]
-        held = [cache.bytes()]
-        for _ in range(5):
-            conv(x[:, :1], Flow(causal=True, cache=cache))
-            held.append(cache.bytes())
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, atol=1e-5, rtol=1e-5)
-    assert held == [2 * 2 * 7 * 4] * 6
-
-
 # ---------------------------------------------------------------- ConvS2S
 
 
@@ -122,17 +138,6 @@ def test_convs2s_is_its_transcription():
 # ---------------------------------------------------------------- DenseNMT
 
 
-def test_widths_of_dense_layers():
-    """Encoder E + i c; decoder E + 2 i c; after a summary from E on."""
-    model = made(DENSENMT)
-    assert [m.convolution.map.in_features // 3 for m in model.encoder.layers] == [16, 21, 16, 21]
-    assert [m.convolution.map.in_features // 3 for m in model.decoder.layers] == [16, 26, 16, 26]
-    assert [m.in_features for m in model.decoder.connection.summaries] == [36]
-    assert model.decoder.connection.outer.in_features == 36 and model.decoder.connection.outer.out_features == 10
-    assert isinstance(model.encoder.connection.outer, torch.nn.Identity)  # dense_attention_2 does not read it
-    assert [m.in_features for m in model.bridge.keys] == [16, 5, 5]
-
-
 def test_densenmt_is_its_transcription():
     model, (src, tgt) = made(DENSENMT), batch()
     encoder, decoder = model.encoder, model.decoder
@@ -164,29 +169,11 @@ def test_densenmt_is_its_transcription():
 def test_dense_attention_1_attends_to_the_mixture():
     model, (src, _) = made(both(dense(4, 5, 0), "dense_attention_1", **SMALL)), batch()
     with torch.no_grad():
-        _, history = model._encode(src[1:])
+        history = model._encode(src[1:])[1]
         memory = model.encode(src[1:]).memories[0][0]
         keys = model.encoder.connection.outer(torch.cat(history.outputs[::-1], dim=-1))
         torch.testing.assert_close(memory.keys, keys)
         torch.testing.assert_close(memory.values, keys + model.bridge.base(history.outputs[0]))
-
-
-def test_several_memories_are_summed():
-    model, (src, _) = made(CONVS2S), batch()
-    attention, (memory,) = model.decoder.layers[0].cross_attention, model.encode(src).memories[0]
-    x, flow = torch.randn(3, 4, 6), Flow(h_0=torch.randn(3, 4, 16))
-    bias = attention.output.bias
-    one, two = (attention(x, (memory,) * n, flow) - bias for n in (1, 2))
-    torch.testing.assert_close(two, 2 * one, atol=1e-5, rtol=1e-4)
-
-
-def test_attention_maps_are_one_for_each_encoder_layer_and_sum_to_one():
-    model, (src, tgt) = made(DENSENMT), batch()
-    trace: list = []
-    with torch.no_grad():
-        model.decode(tgt, model.encode(src), trace=trace)
-    assert [tuple(w.shape) for _, w in trace] == [(3, 3, 6, 7)] * 4
-    assert all(torch.allclose(w.sum(-1), torch.ones(3, 3, 6)) and w[0, ..., 4:].max() == 0 for _, w in trace)
 
 
 # ---------------------------------------------------------------- gradients, weight normalisation, initial values
@@ -242,16 +229,6 @@ def test_the_output_is_normed_unless_it_is_the_words(embeddings):
     assert (model.output.weight is model.tgt_embedding.words.weight) == (embeddings != "separate")
 
 
-def test_gains_start_as_norms_so_that_the_function_is_the_plain_one():
-    src, tgt = batch()
-    normed, plain = made(CONVS2S), made(CONVS2S | {"weight_norm": False})
-    names = {n.replace("direction", "weight"): p for n, p in normed.named_parameters() if not n.endswith("gain")}
-    with torch.no_grad():
-        for name, p in plain.named_parameters():
-            p.copy_(names[name])
-        torch.testing.assert_close(normed(src, tgt).hidden, plain(src, tgt).hidden, atol=1e-5, rtol=1e-4)
-
-
 def test_initial_values_are_those_of_convs2s():
     """Standard deviations within 3 per cent of sqrt((1 - p) / n), before a GLU twice that; words and positions 0.1; biases 0."""
     wide = both(residual(2, 128), "multistep", word_dim=64, dropout={"embedding": 0.3, "residual": 0.2}) | {"weight_norm": True}
@@ -283,32 +260,3 @@ def test_learned_positions_end():
         model.decode(tgt.repeat(1, 3)[:, :16], encoded, cache)
         with pytest.raises(TooLongError, match="17 subwords"):
             model.decode(tgt[:, :1], encoded, cache)
-
-
-def test_without_packed_products_normed_weights_are_folded_once(monkeypatch):
-    monkeypatch.setattr("models.inference.torch.backends.mkldnn.is_available", lambda: False)
-    model, (src, tgt) = made(CONVS2S), batch()
-    with torch.no_grad():
-        want = model.logits(model(src, tgt).hidden)
-        calls: list[int] = []
-        norm = torch._weight_norm
-        monkeypatch.setattr(torch, "_weight_norm", lambda *a: calls.append(1) or norm(*a))
-        with prepared(model):
-            before = len(calls)
-            torch.testing.assert_close(model.logits(model(src, tgt).hidden), want)
-            assert before and len(calls) == before
-
-
-def test_a_mixed_model_decodes_as_it_trains():
-    """Convolutional encoder, Transformer decoder; and the other way round."""
-    transformer = {"num_layers": 2}
-    conv = residual(2, 6)
-    for settings in (
-        {"encoder": conv, "decoder": transformer, "bridge": {"kind": "top"}},
-        {"encoder": transformer, "decoder": conv | {"cross_attention": {"kind": "multistep"}}, "bridge": {"kind": "dense_attention_2"}},
-    ):
-        model, (src, tgt) = made(SMALL | settings), batch()
-        with torch.no_grad():
-            encoded, cache = model.encode(src), Cache()
-            steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
-            torch.testing.assert_close(steps, model(src, tgt).hidden, atol=2e-5, rtol=1e-4)

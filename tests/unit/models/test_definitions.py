@@ -10,7 +10,6 @@ import torch
 
 from models import build
 from models.dropout import Dropout
-from models.inference import prepared
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
 from tests.unit.models.model_cases import COMPONENTS, VOCAB, batch, config, variant
@@ -25,19 +24,21 @@ WHERE = (
 """A module that has a dropout -> the place of the model's section `dropout`; others have an option of their own, 0 by default."""
 
 
+@pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-def test_the_smoothed_loss_is_its_definition(chunked, smoothing, monkeypatch):
+def test_the_smoothed_loss_is_its_definition(chunked, smoothing, with_bias, monkeypatch):
     """-sum_v q_v log p_v, q = 1 - smoothing at the target and smoothing / (V - 1) at every other word; padding counts for nothing."""
     monkeypatch.setattr("models.loss.CHUNK", 3)
     monkeypatch.setattr(PATHS, "chunked_loss", chunked)
     g = torch.Generator().manual_seed(1)
     leaves = [torch.randn(shape, generator=g, dtype=torch.float64).requires_grad_() for shape in ((8, 4), (5, 4), (5,))]
-    hidden, weight, bias = leaves
+    leaves = leaves[: 3 if with_bias else 2]
+    hidden, weight, bias = (*leaves, None)[:3]
     target, real = torch.tensor([0, 1, 2, 3, 4, 0, 1, 2]), [1, 1, 0, 1, 1, 1, 0, 1]
     want, want_nll = torch.zeros((), dtype=torch.float64), 0.0
     for i in range(8):
-        z = weight @ hidden[i] + bias
+        z = weight @ hidden[i] + (0.0 if bias is None else bias)
         log_p = z - z.exp().sum().log()
         for v in range(5):
             q = 1.0 - smoothing if v == target[i] else smoothing / 4
@@ -76,24 +77,6 @@ def test_the_average_of_mlrf_is_over_the_states_that_it_reads(words):
     torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 0.5), atol=1e-5, rtol=1e-4)
 
 
-def test_8_bit_maps_have_a_scale_for_each_row_of_the_matrix_and_each_position():
-    """s = max |row| / 127; y = s_x s_w (Q_x Q_w) + b with whole numbers Q = round(row / s)."""
-    g = torch.Generator().manual_seed(2)
-    linear = torch.nn.Linear(32, 5)
-    with torch.no_grad():
-        linear.weight.copy_(torch.randn(5, 32, generator=g) * torch.tensor([1e-3, 1.0, 30.0, 0.2, 5.0])[:, None])
-    x = torch.randn(4, 32, generator=g) * torch.tensor([1.0, 1e-2, 40.0, 3.0])[:, None]
-    want = torch.zeros(4, 5, dtype=torch.float64)
-    for i in range(4):
-        for j in range(5):
-            one, two = x[i].double(), linear.weight[j].detach().double()
-            s_x, s_w = one.abs().max() / 127, two.abs().max() / 127
-            want[i, j] = s_x * s_w * ((one / s_x).round() * (two / s_w).round()).sum() + linear.bias[j].detach().double()
-    with torch.no_grad(), prepared(linear, "int8"):
-        got = linear(x)
-    torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-6)
-
-
 @pytest.mark.parametrize("word_dim", [None, 10])
 def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
     """h_0 = P E[w] sqrt(d) + b + position (Vaswani et al. 2017, section 3.4 and 3.5; sines first, as tensor2tensor has them)."""
@@ -113,18 +96,8 @@ def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
         torch.testing.assert_close(h_0[1, t], word * 4.0 + embedding.bias + place, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_layer_embedding_of_mlrf_is_one_row_a_layer(first):
-    """E_l is added to z^l whether the table begins at z^0 or, one side reading no words, at z^0 for the other side alone."""
-    parts = {
-        "encoder": {"num_layers": 4, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
-        "decoder": {"num_layers": 4, "aggregation": {"kind": "mlrf-fnn", "d_f": 8, "word_embedding": first == 0}},
-    }
-    model = build(config("post", **parts), VOCAB, VOCAB, 1).eval().requires_grad_(False)
-    table, output = model.encoder.aggregation.states.embedding.weight, model(*batch())
-    assert table.shape == (5, 16) and 0.05 < float(table.abs().max()) <= 0.1
-    network, h = model.decoder.aggregation.network, output.decoder.outputs
-    x = torch.cat([h[l] + table[l] for l in range(first, 5)], -1)
-    y = torch.relu(x @ network.inner.weight.T + network.inner.bias) @ network.outer.weight.T + network.outer.bias
-    centred = y - y.mean(-1, keepdim=True)
-    torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6), atol=1e-4, rtol=1e-4)
+def test_embeddings_are_one_matrix_where_they_are_tied():
+    for tying, pairs in (("separate", 0), ("tied-output", 1), ("three-way", 2)):
+        model = build(config("pre", embeddings=tying), VOCAB, VOCAB, 1)
+        source, target, output = model.src_embedding.words.weight, model.tgt_embedding.words.weight, model.output.weight
+        assert (target is output, source is target) == (pairs > 0, pairs > 1), tying

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from models import build
 from models.config import DropoutConfig, ModelConfig
 from models.dropout import Dropout, draw_bits, keep_mask
-from models.loss import label_smoothed_loss
+from models.plain import FeedForward
 from models.site import Site
-from models.sublayer import FeedForward
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
@@ -103,18 +102,6 @@ def test_dense_is_eq_4_literally():
     same(hidden, kept[4])
     u = h.outputs
     same(hidden, u[4] + u[3] + 2 * u[2] + 4 * u[1])
-
-
-def test_an_attention_node_of_the_encoder_looks_both_ways_and_past_padding():
-    options = {"activation": "attention"}
-    model = build(config("post", **both(connection={"kind": "hierarchical"} | options)), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    model.requires_grad_(False)
-    h = model(src, tgt).encoder
-    for b in range(3):
-        real = src[b] != 0
-        two = [h.outputs[l][b, real][None] for l in (1, 2)]
-        same(h.inputs[3][b, real], agg(model.encoder.connection.nodes[0], *two, causal=False, **options)[0])
 
 
 @pytest.mark.parametrize("final_norm", [False, True])
@@ -284,43 +271,6 @@ def test_diversity_counts_real_positions_only():
     assert terms["encoder"][0] == pytest.approx(want, abs=1e-3)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("bias", [True, False])
-def test_positions_that_do_not_count_change_nothing(smoothing, bias, monkeypatch):
-    monkeypatch.setattr("models.loss.CHUNK", 5)
-    g = torch.Generator().manual_seed(1)
-    hidden, weight = torch.randn(17, 8, generator=g, requires_grad=True), torch.randn(11, 8, generator=g, requires_grad=True)
-    b = torch.randn(11, generator=g, requires_grad=True) if bias else None
-    target, real = torch.randint(0, 11, (17,), generator=g), torch.arange(17) % 3 > 0
-    leaves = [hidden, weight] + ([b] if bias else [])
-    results = []
-    for h, t, r in ((hidden[real], target[real], None), (hidden, target, real.float())):
-        loss, nll = label_smoothed_loss(h, weight, b, t, smoothing, r)
-        results.append((loss.detach(), nll, *torch.autograd.grad(loss, leaves)))
-    for one, two in zip(*results, strict=True):
-        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("bias", [True, False])
-def test_chunked_loss_equals_the_definition(smoothing, bias, monkeypatch):
-    monkeypatch.setattr("models.loss.CHUNK", 5)
-    g = torch.Generator().manual_seed(1)
-    hidden, weight = torch.randn(17, 8, generator=g, requires_grad=True), torch.randn(11, 8, generator=g, requires_grad=True)
-    b = torch.randn(11, generator=g, requires_grad=True) if bias else None
-    target = torch.randint(0, 11, (17,), generator=g)
-    loss, nll = label_smoothed_loss(hidden, weight, b, target, smoothing)
-    leaves = [hidden, weight] + ([b] if bias else [])
-    got = torch.autograd.grad(loss * 2.0, leaves)
-    log_p = torch.log_softmax(hidden @ weight.T + (b if bias else 0), -1)
-    q = torch.full((17, 11), smoothing / 10).scatter_(1, target[:, None], 1 - smoothing)
-    plain = -(q * log_p).sum()
-    torch.testing.assert_close(loss, plain, atol=1e-3, rtol=1e-5)
-    torch.testing.assert_close(nll, -log_p.gather(1, target[:, None]).sum(), atol=1e-3, rtol=1e-5)
-    for one, two in zip(got, torch.autograd.grad(plain * 2.0, leaves), strict=True):
-        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
-
-
 def _mask(n, p):
     return keep_mask(draw_bits(torch.empty(n)), p, torch.float32)
 
@@ -340,17 +290,6 @@ def test_dropout_masks_are_fresh_and_have_the_right_probability(p):
     assert abs(agreement - (p * p + (1 - p) ** 2)) < 0.01
     torch.manual_seed(0)
     assert torch.equal(_mask(n, p), one)
-
-
-def test_dropout_scales_and_passes_gradients_by_the_same_mask():
-    torch.manual_seed(0)
-    module = Dropout(0.25).train()
-    x = torch.ones(10_000, requires_grad=True)
-    y = module(x)
-    assert y.detach().unique().tolist() == pytest.approx([0.0, 1 / 0.75])
-    y.sum().backward()
-    assert torch.equal(x.grad, y.detach())
-    assert torch.equal(module.eval()(x), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

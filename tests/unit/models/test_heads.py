@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from models import Cache, build
-from models.loss import label_smoothed_loss
+from models import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.residual_cases import hidden, problems
-from tests.unit.models.sizes import added
+from tests.unit.models.residual_cases import problems
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -47,13 +45,6 @@ def test_an_encoder_returns_the_norm_of_its_groups_mean(members, size):
     torch.testing.assert_close(model.encode(batch()[0]).memories[0][0].keys, aggregation.norm(want), atol=1e-5, rtol=1e-4)
 
 
-@torch.no_grad()
-def test_groups_of_one_layer_start_as_the_average_of_layers():
-    one = model_of(aggregation={"kind": "groups", "size": 1}).eval()
-    other = model_of(aggregation={"kind": "mlrf-avg", "word_embedding": False}).eval()
-    torch.testing.assert_close(hidden(one), hidden(other), atol=1e-4, rtol=1e-4)  # sigmoid(0) halves what the norm's eps stands beside
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_each_group_of_a_decoder_predicts(norm):
     model = model_of(norm, {"kind": "groups"}).eval()
@@ -71,18 +62,6 @@ def test_each_group_of_a_decoder_predicts(norm):
     torch.testing.assert_close(nll, -want.gather(-1, gold[..., None]).sum())
     loss.backward()
     assert head.weight.grad.abs().min() > 0
-
-
-@torch.no_grad()
-def test_a_group_that_weighs_all_is_a_shallower_model():
-    model, shallow = model_of(head={"kind": "groups"}).eval(), model_of(layers=2).eval()
-    model.head.weight.copy_(torch.tensor([1000.0, 0.0]))
-    shallow.decoder.aggregation.norm.load_state_dict(model.head.norm.state_dict())
-    for side in ("encoder", "decoder"):
-        for twin, layer in zip(getattr(shallow, side).layers, getattr(model, side).layers, strict=False):
-            twin.load_state_dict(layer.state_dict())
-    got, want = (m.logits(hidden(m)).log_softmax(-1) for m in (model, shallow))
-    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
 
 
 # ---------------------------------------------------------------- surface fusion
@@ -145,41 +124,6 @@ def test_a_beam_finds_hypotheses_with_the_models_own_log_probabilities(head):
             log_p = model.logits(model(src[i : i + 1], tgt).hidden)[0].log_softmax(-1)
             total = sum(float(row[token]) for row, token in zip(log_p, [*one.ids, 3], strict=True))
             assert total == pytest.approx(one.logprob, abs=1e-3)
-
-
-@torch.no_grad()
-def test_what_a_head_reads_of_the_source_follows_the_sentences():
-    model = model_of(head={"kind": "surface_fusion"}).eval()
-    src, tgt = batch()
-    encoded, cache, keep = model.encode(src), Cache(), torch.tensor([2, 0])
-    model.decode(tgt[:, :1], encoded, cache)
-    cache.reorder(keep)
-    cache.select(keep)
-    want = model(src[keep], tgt[keep, :2]).hidden
-    got = model.decode(tgt[keep, 1:2], encoded.select(keep), cache)
-    torch.testing.assert_close(got, want[:, 1:], atol=2e-5, rtol=1e-4)
-    anew = model.decode(tgt[keep, :2], model.encode(src).select(keep), Cache())
-    torch.testing.assert_close(anew, want, atol=2e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_without_a_head_nothing_changes(norm):
-    model = model_of(norm)
-    output, gold = model(*batch()), torch.full((batch()[1].numel(),), 5)
-    want = label_smoothed_loss(output.real_hidden(), model.output.weight, model.output.bias, gold, 0.1)
-    assert all(torch.equal(a, b) for a, b in zip(model.loss(output.real_hidden(), gold, 0.1), want, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("norm", "model", "own"),
-    [
-        ("pre", {"encoder": {"aggregation": {"kind": "groups"}}, "head": {"kind": "groups", "size": 1}}, (3 + 6, 2 + 2, 3 + 6)),
-        ("post", {"encoder": {"aggregation": {"kind": "groups"}}}, (3 + 1_024, 2 + 512, 3 + 256)),
-        ("pre", {"head": {"kind": "surface_fusion"}}, (1_050_624, 263_168, 66_048)),
-    ],
-)
-def test_own_parameters(norm, model, own):
-    assert added(norm, **model) == own
 
 
 def test_one_line_where_a_head_cannot_stand():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models import build
-from models.initialise import NoInitialValueError, initialise, stream_seed
+from models.initialise import NoInitialValueError, initialise, starts_as, stream_seed
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
@@ -28,8 +28,9 @@ class Mixed(Connection):
 
 
 class MixedAndDeclared(Mixed):
-    def initialise(self, name: str, generator: torch.Generator) -> torch.Tensor:
-        return torch.eye(len(self.mix))
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.mix = starts_as(torch.eye(site.d_model))
 
 
 class MoreThanLinear(nn.Linear):

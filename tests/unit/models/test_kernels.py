@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from models import native
-from models.native.build import FLAGS, BuildError, find_compiler
-from models.processor import LEVELS, features
+from models.native.build import FLAGS, BuildError, features, find_compiler
 
 SOURCES = Path(native.__file__).parent
+LEVELS = {"baseline": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 ARM, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 pytestmark = pytest.mark.slow
 

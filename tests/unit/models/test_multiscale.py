@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from models import Cache, build
-from tests.unit.models.model_cases import VOCAB, batch, config, variant
+from models import build
+from tests.unit.models.model_cases import VOCAB, batch, variant
 from tests.unit.models.test_equations import attention, layer_norm, same
 
 ABLATIONS = {
@@ -133,77 +133,3 @@ def test_every_ablation_is_its_equation(name, norm):
             for got, want in zip(output.encoder.contexts, contexts, strict=True):
                 same(got[b, real], want)
         same(output.hidden[b], decode(model, output.decoder.outputs[0][b], blocks, contexts))
-
-
-def test_a_block_of_several_layers_reads_one_context_and_the_cell_runs_once_a_block():
-    settings = variant("self_attention", "contextual", "pre") | {"encoder": {"num_layers": 6, "self_attention": {"kind": "contextual"}}}
-    model = build(settings, VOCAB, VOCAB, 1).eval()
-    calls, read = [], []
-    model.encoder.context.cell.register_forward_hook(lambda *_: calls.append(1))
-    for layer in model.encoder.layers:
-        layer.self_attention.register_forward_pre_hook(lambda _, arguments: read.append(arguments[2]))
-    with torch.no_grad():
-        history = model(*batch()).encoder
-    assert len(calls) == 2
-    assert [next(i for i, c in enumerate(history.contexts) if c is one) for one in read] == [0, 0, 0, 1, 1, 1]
-    assert history.contexts[0] is history.outputs[0]
-
-
-def test_the_blocks_share_the_final_norm_and_the_cell():
-    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1)
-    outside = [name for name, _ in model.encoder.named_parameters() if not name.startswith("layers.")]
-    assert sorted(outside) == sorted(
-        ["aggregation.norm.weight", "aggregation.norm.bias"]
-        + [f"context.cell.{m}.{p}" for m in ("input", "state") for p in ("weight", "bias")]
-    )
-    assert sum(p.numel() for p in model.encoder.context.parameters()) == 6 * 16 * 16 + 6 * 16
-
-
-def test_decoding_maps_blocks_and_contexts_once_a_sentence():
-    model = build(variant("self_attention", "contextual ctx_norms=3", "pre"), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    counts = {}
-    with torch.no_grad():
-        encoded, cache = model.encode(src), Cache()
-        for l, layer in enumerate(model.decoder.layers):
-            cross = layer.cross_attention
-            for name, module in (
-                ("b", cross.attention.key),
-                ("C", cross.fusion.attention.key),
-                ("LN", cross.fusion.attention.key_norm),
-                ("q", cross.fusion.attention.query),
-            ):
-                module.register_forward_hook(lambda *_, at=(l, name): counts.update({at: counts.get(at, 0) + 1}))
-        for t in range(4):
-            model.decode(tgt[:, t : t + 1], encoded, cache)
-    assert counts == {(l, name): 4 if name == "q" else 1 for l in range(2) for name in ("b", "C", "LN", "q")}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"context": None, "bridge": {"kind": "top"}, "decoder": {"num_layers": 2}}, "with a context"),
-        ({"bridge": {"kind": "multiscale", "blocks": 4}}, "expected one number"),
-        ({"encoder": {"num_layers": 5, "self_attention": {"kind": "contextual"}}}, "a multiple of 2 layers"),
-        (
-            {"encoder": {"num_layers": 4, "aggregation": {"kind": "linear"}, "self_attention": {"kind": "contextual"}}},
-            "aggregation top",
-        ),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused_without_the_checks_of_specs_too(changes, message):
-    with pytest.raises(ValueError, match=message):
-        build(variant("self_attention", "contextual", "pre") | changes, VOCAB, VOCAB)
-
-
-def test_contexts_without_decoder_collaboration():
-    """The decoder may attend to the top alone: the last context is made for nobody, every parameter still gets a gradient."""
-    settings = config(
-        "pre",
-        encoder={"num_layers": 4, "self_attention": {"kind": "contextual"}},
-        context={"kind": "multiscale", "blocks": 2},
-    )
-    model = build(settings, VOCAB, VOCAB, 1).train()
-    model(*batch()).hidden.square().sum().backward()
-    unused = {"output.weight", "output.bias"}
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for name, p in model.named_parameters() if name not in unused)

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from models import Cache, build
-from models.inference import prepared
+from models import build
 from models.layers.runge_kutta import RungeKutta
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden, problems
-from tests.unit.models.sizes import added
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -103,36 +101,6 @@ def test_the_corrector_runs_each_layer_on_its_prediction():
     torch.testing.assert_close(model.encoder(h_0, flow)[0], model.encoder.aggregation.norm(x), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "own"),
-    [
-        ({"layer": {"kind": "runge_kutta"}}, (1_025, 513, 257)),
-        ({"layer": {"kind": "runge_kutta", "per": "layer"}}, (6 * 1_025, 4 * 513, 6 * 257)),
-        ({"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}}, (0, 0, 0)),
-        ({"layer": {"kind": "runge_kutta", "coefficients": "learned"}}, (2, 2, 2)),
-        (
-            {"layer": {"kind": "runge_kutta", "coefficients": "ema"}, "connection": {"kind": "corrector"}},
-            (2 * (49 + 6 * 1_024) + 1, 2 * (25 + 4 * 512) + 1, 2 * (49 + 6 * 256) + 1),
-        ),
-    ],
-)
-def test_own_parameters(encoder, own):
-    assert added(encoder=encoder) == own
-
-
-@pytest.mark.parametrize("decoder", [{"layer": {"kind": "runge_kutta"}}, {"connection": {"kind": "corrector"}}])
-@torch.no_grad()
-def test_a_decoder_caches_each_evaluation_in_a_place_of_its_own(decoder):
-    model = model_of(kind="transformer", decoder=decoder).eval()
-    src, tgt = batch()
-    want = model(src, tgt).hidden
-    for within in (False, True):
-        with prepared(model) if within else torch.no_grad():
-            encoded, cache = model.encode(src), Cache()
-            got = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
-            torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
-
-
 def test_one_line_where_they_cannot_stand():
     layer = {"kind": "runge_kutta"}
     ((path, line),) = problems(encoder={"layer": layer}, norm="post")
@@ -146,16 +114,3 @@ def test_one_line_where_they_cannot_stand():
     assert line.startswith("found multi_layer with connection corrector, whose layers run 2 times; expected")
     ((path, line),) = problems(encoder={"layer": layer, "residual": {"kind": "hyper"}})
     assert line == "found hyper with layer runge_kutta; expected plain"
-
-
-@torch.no_grad()
-def test_evaluations_are_joined_in_fp32_under_autocast():
-    model = model_of(kind="runge_kutta").eval()
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = model(*batch()).encoder.outputs
-    assert {h.dtype for h in outputs} == {torch.float32}
-    f = [torch.randn(1, 2, 16, dtype=torch.bfloat16) for _ in range(2)]
-    with torch.autocast("cpu", torch.bfloat16):
-        got = model.encoder.layers[0].joined(x_of()[:1, :2], f)
-    want = model.encoder.layers[0].joined(x_of()[:1, :2], [one.float() for one in f])
-    assert torch.equal(got, want)

@@ -81,23 +81,6 @@ def test_equals_the_equation():
         assert memory.mask[row].sum() == len(expected)
 
 
-@torch.no_grad()
-def test_token_states_see_their_own_sentence_alone():
-    model = hierarchical()
-    changed = DOCUMENTS.clone()
-    changed[0, 4] = 10  # in the second sentence
-
-    def states(src):
-        sentences = Sentences(src, apart=True)
-        flow = Flow(mask=sentences.row_mask, bias=sentences.bias, segments=sentences)
-        return model.encoder(model.src_embedding(sentences.rows), flow)[0]
-
-    before, after = states(DOCUMENTS), states(changed)
-    same = [torch.equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert same == [True, False] + [True] * 7
-    assert not torch.equal(model.encode(DOCUMENTS).memories[0][0].keys[0, 0], model.encode(changed).memories[0][0].keys[0, 0])
-
-
 def test_a_long_sentence_among_many_is_not_paid_by_all():
     """Rows are sentences only where that multiplies less."""
     short = torch.randint(4, VOCAB, (4, 60))

@@ -12,7 +12,6 @@ from models import build
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden, problems
-from tests.unit.models.sizes import added, on_both
 
 PLAIN = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -88,43 +87,6 @@ def test_they_may_start_as_the_plain_network(norm, kind):
     assert (hidden(model_of(3, norm, **others[kind["kind"]]).eval()) - want).abs().max() > 1e-2
 
 
-@torch.no_grad()
-def test_the_names_of_heads_mean_nothing():
-    model = model_of(kind="layer_memory").eval()
-    before = hidden(model)
-    for l, layer in enumerate(model.encoder.layers, start=1):
-        attention = layer.self_attention.attention
-        if l == 2:  # its two heads change places
-            for part in (attention.query, attention.key, attention.value):
-                part.weight.copy_(part.weight.roll(8, 0))
-                part.bias.copy_(part.bias.roll(8, 0))
-            attention.output.weight.copy_(attention.output.weight.roll(8, 1))
-            attention.router.weight.copy_(attention.router.weight.roll(1, 0))
-        if l >= 2:
-            attention.router.weight[:, 2:4] = attention.router.weight[:, 2:4].flip(1)
-    torch.testing.assert_close(hidden(model), before, atol=2e-6, rtol=1e-5)
-
-
-def test_shared_values_have_no_maps_above_layer_1():
-    names = [
-        name for name, _ in model_of(kind="value_residual", share=True).named_parameters() if ".self_attention.attention.value." in name
-    ]
-    assert [name.split(".self_attention")[0] for name in names] == ["encoder.layers.0"] * 2 + ["decoder.layers.0"] * 2
-
-
-@pytest.mark.parametrize(
-    ("kind", "own"),
-    [
-        ({"kind": "value_residual"}, (20, 8, 20)),
-        ({"kind": "value_residual", "learn": False}, (0, 0, 0)),
-        ({"kind": "value_residual", "share": True}, (-2_626_560, -263_168, -165_120)),
-        ({"kind": "layer_memory"}, (2_560, 176, 640)),
-    ],
-)
-def test_own_parameters(kind, own):
-    assert added(**on_both("self_attention", **kind)) == own
-
-
 def test_one_line_where_options_do_nothing():
     def line(**kind):
         ((path, found),) = problems(encoder={"self_attention": kind})
@@ -135,4 +97,3 @@ def test_one_line_where_options_do_nothing():
     assert line(kind="value_residual", share=True, first=0.25) == "found first with share true, where it does nothing"
     assert line(kind="value_residual", form="interpolate", own=1.0) == "found own with form interpolate, where it does nothing"
     assert "nothing learns" in line(kind="value_residual", learn=False, rate=10.0)
-    assert "more than 0" in line(kind="layer_memory", rate=0.0)

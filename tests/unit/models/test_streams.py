@@ -13,8 +13,8 @@ import torch
 
 from models import build
 from models.residuals.depth_attention import DepthMix, State
-from models.residuals.hyper import Hyper, normed_product, read_streams, write_streams
-from models.residuals.manifold import ManifoldHyper, sinkhorn
+from models.residuals.hyper import normed_product, read_streams, write_streams
+from models.residuals.manifold import sinkhorn
 from tests.unit.models.model_cases import VOCAB, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 
@@ -43,22 +43,6 @@ def test_hyper_connections_mix_streams_by_their_equation(options):
             for new in range(3):
                 want = sum(c[a][1 + new] * s[b, t, a] for a in range(3)) + c[new][-1] * y[b, t]
                 torch.testing.assert_close(got[b, t, new], want, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper"])
-def test_the_names_of_streams_mean_nothing(kind):
-    model = off_start(model_of("pre", kind=kind, streams=3))
-    before, order = hidden(model), [2, 0, 1]
-    for module in model.modules():
-        if isinstance(module, Hyper) and hasattr(module, "static"):
-            columns = [0, *(1 + i for i in order), 4]
-            module.static.copy_(module.static[order][:, columns])
-            module.weight.copy_(module.weight[:, columns])
-        elif isinstance(module, ManifoldHyper) and hasattr(module, "bias"):
-            logits = [*order, *(3 + i for i in order), *(6 + 3 * a + b for a in order for b in order)]
-            module.bias.copy_(module.bias[logits])
-            module.phi.copy_(module.phi[:, logits].unflatten(0, (3, -1))[order].flatten(0, 1))
-    torch.testing.assert_close(hidden(model), before, atol=2e-5, rtol=1e-4)
 
 
 def test_sub_layers_take_turns_in_what_stream_they_read_first():
@@ -107,19 +91,6 @@ def test_the_mixing_matrix_is_doubly_stochastic():
         assert torch.linalg.matrix_norm(m, 2).max() < 1.005
     exact_m = sublayer(kind="manifold_hyper", manifold="permutations").residual.mixing(torch.cat((logits, logits[:, :8]), 1))
     assert max((exact_m.sum(axis) - 1).abs().max() for axis in (-1, -2)) < 1e-6
-
-
-def test_mhc_without_logits_is_the_plain_network_and_does_not_learn_to_mix():
-    model = build(both("pre", kind="manifold_hyper"), VOCAB, VOCAB, 1).eval()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if name.endswith("phi"):
-                p.zero_()
-    got = hidden(model)
-    torch.testing.assert_close(got, hidden(model_of("pre", kind="plain")), atol=2e-5, rtol=1e-4)
-    got.square().sum().backward()
-    bias = model.encoder.layers[1].sublayer.residual.bias.grad
-    assert bias[8:].abs().max() < 1e-6 * max(1.0, float(bias[4:8].abs().max()))
 
 
 @pytest.mark.parametrize("manifold", ["sinkhorn", "permutations"])
@@ -248,13 +219,6 @@ def test_deep_cross_attention_by_its_equation(last):
     for c in range(3):
         want = sum((r.weight[c, j] + torch.relu(h @ r.gate[c])[..., None]) * h for j, h in enumerate(sources))
         torch.testing.assert_close(got[c], want, atol=1e-5, rtol=1e-4)
-
-
-def test_a_gate_of_zeros_never_opens():
-    model = build(both("pre", 2, kind="deep_cross_attention", gate_start="zero"), VOCAB, VOCAB, 1)
-    model(*batch()).hidden.square().sum().backward()
-    gates = [p.grad for name, p in model.named_parameters() if name.endswith("gate")]
-    assert gates and not any(grad.any() for grad in gates)
 
 
 def test_no_component_reads_a_stream_of_several_tensors():

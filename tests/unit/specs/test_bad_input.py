@@ -70,7 +70,7 @@ ROWS = [
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 10000000}}}}", "n_hop: found 10000000; expected a number <="),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 2.0}}}}", "n_hop: found 2.0; expected a whole number"),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: true}}}}", "n_hop: found true; expected a whole number"),
-    ("{model: {encoder: {aggregation: {kind: iterative, dropout: 1.0}}}}", "dropout is 1.0; expected at least 0 and below 1"),
+    ("{model: {encoder: {aggregation: {kind: iterative, dropout: 1.0}}}}", "dropout: found 1.0; expected a number < 1"),
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
     ("{model: {bridge: {kind: extra}}}", "bridge.kind: found extra without extra_encoder; expected .*biarn or birnn"),
@@ -78,7 +78,7 @@ ROWS = [
     ("{model: {extra_encoder: {kind: biarn}}}", "found biarn, whose memory bridge top does not read; expected .*extra or merged"),
     ("{model: {extra_encoder: {kind: birnn}, bridge: {kind: extra}}}", "of which single reads 1; .*gated_sum or stacked"),
     ("{model: {extra_encoder: {kind: biarn}, bridge: {kind: merged}}}", "found biarn; expected birnn or multi_column: .*merges"),
-    ("{model: {extra_encoder: {kind: biarn, steps: 2000}}}", "steps is 2000; expected at most 1000"),
+    ("{model: {extra_encoder: {kind: biarn, steps: 2000}}}", "steps: found 2000; expected .*<= 1000"),
     (encoder("self_attention: {kind: contextual}"), "self_attention.kind: found contextual without context; expected model.context.kind"),
     (
         model(

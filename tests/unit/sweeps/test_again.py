@@ -16,7 +16,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from tests.unit.lifecycle.life import ROOT, rows_in, tree
 
-TOP, LINEAR = "models/aggregations/top.py", "models/aggregations/linear.py"
+TOP, LINEAR = "models/plain.py", "models/aggregations/linear.py"
 Cli = Callable[..., tuple[int, str, str]]
 
 
@@ -41,7 +41,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 @pytest.fixture
 def repaired(edit: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The component computes something else, and its source says so."""
-    from models.aggregations.top import Top
+    from models.plain import Top
 
     edit(TOP)
     monkeypatch.setattr(Top, "forward", lambda self, x_top, history, flow: 0.5 * self.norm(x_top) if hasattr(self, "norm") else 0.5 * x_top)

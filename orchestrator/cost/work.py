@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-BACKWARD = 2
-"""Each product of the forward pass has two in the backward pass."""
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -63,13 +60,5 @@ class Work:
         return weights + attention
 
     def training(self, tokens: Tokens) -> float:
-        """FLOP of the forward and the backward pass."""
-        return (1 + BACKWARD) * self.forward(tokens)
-
-
-def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: int, vocab: int) -> Work:
-    """Of the Transformer itself (Vaswani et al. 2017)."""
-    square, ffn = d_model * d_model, 2 * d_model * d_ff
-    source = encoder_layers * (4 * square + ffn) + decoder_layers * 2 * square
-    target = decoder_layers * (6 * square + ffn) + vocab * d_model
-    return Work(source, target, d_model * encoder_layers, d_model * decoder_layers, d_model * decoder_layers)
+        """FLOP of the forward and the backward pass, where each product of the forward pass has two."""
+        return 3 * self.forward(tokens)

@@ -1,4 +1,4 @@
-"""Relative positions against a literal transcription of Shaw et al. 2018, and where a cell of the cache must know its time."""
+"""Relative positions and directional masks against literal transcriptions, and where a cell of the cache must know its time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import models.cache
-from models import Cache, build
+from models import build
 from models.paths import PATHS
-from models.registry import SELF_ATTENTIONS
 from models.site import Flow
 from models.transformer import causal_bias, padding_bias
 from orchestrator.decoding.beam import beam_search
+from orchestrator.specs.components import check_components
 from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import VOCAB, batch, config
 
@@ -92,32 +92,6 @@ def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
     torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
 
 
-def test_order_matters_without_other_positions():
-    model = build(relative(), VOCAB, VOCAB, 1).eval()
-    plain = build(config("pre", positions="none", encoder={"num_layers": 2}, decoder={"num_layers": 2}), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    src = src[1:]
-    with torch.no_grad():
-        for one, differs in ((model, True), (plain, False)):
-            forward, backward = one(src, tgt[1:]).hidden, one(src.flip(1), tgt[1:]).hidden
-            assert bool((forward - backward).abs().max() > 1e-3) is differs
-
-
-def test_tables_are_per_layer_and_head_and_drawn_as_stated():
-    model = build(relative(16, d_model=64), VOCAB, VOCAB, 1)
-    tables = [p for name, p in model.named_parameters() if name.endswith(("key_offsets", "value_offsets"))]
-    assert [tuple(t.shape) for t in tables] == [(2, 33, 32)] * 8
-    bound = math.sqrt(6 / (33 + 32))
-    assert all(0.9 * bound < float(t.detach().abs().max()) <= bound for t in tables)
-    assert len({float(t[h, 0, 0].detach()) for t in tables for h in range(2)}) == 16
-
-
-def test_k_is_bounded():
-    check = SELF_ATTENTIONS.get("relative").check
-    assert check({}, k=16) is None and check({}) is None
-    assert check({}, k=0) == "k is 0; expected 1 to 1000"
-
-
 class Uncached:
     """The model, but a step computes its whole prefix again: the cache holds the words alone."""
 
@@ -151,22 +125,54 @@ def test_beam_search_equals_the_one_without_a_cache(beam, compact_after, monkeyp
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
-@pytest.mark.parametrize("compact_after", [4, 10_000])
-def test_a_prefix_of_several_positions_after_reordering(compact_after, monkeypatch):
-    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
-    model = build(relative(3), VOCAB, VOCAB, 4).eval()
-    src, _ = batch(2)
-    generator = torch.Generator().manual_seed(5)
-    cache, rows = Cache(), torch.randint(4, VOCAB, (2, 3), generator=generator)
-    with torch.no_grad():
-        encoded = model.encode(src)
-        model.decode(rows, encoded, cache)
-        for length in (1, 2, 1, 1, 3, 1):
-            width = len(rows) // 2
-            order = (torch.arange(2)[:, None] * width + torch.randint(0, width, (2, 3), generator=generator)).flatten()
-            cache.reorder(order)
-            new = torch.randint(4, VOCAB, (6, length), generator=generator)
-            rows = torch.cat((rows[order], new), dim=1)
-            got = model.decode(new, encoded, cache)
-            want = model(src.repeat_interleave(3, 0), rows).hidden[:, -length:]
-            torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
+# ---------------------------------------------------------------- directional masks
+
+
+def directional(masks="heads", **changes):
+    return config("post", encoder={"num_layers": 4, "self_attention": {"kind": "directional", "masks": masks}}, **changes)
+
+
+def masked(mha, x, forward):
+    """One sentence [S, D]. forward: for each head, j <= i, else j >= i."""
+    query, key, value = (x @ m.weight.T + m.bias for m in (mha.query, mha.key, mha.value))
+    rows = []
+    for i in range(len(x)):
+        heads = []
+        for h in range(mha.num_heads):
+            part = slice(h * mha.d_head, (h + 1) * mha.d_head)
+            seen = range(i + 1) if forward[h] else range(i, len(x))
+            e = torch.exp(torch.stack([query[i, part] @ key[j, part] / math.sqrt(mha.d_head) for j in seen]))
+            heads.append(sum(w * value[j, part] for w, j in zip(e / e.sum(), seen, strict=True)))
+        rows.append(torch.cat(heads))
+    return torch.stack(rows) @ mha.output.weight.T + mha.output.bias
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    ("masks", "layer", "ways"), [("heads", 0, [True, True, False, False]), ("layers", 2, [True] * 4), ("layers", 3, [False] * 4)]
+)
+def test_directional_masks_are_the_equation(masks, layer, ways, fast, monkeypatch):
+    monkeypatch.setattr(PATHS, "attention", fast)
+    model = build(directional(masks, num_heads=4), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    mha = model.encoder.layers[layer].self_attention.attention
+    x = torch.randn(4, 7, 16, generator=torch.Generator().manual_seed(1))
+    lengths = [7, 4, 1, 0]
+    mask = torch.arange(7)[None] < torch.tensor(lengths)[:, None]
+    got = mha(x, x, Flow(mask=mask, bias=padding_bias(mask)))
+    assert torch.isfinite(got).all(), "rows of padding too, and a sentence without words"
+    for b, length in enumerate(lengths[:3]):
+        torch.testing.assert_close(got[b, :length], masked(mha, x[b, :length], ways), atol=1e-5, rtol=1e-4)
+
+
+def test_is_refused_where_it_cannot_stand():
+    def problems(model):
+        return [problem.message for problem in check_components(config("post") | model)[1]]
+
+    one = {"kind": "directional"}
+    assert problems({"encoder": {"num_layers": 4, "self_attention": one}}) == []
+    (line,) = problems({"decoder": {"num_layers": 4, "self_attention": one}})
+    assert "in the decoder" in line and "\n" not in line
+    odd = {"encoder": {"num_layers": 4, "self_attention": one}, "num_heads": 1}
+    (line,) = problems(odd)
+    assert line == "masks heads gives each direction half of the heads; num_heads is 1, expected an even number"
+    assert problems({"encoder": {"num_layers": 4, "self_attention": one | {"masks": "layers"}}, "num_heads": 1}) == []

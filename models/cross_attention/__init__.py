@@ -1,1 +1,0 @@
-"""Cross-attention sub-layers: registered classes."""

@@ -1,1 +1,0 @@
-"""A second encoder beside the stack: registered classes."""

@@ -1,1 +1,0 @@
-"""Terms of the loss on hidden states: registered classes."""
