@@ -37,8 +37,7 @@ from training_step import TrainingStep, updates_of  # noqa: E402
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
 from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
-from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
-from orchestrator.decoding.translate import pad  # noqa: E402
+from orchestrator.decoding.translate import FullLength, pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
 from orchestrator.training.batches import Update, pad_to_multiple  # noqa: E402
 

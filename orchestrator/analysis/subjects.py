@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.analysis.base import Subject, kind_of
 from orchestrator.cost import controls
-from orchestrator.decoding.length_penalty import tuned_spec
+from orchestrator.decoding.validation_bleu import tuned_decode
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import Keys
@@ -89,7 +89,8 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
         elif needs.needs_weights and not (keys.train and Store(ledger.run_dir(keys.train), keys.train).has_weights()):
             left_out[row.id] = f"{name}: its weights are not in {ledger.root} (published results hold none)"
         else:
-            subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, tuned_spec(row.spec, keys, ledger))
+            spec = row.spec.model_copy(update={"decode": tuned_decode(row.spec.decode, keys, ledger)})
+            subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, spec)
     if not subjects:
         nothing = f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"
         raise UserError(*(left_out.values() or [nothing]))

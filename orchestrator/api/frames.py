@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from orchestrator.api.targets import Target, Where, as_text, find, row_options
-from orchestrator.cli.commands.rows import only
+from orchestrator.cli.commands.request import only
 from orchestrator.cli.commands.run import checked, prepare_run, prepare_sweep
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError

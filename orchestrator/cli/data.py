@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
 from orchestrator.cli.output import print_json
@@ -21,18 +22,17 @@ app = typer.Typer(
     help="Corpora: add your own, fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
 
-
 Pair = tuple[Path, Path]
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
-    src_lang: Annotated[str, typer.Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639-1: de, ja, zh, ..")],
-    tgt_lang: Annotated[str, typer.Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
-    train: Annotated[Pair, typer.Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line.")],
-    valid: Annotated[Pair, typer.Option("--valid", metavar="SRC TGT", help="Validation text.")],
-    test: Annotated[Pair, typer.Option("--test", metavar="SRC TGT", help="Test set.")],
+    name: Annotated[str, Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
+    src_lang: Annotated[str, Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639-1: de, ja, zh, ..")],
+    tgt_lang: Annotated[str, Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
+    train: Annotated[Pair, Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line.")],
+    valid: Annotated[Pair, Option("--valid", metavar="SRC TGT", help="Validation text.")],
+    test: Annotated[Pair, Option("--test", metavar="SRC TGT", help="Test set.")],
     as_json: AsJson = False,
 ) -> None:
     """Check parallel files of your own and give them a name, in search_spaces/data of the working folder. The files stay where they are.
@@ -44,10 +44,9 @@ def add(
     from orchestrator.specs.schema import ScoreSpec
 
     path, report = own_corpus.add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test})
-    found = vars(report)
     if as_json:
-        print_json(found | {"file": str(path)})
-    _print_report(found)
+        print_json(vars(report) | {"file": str(path)})
+    report.log()
     log(f"BLEU of {tgt_lang} is of the tokens of sacreBLEU's {tokenizer_of(ScoreSpec(), tgt_lang)}")
     try:
         check_installed(ScoreSpec(), tgt_lang)
@@ -58,10 +57,7 @@ def add(
 
 
 @app.command()
-def get(
-    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data.")],
-    data_dir: DataDir = None,
-) -> None:
+def get(name: Annotated[str, Argument(help="Name of an entry in search_spaces/data.")], data_dir: DataDir = None) -> None:
     """Fetch the missing files of a corpus, or print which files you must supply and in which layout.
 
     Example:  nmt-ablate data get iwslt14-de-en --data-dir DIR
@@ -76,7 +72,7 @@ def get(
 
 @app.command()
 def check(
-    names: Annotated[list[str], typer.Argument(metavar="NAME..", help="Names of entries in search_spaces/data, or of your own.")],
+    names: Annotated[list[str], Argument(metavar="NAME..", help="Names of entries in search_spaces/data, or of your own.")],
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,25 +83,18 @@ def check(
     from orchestrator.data import check
     from orchestrator.specs.corpora import load_entry
 
-    reports = [vars(check.check(load_entry(name), data_dir)) for name in names]
+    reports = [check.check(load_entry(name), data_dir) for name in names]
     if as_json:
-        print_json(reports if len(reports) > 1 else reports[0])
+        print_json([vars(report) for report in reports] if len(reports) > 1 else vars(reports[0]))
     for report in reports:
-        _print_report(report)
-    if problems := [line for report in reports for line in report["problems"]]:
+        report.log()
+    if problems := [line for report in reports for line in report.problems]:
         raise UserError(*problems)
-
-
-def _print_report(report: dict[str, Any]) -> None:
-    for split, size in report["splits"].items():
-        log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
-    for line in report["warnings"]:
-        log(f"warning: {line}")
 
 
 @app.command()
 def prepare(
-    target: Annotated[str, typer.Argument(metavar="ROW|TABLE|FILE", help="Rows whose data to prepare; or a corpus, with defaults.")],
+    target: Annotated[str, Argument(metavar="ROW|TABLE|FILE", help="Rows whose data to prepare; or a corpus, with defaults.")],
     data_dir: DataDir = None,
     cache_dir: CacheDir = CACHE,
     profile: Profile = None,

@@ -3,8 +3,8 @@
 Exit codes: 0 done, 1 a row failed or diverged (or an unexpected error), 2 bad input, 3 locked by another process,
 4 no such combination in the grid (`explain`), 130 interrupted.
 
-The modules of `cli` declare arguments and options, and import nothing heavy, so that `--help` is fast. Each command imports its
-implementation from `cli.commands` when it is called.
+The modules of `cli` declare arguments and options, and import nothing heavy, so that `--help` is fast. A command imports what it needs when
+it is called; long commands lie in `cli.commands`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,47 @@ from __future__ import annotations
 import errno
 import gc
 import sys
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
-from orchestrator.cli.help import GroupedHelp, OnceCommand
-from orchestrator.cli.limits import exceeded, open_streams
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
-from orchestrator.paths import ROOT
 from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
+
+TRAIN = (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, lifecycle.stop, execution.noise)
+RESULTS = (report.table, report.verdict, report.report, report.analyse, report.translate, report.export, report.repro)
+SPECS = (specs.list_, specs.show, specs.describe, specs.explain, specs.ablate, specs.new, specs.schema)
+STORAGE = (lifecycle.ui, lifecycle.reconcile, lifecycle.gc)
+GROUPS: dict[str, dict[str, Any]] = {
+    "Train": {command.__name__: command for command in TRAIN},
+    "Results": {command.__name__: command for command in RESULTS},
+    "Rows and components": {command.__name__.rstrip("_"): command for command in SPECS},
+    "Data and storage": {"data": data.app, "results": results.app} | {command.__name__: command for command in STORAGE},
+}
+"""Title in `--help` -> the commands under it."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "submit": {
+        "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
+        "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True},
+    }
+}
+
+
+class GroupedHelp(TyperGroup):
+    """Lists the commands in groups, each with the first sentence of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
+
 
 app = typer.Typer(
     name="nmt-ablate",
@@ -40,6 +64,12 @@ app = typer.Typer(
     help="Ablations of layer fusion in neural machine translation: rows of papers as YAML, trained, scored and compared.\n\n"
     "Example:  nmt-ablate run quickstart/fusion/baseline --profile smoke",
 )
+for _commands in GROUPS.values():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name)
+        else:
+            app.command(_name, **SETTINGS.get(_name, {}))(_command)
 
 
 def _version(requested: bool) -> None:
@@ -56,56 +86,16 @@ def _root(
     """Options before the command."""
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "run": execution.run,
-    "sweep": execution.sweep,
-    "noise": execution.noise,
-    "plan": specs.plan,
-    "new": specs.new,
-    "show": specs.show,
-    "list": specs.list_rows,
-    "explain": specs.explain,
-    "ablate": specs.ablate,
-    "analyse": report.analyse,
-    "table": report.table,
-    "report": report.report,
-    "verdict": report.verdict,
-    "describe": specs.describe,
-    "schema": specs.schema,
-    "status": lifecycle.status,
-    "translate": lifecycle.translate,
-    "ui": lifecycle.ui,
-    "reconcile": lifecycle.reconcile,
-    "stop": lifecycle.stop,
-    "gc": lifecycle.gc,
-    "export": lifecycle.export,
-    "repro": lifecycle.repro,
-}
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
-# SPEC and the options of `sweep` are parsed by `sweep`
-app.command("submit", options_metavar="SPEC [OPTIONS]", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
-    execution.submit
-)
-app.add_typer(data.app, name="data")
-app.add_typer(results.app, name="results")
-for _each in (*app.registered_commands, *data.app.registered_commands, *results.app.registered_commands):
-    _each.cls = OnceCommand
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits the process."""
-    open_streams()
     gc.set_threshold(100_000, 50, 1000)  # a plan makes millions of small objects that live until the end
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command -> exit code. Errors become lines on stderr."""
-    debug = "--debug" in arguments
     LOGGED.clear()
     try:
-        _check_models_package()
         ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
         return _interrupted() if ended == 130 else ended if isinstance(ended, int) else 0
     except SystemExit as end:
@@ -130,10 +120,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # the last resort: one line instead of a trace
         if hasattr(error, "format_message"):  # typer's, of wrong usage
             return _usage(error, list(arguments))
-        if debug:
+        if "--debug" in arguments:
             raise
-        if (limit := exceeded(error)) is not None:
-            return _say(1, limit)
         if isinstance(error, OSError) and error.strerror:
             named = f"{shown(str(error.filename), 300)}: {error.strerror}" if error.filename else error.strerror
             return _say(2 if error.errno == errno.ENAMETOOLONG else 1, named)
@@ -161,11 +149,3 @@ def _say(code: int, *lines: str) -> int:
     for line in lines:
         log(f"error: {line}")
     return code
-
-
-def _check_models_package() -> None:
-    """UserError where another distribution's package `models` is found in place of ours."""
-    found = find_spec("models")
-    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != ROOT:
-        where = "nowhere" if found is None else str(found.origin)
-        raise UserError(f"the package `models` is found at {where}; expected beside `orchestrator`: install with pip install -e .")

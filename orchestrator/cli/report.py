@@ -1,20 +1,24 @@
-"""`analyse`, `table`, `report` and `verdict`: what is made of finished runs."""
+"""`analyse`, `table`, `report`, `verdict`, `translate`, `export` and `repro`: what is made of finished runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Controls, Export, NoTracking, Seed, TrackingUri, expand_options
-from orchestrator.files.folders import checked, parser
+from orchestrator.cli.options import AsJson, Baseline, Export, NoTracking, Seed, TrackingUri, expand_options, folder
+from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
+from orchestrator.files.folders import checked, need_folder, new_folder
+from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
 
 
-def _folder_or_page(value: Any) -> Path:
+def _place(value: Any) -> Path:
     path = Path(value)
     if path.suffix not in (".html", ".md") or "\0" in str(value):
         return checked(value, "--to")
@@ -22,22 +26,19 @@ def _folder_or_page(value: Any) -> Path:
     return path
 
 
+Trained = Annotated[str, Argument(metavar="ROW|FILE", help="A row that has been trained.")]
+Table = Annotated[str, Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder.")]
+
+
 @expand_options()
 def analyse(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET..", help="Rows, tables, files or folders of search_spaces.")],
+    targets: Annotated[list[str], Argument(metavar="TARGET..", help="Rows, tables, files or folders of search_spaces.")],
     options: RowOptions,
-    kind: Annotated[str | None, typer.Option("--kind", help=f"One of {', '.join(KINDS)}; default: what the rows name.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the analysis, as edges=15,30,45; may be repeated.")
-    ] = None,
+    kind: Annotated[str | None, Option("--kind", help=f"One of {', '.join(KINDS)}; default: what the rows name.")] = None,
+    settings: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="Option, as edges=15,30; may be repeated.")] = None,
     seed: Seed = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", parser=parser("--out"), help="Folder of the files; default RESULTS/analyses/NAME."),
-    ] = None,
-    width: Annotated[
-        str | None, typer.Option("--width", metavar="column|page", help="Width of the figure: one or two columns of a paper.")
-    ] = None,
+    out: Annotated[Path | None, folder("--out", "Folder of the files; default RESULTS/analyses/NAME.")] = None,
+    width: Annotated[str | None, Option("--width", metavar="column|page", help="Figures as wide as one or two columns.")] = None,
     export: Export = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
@@ -47,30 +48,19 @@ def analyse(
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """
-    from orchestrator.cli.commands.analyse import Outputs, analyse
+    from orchestrator.cli.commands.analyse import analyse
 
-    outputs = Outputs(out, export, no_tracking, tracking_uri, as_json, width)
-    analyse(targets, kind, settings or [], 1 if seed is None else seed, options, outputs)
+    outputs: dict[str, Any] = {"out": out, "width": width, "export": export, "tracking": not no_tracking, "tracking_uri": tracking_uri}
+    analyse(targets, kind, settings or [], 1 if seed is None else seed, options, as_json=as_json, **outputs)
 
 
-@expand_options()
+@expand_options("controls")
 def table(
-    target: Annotated[
-        str, typer.Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder of tables.")
-    ],
+    target: Table,
     options: RowOptions,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", metavar="terminal|md|json|latex|html", help="Default: terminal, and md where the output is piped."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="row,bleu,..", help="Columns in this order, or `all`. Default: those that say something."),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
-    ] = None,
-    controls: Controls = None,
+    form: Annotated[str | None, Option("--format", metavar="terminal|md|json|latex|html", help="Default: terminal; piped: md.")] = None,
+    columns: Annotated[str | None, Option("--columns", metavar="row,bleu,..", help="In this order, or `all`. Default: the filled.")] = None,
+    baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
     """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
@@ -81,44 +71,22 @@ def table(
     """
     from orchestrator.cli.commands.table import table
 
-    table(target, "json" if as_json else form, columns, baseline, replace(options, controls=controls))
+    table(target, "json" if as_json else form, columns, baseline, options)
 
 
-@expand_options()
+@expand_options("controls")
 def report(
-    targets: Annotated[
-        list[str],
-        typer.Argument(metavar="TARGET..", help="Tables, sweeps, files or folders, as `sweep` takes them; several make one page."),
-    ],
+    targets: Annotated[list[str], Argument(metavar="TARGET..", help="Tables, files or folders; several make one page.")],
     options: RowOptions,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to", parser=_folder_or_page, metavar="FOLDER|FILE", help="A folder or a .html or .md file; default RESULTS/reports."
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
-    ] = None,
-    controls: Controls = None,
+    to: Annotated[Path | None, Option("--to", parser=_place, metavar="FOLDER|FILE", help="Default: RESULTS/reports.")] = None,
+    baseline: Baseline = None,
     second_corpora: Annotated[
         list[str] | None,
-        typer.Option(
-            "--second-corpus",
-            metavar="NAME",
-            help="Show beside each claim what the same rows give on this corpus; may be repeated.",
-        ),
+        Option("--second-corpus", metavar="NAME", help="Show beside each claim what the rows give on this corpus; may be repeated."),
     ] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write Markdown for a README, with the charts as SVG files beside it, in place of HTML.")
-    ] = False,
+    as_markdown: Annotated[bool, Option("--markdown", help="Write Markdown with the charts as SVG files beside it.")] = False,
     text: Annotated[
-        Path | None,
-        typer.Option(
-            "--text",
-            metavar="FILE.md",
-            help="With --markdown: the page begins with this text; STEM-PAPER.md beside it begins the page of a paper.",
-        ),
+        Path | None, Option("--text", metavar="FILE.md", help="With --markdown: begin with it, pages of papers with STEM-PAPER.md.")
     ] = None,
 ) -> None:
     """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.
@@ -127,22 +95,15 @@ def report(
     """
     from orchestrator.cli.commands.report import report
 
-    options = replace(options, controls=controls)
     report(targets, options, to=to, baseline=baseline, second_corpora=second_corpora or (), text=text, as_markdown=as_markdown)
 
 
-@expand_options()
+@expand_options("controls")
 def verdict(
-    target: Annotated[
-        str, typer.Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder of tables.")
-    ],
+    target: Table,
     options: RowOptions,
-    controls: Controls = None,
     session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", metavar="NAME", help="Judge the files' claims as one stream with all that joined RESULTS/sessions/NAME.jsonl."
-        ),
+        str | None, Option("--session", metavar="NAME", help="Judge the claims as one stream with those of RESULTS/sessions/NAME.jsonl.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -157,4 +118,119 @@ def verdict(
     """
     from orchestrator.cli.commands.verdict import verdict
 
-    verdict(target, replace(options, controls=controls), session=session, as_json=as_json)
+    verdict(target, options, session=session, as_json=as_json)
+
+
+@expand_options()
+def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
+    """Translate stdin to stdout, line by line, with a row's trained model.
+
+    Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
+    """
+    from orchestrator.cli.commands.request import resolve_one
+    from orchestrator.decoding.translate import lines_of
+    from orchestrator.lifecycle.translator import load_translator
+
+    need_folder(options.data_dir, "--data-dir")
+    translator = load_translator(resolve_one(row, seed, options), options)
+    for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
+        sys.stdout.write(line + "\n")
+
+
+@expand_options()
+def export(
+    row: Trained,
+    to: Annotated[Path, folder("--to", "Folder to create; new or empty.")],
+    options: RowOptions,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """A trained row as a folder that translates by itself: weights, vocabulary, config, capsule, model card, script and code.
+
+    It gives the same words as `translate` on an equal machine, and needs torch but no part of this program.
+
+    Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
+    """
+    from orchestrator.cli.commands.request import open_ledger, resolve_one
+    from orchestrator.data.prepare import prepare
+    from orchestrator.lifecycle.export_row import export_row
+    from orchestrator.lifecycle.translator import task_of
+
+    need_folder(options.data_dir, "--data-dir")
+    need_folder(options.results, "--results")
+    new_folder(to, "--to")
+    found = resolve_one(row, seed, options)
+    assert found.spec is not None
+    task = task_of(found, options)
+    prepared = prepare(found.spec.data, options.data_dir, options.cache_dir)
+    exported = export_row(found, task, prepared, open_ledger(options.results), to)
+    if as_json:
+        record = {"folder": str(to), "id": found.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}
+        print_json(record | {"scores": exported.metadata["scores"], "keys": task.keys.as_dict()})
+    log(f"{to}: {len(exported.files)} files, {sum(exported.files.values())} bytes; weights {exported.weights_sha256}")
+    log(f"try:  python {to / 'translate.py'} < source.txt")
+
+
+@expand_options()
+def repro(
+    target: Annotated[str, Argument(metavar="ROW|FILE|KEY", help="A finished row, or the train key of a run (12 digits or more).")],
+    options: RowOptions,
+    seed: Seed = None,
+    into: Annotated[Path | None, folder("--into", "Folder to run in and keep: new, or of an interrupted repro of the same run.")] = None,
+    tolerance_bleu: Annotated[float, Option("--tolerance-bleu", min=0, help="BLEU points, where bits are not promised.")] = 0.5,
+    tolerance_nll: Annotated[float, Option("--tolerance-nll", min=0, help="Nats per token, where bits are not promised.")] = 0.02,
+    strict: Annotated[bool, Option("--strict", help="Exit code 1 for anything but the same bits.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a recorded row again from its spec, in a fresh folder, with the rows it starts from, and compare with what was recorded.
+
+    Verdicts: `same bits` (exit 0), expected at equal code, versions, device and threads; `within tolerance` (0) where the capsules
+    differ; `bits differ` (1) where the capsules do not explain it; `outside tolerance` (1). Differing parts of the capsule are printed.
+
+    Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
+    """
+    from orchestrator.cli.commands.request import open_ledger, resolve_one
+    from orchestrator.cli.output import console, stdout_to_stderr
+    from orchestrator.lifecycle import recorded
+    from orchestrator.lifecycle.reproduce import fresh_folder, reproduce
+    from orchestrator.lifecycle.verdict import Tolerance
+    from orchestrator.tables import cell, make_table
+
+    def text(value: object) -> str:
+        return cell(f"{value:.6g}" if isinstance(value, float) else "" if value is None else value)
+
+    need_folder(options.data_dir, "--data-dir")
+    ledger = open_ledger(options.results)
+    if recorded.is_key(target):
+        if seed is not None or options.profile is not None or options.sets:
+            raise UserError(f"{target}: a train key implies seed, profile and overrides; expected none of these options")
+        run = recorded.by_key(ledger, target)
+    else:
+        run = recorded.of_row(ledger, resolve_one(target, seed, options), options.data_dir)
+    for line in run.notes:
+        log(line)
+    key = run.keys[run.row.id].train or ""
+    with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
+        reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))
+    verdict = reproduced.verdict
+    if as_json:
+        summary = {"id": run.row.id, "train_key": key, "verdict": verdict.verdict, "reproduced": verdict.reproduced}
+        runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in reproduced.verdicts]
+        print_json(summary | {"into": None if into is None else str(into), "notes": run.notes, "runs": runs})
+    for task, found in () if as_json else reproduced.verdicts:
+        table = make_table(("what", "recorded", "again", ""), title=f"{task.name}: {found.verdict}")
+        for one in found.measures:
+            word = "equal" if one.equal else f"{one.differ} lines differ" if one.differ is not None else "near" if one.near else "differs"
+            table.add_row(one.what, text(one.recorded), text(one.again), word)
+        console().print(table)
+    if verdict.capsule and not as_json:
+        table = make_table(("part of the capsule", "recorded", "again", ""), title="what it was made with")
+        for part in verdict.capsule:
+            word = "can change bits" if part.decides else "cannot change bits"
+            table.add_row(part.part, text(part.recorded), text(part.again), word)
+        console().print(table)
+    for line in verdict.reasons:
+        log(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
+    log(f"{run.row.id} seed {reproduced.verdicts[-1][0].seed}: {verdict.verdict}")
+    if not verdict.reproduced or (strict and verdict.verdict != "same bits"):
+        raise typer.Exit(1)

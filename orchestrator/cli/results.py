@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, Results, expand_options
 from orchestrator.cli.output import print_json, version
@@ -28,21 +29,21 @@ app = typer.Typer(
 @expand_options()
 def add(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Translations of the test set, one a line; or TSV with columns seed and hypothesis.")
+        Path, Argument(metavar="FILE", help="Translations of the test set, one a line; or TSV with columns seed and hypothesis.")
     ],
     options: RowOptions,
-    row: Annotated[str, typer.Option("--row", help="The row, of kind external: an address or FILE.yaml#row.")],
-    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of the translations; not with TSV.")] = None,
-    system: Annotated[str, typer.Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
-    note: Annotated[str, typer.Option("--note", help="Anything that a reader should know of them.")] = "",
-    again: Annotated[bool, typer.Option("--again", help="Replace other translations of the seed; they move to RESULTS/earlier/N.")] = False,
+    row: Annotated[str, Option("--row", help="The row, of kind external: an address or FILE.yaml#row.")],
+    seed: Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Seed of the translations; not with TSV.")] = None,
+    system: Annotated[str, Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
+    note: Annotated[str, Option("--note", help="Anything that a reader should know of them.")] = "",
+    again: Annotated[bool, Option("--again", help="Replace other translations of the seed; they move to RESULTS/earlier/N.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add translations of another system to a row of kind external: scored as ours are, compared by `table` and `verdict`.
 
     Example:  nmt-ablate results add fairseq.de --row mine/first/fairseq --seed 1 --system "fairseq 0.12.2"
     """
-    from orchestrator.cli.commands.rows import resolve_rows
+    from orchestrator.cli.commands.request import resolve_rows
     from orchestrator.lifecycle import external
 
     need_folder(options.data_dir, "--data-dir")
@@ -60,15 +61,11 @@ def add(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="The archive to write; a new file. With --packed, a folder.")],
+    file: Annotated[Path, Argument(metavar="FILE.tar", help="The archive to write; a new file. With --packed, a folder.")],
     results: Results = RESULTS,
-    sweep: Annotated[
-        list[str] | None, typer.Option("--sweep", help="Only runs of this sweep (as `status` prints it); may be repeated.")
-    ] = None,
-    weights: Annotated[bool, typer.Option("--weights", help="Also weights, snapshots, and checkpoints of unfinished runs.")] = False,
-    packed: Annotated[
-        bool, typer.Option("--packed", help="Write two small files per table, which commands read with --results; not for training.")
-    ] = False,
+    sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep; may be repeated.")] = None,
+    weights: Annotated[bool, Option("--weights", help="Also weights, snapshots, and checkpoints of unfinished runs.")] = False,
+    packed: Annotated[bool, Option("--packed", help="Two small files a table, which commands read with --results.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write records, translations, scores, histories and sweeps into one plain tar with a sha256 of each file.
@@ -103,10 +100,10 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="An archive or a packed folder that `results export` wrote.")],
+    file: Annotated[Path, Argument(metavar="FILE.tar", help="An archive or a packed folder that `results export` wrote.")],
     results: Results = RESULTS,
-    on_conflict: Annotated[str, typer.Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and compare, write nothing.")] = False,
+    on_conflict: Annotated[str, Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
+    dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare, write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge an archive: absent runs are added, equal runs are left alone, and runs that differ are refused by name.
@@ -125,12 +122,7 @@ def import_(
         object_store.push(results)
     if as_json:
         print_json({"results": object_store.display_path(results), "dry_run": dry_run, **merged.as_json()})
-    counts = {
-        "added": merged.added,
-        "completed": merged.completed,
-        "kept as here": merged.kept,
-        "the same": merged.same,
-    }
+    counts = {"added": merged.added, "completed": merged.completed, "kept as here": merged.kept, "the same": merged.same}
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
     if not dry_run and merged.files:

@@ -2,66 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from orchestrator.cli.options import Controls, MaxHours, Seed, Seeds, expand_options
+from orchestrator.cli.options import Seed, Seeds, expand_options
 from orchestrator.sweeps.options import ExecutionOptions
 
 Address = Annotated[
     str | None,
-    typer.Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Dashboard of the cluster's head [default: http://127.0.0.1:8265]."),
+    Option("--address", envvar="RAY_API_SERVER_ADDRESS", help="Dashboard of the cluster's head [default: http://127.0.0.1:8265]."),
+]
+Rows = Annotated[str, Argument(metavar="ROW|FILE|FOLDER", help="paper/table/row, FILE.yaml, FILE.yaml#row, or a folder.")]
+Table = Annotated[
+    str, Argument(metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, rows of it (paper/table/row1,row5,mlrf*), or a folder.")
 ]
 
 
-@expand_options()
-def run(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="ROW|FILE|FOLDER", help="paper/table/row, FILE.yaml, FILE.yaml#row, a folder, or a file that `show` wrote."),
-    ],
-    options: ExecutionOptions,
-    seed: Seed = None,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again",
-            help="Train rows that have a result anew and keep the old result below RESULTS/earlier. The row that one starts from is "
-            "trained anew only if it is named; rows that share the training get the new result too.",
-        ),
-    ] = False,
-) -> None:
+@expand_options("again")
+def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
     """Train, decode and score one row, or every row of a file or folder with its full budget. Finished work is not repeated.
 
     Example:  nmt-ablate run dou2018/table1/row9 --profile smoke
     """
-    from orchestrator.cli.commands.run import run
+    from orchestrator.cli.commands.run import execute_rows, prepare_run
 
-    run(target, seed, replace(options, again=again))
+    request, seeds, options = prepare_run(target, None if seed is None else [seed], options)
+    execute_rows(request.rows, seeds, options, request)
 
 
-@expand_options(engine="ray")
-def sweep(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, rows of it (paper/table/row1,row5,mlrf*), or a folder of tables."
-        ),
-    ],
-    options: ExecutionOptions,
-    seeds: Seeds = None,
-    controls: Controls = None,
-    max_hours: MaxHours = None,
-    until_decided: Annotated[
-        bool,
-        typer.Option(
-            "--until-decided",
-            help="Run the first 3 seeds, then all seeds of the rows whose claims these do not decide. Needs a cap on hours.",
-        ),
-    ] = False,
-) -> None:
+@expand_options("controls", "max_hours", "until_decided", engine="ray")
+def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 
     At the cap of --max-gpu-hours it stops as if by Ctrl-C; the same command with a larger cap resumes it.
@@ -70,37 +42,74 @@ def sweep(
 
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
-    from orchestrator.cli.commands.run import sweep
+    from orchestrator.cli.commands.run import execute_rows, prepare_sweep
+    from orchestrator.sweeps.names import parse_seeds
 
-    sweep(target, seeds, replace(options, controls=controls, max_hours=max_hours, until_decided=until_decided))
+    request, chosen, options = prepare_sweep(target, parse_seeds(seeds), options)
+    execute_rows(request.rows, chosen, options, request, with_page=True)
 
 
-@expand_options(engine="ray")
+@expand_options("max_hours", engine="ray")
 def noise(
-    target: Annotated[str, typer.Argument(metavar="ROW", help="paper/table/row or FILE.yaml#row: a cheap baseline.")],
+    target: Annotated[str, Argument(metavar="ROW", help="paper/table/row or FILE.yaml#row: a cheap baseline.")],
     options: ExecutionOptions,
-    seeds: Annotated[int, typer.Option("--seeds", min=2, max=1000, help="How many seeds, from 1.")] = 20,
-    max_hours: MaxHours = None,
+    seeds: Annotated[int, Option("--seeds", min=2, max=1000, help="How many seeds, from 1.")] = 20,
 ) -> None:
     """Train one row with many seeds and keep how much its scores vary: the noise floor that plans and tables use.
 
     Example:  nmt-ablate noise shen2018/table1/row1/de-en-e256 --profile mini --seeds 20
     """
-    from orchestrator.cli.commands.noise import noise
+    from dataclasses import replace
 
-    noise(target, seeds, replace(options, max_hours=max_hours))
+    from orchestrator.cli.commands.request import open_ledger
+    from orchestrator.cli.commands.run import execute_rows
+    from orchestrator.cli.output import console, print_json
+    from orchestrator.errors import UserError
+    from orchestrator.report import noise_floor
+    from orchestrator.report.find import Finder
+    from orchestrator.scoring.significance.sentence_statistics import TITLES
+    from orchestrator.specs.row import table_of
+    from orchestrator.specs.rows import resolve, sweep_of
+    from orchestrator.sweeps.names import sweep_name
+    from orchestrator.sweeps.plan import Data
+    from orchestrator.tables import make_table
+
+    rows = [row for row in resolve(target, sets=options.sets, profile=options.profile) if row.kind == "run"]
+    if len(rows) != 1:
+        raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
+    row, wanted = rows[0], list(range(1, seeds + 1))
+    whole = target.partition("#")[0] if "#" in target else table_of(row.id)
+    scheduler = sweep_of(whole, options.profile).scheduler.model_dump() | {"kind": "fifo", "retrain": None}
+    name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
+    execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": scheduler}))
+    finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
+    table = [other for other in resolve(whole, sets=options.sets, profile=options.profile) if other.kind == "run"]
+    outcomes = {other.id: finder.outcomes(other, wanted if other.id == row.id else ()) for other in table}
+    record = noise_floor.measure(row, table, outcomes, finder.reader)
+    if not record["metrics"]:
+        raise UserError(f"{row.id}: found no two finished seeds; expected at least two")
+    noise_floor.save(finder.ledger, record)
+    if options.as_json:
+        print_json(record)
+    columns = ("metric", "mean", "sd over seeds", "se over sentences", "range of rows", "range / sd")
+    printed = make_table(columns, title=f"{row.id}, {record['seeds']} seeds", numeric=columns[1:])
+    for name, found in record["metrics"].items():
+        digits = 4 if name == "nll" else 2
+        values = (found[key] for key in ("mean", "sd", "sentences", "range", "signal_to_noise"))
+        printed.add_row(TITLES[name], *("" if value is None else f"{value:.{digits}f}" for value in values))
+    console(stderr=options.as_json).print(printed)
 
 
 def submit(
     ctx: typer.Context,
     address: Address = None,
-    attach: Annotated[str | None, typer.Option("--attach", metavar="JOB", help="Follow this job (as `ray job list` names it).")] = None,
-    results: Annotated[str | None, typer.Option("--results", metavar="DIR|URL", help="The ledger, as the cluster's nodes name it.")] = None,
-    data_dir: Annotated[str | None, typer.Option("--data-dir", metavar="DIR", help="Likewise: the corpora.")] = None,
-    cache_dir: Annotated[str | None, typer.Option("--cache-dir", metavar="DIR", help="Likewise: prepared corpora.")] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's name and do not follow its logs.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Start a new attempt even if the last one succeeded.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, print what would be uploaded and run; contact no cluster.")] = False,
+    attach: Annotated[str | None, Option("--attach", metavar="JOB", help="Follow this job (as `ray job list` names it).")] = None,
+    results: Annotated[str | None, Option("--results", metavar="DIR|URL", help="The ledger, as the cluster's nodes name it.")] = None,
+    data_dir: Annotated[str | None, Option("--data-dir", metavar="DIR", help="Likewise: the corpora.")] = None,
+    cache_dir: Annotated[str | None, Option("--cache-dir", metavar="DIR", help="Likewise: prepared corpora.")] = None,
+    no_wait: Annotated[bool, Option("--no-wait", help="Print the job's name and do not follow its logs.")] = False,
+    again: Annotated[bool, Option("--again", help="Start a new attempt even if the last one succeeded.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check, print what would be uploaded and run; contact no cluster.")] = False,
 ) -> None:
     """Run `nmt-ablate sweep` on a Ray cluster: check the spec, upload this checkout, follow the logs, exit with the sweep's exit code.
 
@@ -110,11 +119,9 @@ def submit(
 
     Example:  nmt-ablate submit cluster/smoke.yaml --address http://127.0.0.1:8265
     """
+    from orchestrator.cli.commands.submit import attach_job, submit
+
     if attach is not None:
-        from orchestrator.cli.commands.submit import attach_job
-
         attach_job(address, attach, ctx.args)
-    from orchestrator.cli.commands.submit import submit
-
     folders = {"results": results, "data_dir": data_dir, "cache_dir": cache_dir}
     submit(sweep, ctx.args, folders, address, wait=not no_wait, again=again, dry_run=dry_run)

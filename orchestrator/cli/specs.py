@@ -6,11 +6,11 @@ import json
 import shlex
 import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Seed, Seeds, Sets, expand_options
 from orchestrator.cli.output import print_json
@@ -24,16 +24,15 @@ NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
 
 
-@expand_options()
+@expand_options("controls")
 def plan(
-    targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
+    targets: Annotated[list[str], Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,
     seeds: Seeds = None,
-    controls: Controls = None,
-    force: Annotated[bool, typer.Option("--force", help="Allow more than 20,000 runs.")] = False,
-    probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
-    probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
-    rows: Annotated[bool, typer.Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
+    force: Annotated[bool, Option("--force", help="Allow more than 20,000 runs.")] = False,
+    probe: Annotated[bool, Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
+    probes: Annotated[int, Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
+    rows: Annotated[bool, Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What would run and what it costs: keys, parameters, operations, time, memory, what is done and what is shared. Starts no training.
@@ -44,13 +43,12 @@ def plan(
     """
     from orchestrator.cli.commands.plan import plan
 
-    options = replace(options, controls=controls)
     plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, every_row=rows, as_json=as_json)
 
 
 def new(
-    address: Annotated[str, typer.Argument(metavar="PAPER/TABLE", help="Address of the new table, such as mine/first.")],
-    corpus: Annotated[str, typer.Option("--corpus", help="Its corpus, as `data add` named it.")] = "toy-quickstart",
+    address: Annotated[str, Argument(metavar="PAPER/TABLE", help="Address of the new table, such as mine/first.")],
+    corpus: Annotated[str, Option("--corpus", help="Its corpus, as `data add` named it.")] = "toy-quickstart",
     data_dir: DataDir = None,
 ) -> None:
     """Write a commented table to start from: three rows on a corpus, in search_spaces of the working folder.
@@ -67,7 +65,7 @@ def new(
 
 
 def show(
-    target: Annotated[str, typer.Argument(metavar="ROW|FILE", help="paper/table/row or FILE.yaml#row.")],
+    target: Annotated[str, Argument(metavar="ROW|FILE", help="paper/table/row or FILE.yaml#row.")],
     seed: Seed = None,
     profile: Profile = None,
     sets: Sets = None,
@@ -79,7 +77,7 @@ def show(
 
     Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
     """
-    from orchestrator.cli.commands.rows import resolve_rows
+    from orchestrator.cli.commands.request import resolve_rows
     from orchestrator.specs.show import as_plain, to_yaml
 
     options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, cache_dir=cache_dir)
@@ -92,8 +90,8 @@ def show(
         sys.stdout.write(to_yaml(rows[0]))
 
 
-def list_rows(
-    prefix: Annotated[str, typer.Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
+def list_(
+    prefix: Annotated[str, Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
     controls: Controls = None,
     as_json: AsJson = False,
 ) -> None:
@@ -103,12 +101,7 @@ def list_rows(
     """
     from orchestrator.specs.controls import WORDS, parse, wanted
     from orchestrator.specs.index import find_all, tables
-    from orchestrator.specs.row import Control
     from orchestrator.specs.rows import resolve
-
-    def as_row(variant: dict[str, str], control: Control) -> dict[str, str]:
-        of, against = ("/".join(address.split("/")[2:]) for address in (control.of, control.against))
-        return variant | {"id": control.name, "label": f"{of}: {WORDS[control.kind]} of {against}"}
 
     given = parse(controls)
     known, problems = tables()
@@ -116,23 +109,21 @@ def list_rows(
         folder = Path(prefix).is_dir()
         known = {target.table.address: target.table for target in find_all(prefix)}
         prefix = "" if folder else next(iter(known))
-    inside = {address: table for address, table in known.items() if prefix.startswith(f"{address}/")}
-    rows = [
-        {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
-        for address, table in known.items()
-        for name, raw in (table.rows if address in inside else table.written).items()
-    ]
-    chosen = [row for row in rows if row["id"].startswith(prefix)]
-    matched: dict[str, list[Control]] = {}
-    for address in {"/".join(row["id"].split("/")[:2]) for row in chosen if prefix}:
-        if given is not None or any(raw.figures.controls for raw in known[address].written.values()):
-            matched |= wanted(resolve(str(known[address].path)), given)
-    chosen = [each for row in chosen for each in (row, *(as_row(row, control) for control in matched.get(row["id"], ())))]
-    grids = [
-        {"table": address, "axes": ", ".join(axis.name for axis in table.grid.axes), "file": table.document.file}
-        for address, table in known.items()
-        if table.grid is not None and address not in inside and address.startswith(prefix)
-    ]
+    chosen, grids = [], []
+    for address, table in known.items():
+        inside = prefix.startswith(f"{address}/")
+        rows = {name: raw for name, raw in (table.rows if inside else table.written).items() if f"{address}/{name}".startswith(prefix)}
+        matched = {}
+        if prefix and rows and (given is not None or any(raw.figures.controls for raw in table.written.values())):
+            matched = wanted(resolve(str(table.path)), given)
+        for name, raw in rows.items():
+            row = {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
+            chosen.append(row)
+            for control in matched.get(row["id"], ()):
+                of, against = ("/".join(other.split("/")[2:]) for other in (control.of, control.against))
+                chosen.append(row | {"id": control.name, "label": f"{of}: {WORDS[control.kind]} of {against}"})
+        if table.grid is not None and not inside and address.startswith(prefix):
+            grids.append({"table": address, "axes": ", ".join(axis.name for axis in table.grid.axes), "file": table.document.file})
     if not chosen and not grids:
         raise UserError(f"{prefix!r}: no row has such an address; tables: {', '.join(known) or 'none'}", *problems)
     if as_json:
@@ -152,8 +143,8 @@ def list_rows(
 
 
 def explain(
-    target: Annotated[str, typer.Argument(metavar="SPEC", help="FILE.yaml or paper/table with a grid.")],
-    choices: Annotated[list[str] | None, typer.Argument(metavar="AXIS=VALUE..", help="Axes that are not named take every value.")] = None,
+    target: Annotated[str, Argument(metavar="SPEC", help="FILE.yaml or paper/table with a grid.")],
+    choices: Annotated[list[str] | None, Argument(metavar="AXIS=VALUE..", help="Axes that are not named take every value.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Is this combination a row of the grid, and if not, which condition excludes it? Exit code 0: at least one row; 4: none.
@@ -180,14 +171,10 @@ def explain(
 
 
 def ablate(
-    target: Annotated[str, typer.Argument(metavar="ROW", help="paper/table/row, FILE.yaml#row, or a file that `show` wrote.")],
+    target: Annotated[str, Argument(metavar="ROW", help="paper/table/row, FILE.yaml#row, or a file that `show` wrote.")],
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline", metavar="ROW", help="Row whose components replace those left out; default: the row's parent, or its table's."
-        ),
+        str | None, Option("--baseline", metavar="ROW", help="Its components replace those left out. Default: the row's parent.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this file instead of stdout.")] = None,
 ) -> None:
     """Leave-one-component-out rows of a row, as a table of its own for `plan`, `run`, `sweep` and `table`.
 
@@ -196,19 +183,13 @@ def ablate(
     from orchestrator.specs.grid.ablate import ablation
 
     table = ablation(target, baseline)
-    if output is None:
-        sys.stdout.write(table.yaml)
-    else:
-        try:
-            output.write_text(table.yaml, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--output {shown(str(output), 300)}: cannot be written ({error.strerror}); expected a file") from None
+    sys.stdout.write(table.yaml)
     for line in table.notes:
         log(line)
 
 
 def describe(
-    kind: Annotated[str | None, typer.Argument(help="A component (hierarchical) or a registry (connection). Default: all names.")] = None,
+    kind: Annotated[str | None, Argument(help="A component (hierarchical) or a registry (connection). Default: all names.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """A component's equation, options and defaults.
@@ -217,21 +198,14 @@ def describe(
     """
     from orchestrator.specs import reference
 
-    if kind is None:
-        registries = reference.registry_list()
-        if as_json:
-            print_json(registries)
-            return
-        for registry, names in registries.items():
-            typer.echo(f"{registry:<16} {', '.join(names)}")
-        return
-    described = reference.describe(kind)
     if as_json:
-        print_json(described)
+        print_json(reference.registry_list() if kind is None else reference.describe(kind))
         return
-    for component in described:
+    for registry, names in reference.registry_list().items() if kind is None else ():
+        typer.echo(f"{registry:<16} {', '.join(names)}")
+    for component in () if kind is None else reference.describe(kind):
         typer.echo(f"{component['registry']}/{component['kind']}  (version {component['version']}, {component['source']})\n")
-        typer.echo("\n".join(f"    {line}" for line in component["doc"].splitlines()))
+        typer.echo(textwrap.indent(component["doc"], "    "))
         for option in component["options"]:
             default = "required" if option["required"] else f"default {option['default']}"
             typer.echo(f"\n    {option['name']}: {option['type']}, {default}", nl=False)
@@ -242,9 +216,7 @@ def describe(
         typer.echo("\n")
 
 
-def schema(
-    form: Annotated[str, typer.Option("--format", metavar="json|md", help="JSON schema, for editors, or docs/spec.md.")] = "json",
-) -> None:
+def schema(form: Annotated[str, Option("--format", metavar="json|md", help="JSON schema, for editors, or docs/spec.md.")] = "json") -> None:
     """Every key of a table's file, described.
 
     Example:  nmt-ablate schema > table.schema.json

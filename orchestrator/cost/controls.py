@@ -39,7 +39,6 @@ def resolve(
     seed: int | None = None,
     given: Sequence[str] | None = None,
     preparing: bool = False,
-    named: list[Row] | None = None,
 ) -> tuple[list[Row], list[str]]:
     """Resolves rows as `specs.rows.resolve` does, matched controls too. Returns rows, and a line for controls that could not be resolved.
 
@@ -49,7 +48,6 @@ def resolve(
         data: vocabulary sizes and lengths, on which controls depend.
         given: kinds of controls in place of those in the files.
         preparing: prepare corpora that controls need, as a command does that trains afterwards.
-        named: the rows of `target` without controls, where they are resolved already.
 
     Raises UserError as `specs.rows.resolve` does, and if `target` is a control that cannot be resolved.
     """
@@ -65,8 +63,8 @@ def resolve(
             return [matcher.row(control, of, against)], []
         except UserError as error:
             raise UserError(*(f"{control.name}: {line}" for line in error.lines)) from error
-    named = resolved(found) if named is None else named
-    if first.row is not None and given is None:
+    named = resolved(found)
+    if given is None and (first.row is not None or not any(row.controls for row in named)):
         return named, []
     whole = named if not first.rows else resolved(first.table.path)
     return _beside(named, whole, wanted(whole, given), matcher)

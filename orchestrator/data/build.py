@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.data import subword
 from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
-from orchestrator.data.text import FileText
+from orchestrator.data.text import CorpusText
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Truncate
@@ -23,7 +23,9 @@ SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(data: DataSpec, text: FileText, languages: list[str], out: Path, *, documents: bool = False, form: Form = RAW) -> dict[str, Any]:
+def build(
+    data: DataSpec, text: CorpusText, languages: list[str], out: Path, *, documents: bool = False, form: Form = RAW
+) -> dict[str, Any]:
     """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
 
     documents: each line is a document of several sentences.
@@ -54,7 +56,7 @@ def build(data: DataSpec, text: FileText, languages: list[str], out: Path, *, do
     return stats
 
 
-def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
+def _tokenise_train(data: DataSpec, text: CorpusText, tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
@@ -113,7 +115,7 @@ def _encode(rows: Iterable[tuple[str, str]], segmenters: list[subword.Segmenter]
 
 
 def _held_out(
-    split: str, text: FileText, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
+    split: str, text: CorpusText, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
 ) -> dict[str, Any]:
     """Writes a held-out split, unfiltered and with its raw lines. Raises UserError for empty lines."""
     rows = list(text.rows(split))

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import corpus, expected_text
-from orchestrator.data.text import text_of
+from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
+from orchestrator.safe_text import log
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry
 
 EMPTY = "empty"
@@ -27,6 +28,13 @@ class Report:
     splits: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def log(self) -> None:
+        """Prints sizes and warnings on stderr."""
+        for split, size in self.splits.items():
+            log(f"{self.corpus} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+        for line in self.warnings:
+            log(f"warning: {line}")
 
 
 @dataclass
@@ -98,7 +106,7 @@ def _columns(entry: CorpusEntry, data_dir: Path | None, name: str) -> list[Colum
     if entry.generated is None and entry.csv is None:
         paths = entry.locate(name, data_dir)
         return [Column(str(path)).read(corpus.iter_bytes(path), remember=i == 0) for i, path in enumerate(paths)]
-    text = text_of(entry, data_dir, [])
+    text = CorpusText(entry, data_dir)
     columns = [Column(where) for where in text.where(name)]
     try:
         for row in text.rows(name):

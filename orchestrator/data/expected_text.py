@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.data.integrity import file_hash, file_lines
 from orchestrator.data.store import Prepared
-from orchestrator.data.text import FileText
+from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.specs import languages
 from orchestrator.specs.corpora import CorpusEntry, load_entry
@@ -39,14 +39,12 @@ def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
 
 def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str]) -> Text:
     """The text of the files; empty for CSV files, whose records are counted during preparation."""
-    text: Text = {"pairs": {}, "sha256": {}}
-    if entry.csv is not None:
-        return text
-    for name in (name for name in entry.splits if name in splits and not entry.lacks([name], data_dir)):
-        paths = entry.locate(name, data_dir)
-        text["pairs"][name] = file_lines(paths[0])
-        text["sha256"][name] = [file_hash(path) for path in paths]
-    return text
+    names = [] if entry.csv is not None else [name for name in entry.splits if name in splits and not entry.lacks([name], data_dir)]
+    paths = {name: entry.locate(name, data_dir) for name in names}
+    return {
+        "pairs": {name: file_lines(own[0]) for name, own in paths.items()},
+        "sha256": {name: [file_hash(path) for path in own] for name, own in paths.items()},
+    }
 
 
 def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
@@ -59,26 +57,19 @@ def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
 
 def differences(entry: CorpusEntry, text: Mapping[str, Any]) -> list[str]:
     """A line for each split of the text that differs from the entry."""
-    corpus = entry.name
     pairs, sums = text.get("pairs") or {}, text.get("sha256") or {}
     lines = []
     for name, split in entry.splits.items():
         found = pairs.get(name)
         if split.pairs is not None and found is not None and found != split.pairs:
-            lines.append(f"{corpus} has {found:,} {WORDS.get(name, f'pairs of {name}')} here, {split.pairs:,} expected")
-        elif split.sha256 is not None and name in sums and list(sums[name]) != split.sha256:
-            lines.append(
-                f"{corpus}: the text of {name} here is not the expected one: {_first_difference(split.files, sums[name], split.sha256)}"
-            )
+            lines.append(f"{entry.name} has {found:,} {WORDS.get(name, f'pairs of {name}')} here, {split.pairs:,} expected")
+        elif split.sha256 is not None and name in sums:
+            for file, one, other in zip_longest(split.files, sums[name], split.sha256, fillvalue="none"):
+                if one != other:
+                    difference = f"{file} has sha256 {one[:16]}.., {other[:16]}.. expected"
+                    lines.append(f"{entry.name}: the text of {name} here is not the expected one: {difference}")
+                    break
     return lines
-
-
-def _first_difference(files: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> str:
-    """Describes the first file that differs from the entry."""
-    for file, one, other in zip(files, found, expected, strict=False):
-        if one != other:
-            return f"{file} has sha256 {one[:16]}.., {other[:16]}.. expected"
-    return f"{len(found)} files, {len(expected)} expected"
 
 
 MAX_LINES = 3000
@@ -140,7 +131,7 @@ def form_warnings(entry: CorpusEntry, data_dir: Path | None) -> list[str]:
     for split in entry.splits:
         if entry.lacks([split], data_dir):
             continue
-        text = FileText(entry, data_dir, [])
+        text = CorpusText(entry, data_dir)
         if (named := entry.splits[split].raw) and not entry.raw_references(split, data_dir):
             messages.append(f"{named[0]}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
         try:

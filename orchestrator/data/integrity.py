@@ -95,16 +95,14 @@ def _content(path: Path) -> tuple[str, int]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     stamp = str(path.resolve()), status.st_size, status.st_mtime_ns
-    if stamp not in _cache:
-        large = status.st_size >= MIN_CACHED_BYTES
-        cache = user_cache() / "hashes" / hashlib.sha256(repr(("text without its byte order mark", *stamp)).encode()).hexdigest()
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if large and re.fullmatch("[0-9a-f]{64} [0-9]{1,18}", text := cache.read_text(encoding="ascii")):
-                _cache[stamp] = text[:64], int(text[65:])
-                return _cache[stamp]
-        _cache[stamp] = content_of(path)
-        if large:
-            with contextlib.suppress(OSError):
-                cache.parent.mkdir(parents=True, exist_ok=True)
-                atomic.write_text(cache, f"{_cache[stamp][0]} {_cache[stamp][1]}")
+    if stamp in _cache:
+        return _cache[stamp]
+    kept = user_cache() / "hashes" / hashlib.sha256(repr(("text without its byte order mark", *stamp)).encode()).hexdigest()
+    large, known = status.st_size >= MIN_CACHED_BYTES, None
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        known = re.fullmatch("([0-9a-f]{64}) ([0-9]{1,18})", kept.read_text(encoding="ascii")) if large else None
+    _cache[stamp] = content_of(path) if known is None else (known[1], int(known[2]))
+    if large and known is None:
+        with contextlib.suppress(OSError):
+            atomic.write_text(kept, "{} {}".format(*_cache[stamp]))
     return _cache[stamp]

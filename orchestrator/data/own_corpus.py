@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from orchestrator.data.check import Report, check
-from orchestrator.data.integrity import file_hash
-from orchestrator.data.text import text_of
+from orchestrator.data.expected_text import of_files
+from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces
@@ -95,19 +95,12 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
     report = check(entry, None)
     if report.problems:
         raise UserError(*report.problems)
-    splits = {
-        split: {
-            "src": each[0],
-            "tgt": each[1:],
-            "pairs": report.splits[split]["pairs"],
-            "sha256": [file_hash(Path(file)) for file in each],
-        }
-        for split, each in paths.items()
-    }
-    text = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, 'splits': splits})}"
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    text = of_files(entry, None, paths)
+    own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
+    content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, 'splits': own})}"
+    if path.exists() and path.read_text(encoding="utf-8") != content:
         raise UserError(f"{display(path)}: is there already, with other content; expected another name, or remove it first")
-    atomic.write_text(path, text)
+    atomic.write_text(path, content)
     return path, report
 
 
@@ -126,7 +119,7 @@ def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
     entry = load_entry(corpus)
     if entry.generated is None and entry.lacks(["train"], data_dir):
         raise UserError(entry.missing_message(["train"], data_dir))
-    rows = text_of(entry, data_dir, []).rows("train")
+    rows = CorpusText(entry, data_dir).rows("train")
     sample = list(islice(rows, SAMPLE))
     source, target = ({letter for row in sample for letter in row[side].lower() if letter.isalpha()} for side in (0, 1))
     pairs = len(sample) + sum(1 for _ in rows)

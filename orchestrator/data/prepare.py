@@ -14,7 +14,7 @@ from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import build
 from orchestrator.data.integrity import DamagedError, file_hash, sha256_of
 from orchestrator.data.store import Prepared
-from orchestrator.data.text import FileText, text_of
+from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
@@ -80,7 +80,7 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: b
             log(f"warning: {error.about}; it is prepared again from its source")
         for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
             atomic.remove(leftover)
-        return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder)
+        return _build(data, CorpusText(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder)
 
 
 def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
@@ -91,7 +91,7 @@ def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
     return prepared
 
 
-def _build(data: DataSpec, text: FileText, source_manifest: dict[str, Any], key: str, folder: Path) -> Prepared:
+def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], key: str, folder: Path) -> Prepared:
     with atomic.replacing(folder) as tmp:
         tmp.mkdir()
         documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)

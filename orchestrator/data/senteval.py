@@ -22,8 +22,6 @@ NAME = "senteval-probing"
 """Folder in the data directory."""
 SOURCE = "data/probing of github.com/facebookresearch/SentEval has it"
 SPLITS = ("tr", "va", "te")
-MAX_SHOWN = 10
-"""Number of faults of a file that are reported; the others are only counted."""
 
 
 class SentEvalTask(NamedTuple):
@@ -52,50 +50,39 @@ TASKS = {
 """The tasks in the order of the paper's columns."""
 
 
-def load(tasks: Iterable[SentEvalTask], folder: Path) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Returns (task -> instances, a message for each missing file and each fault). Raises UserError for a path that is not a file."""
+def load(tasks: Iterable[SentEvalTask], folder: Path) -> dict[str, pd.DataFrame]:
+    """Returns the instances of each task. Raises UserError with a line for each missing file and for the first fault of each other."""
     sets: dict[str, pd.DataFrame] = {}
     problems: list[str] = []
     for task in tasks:
-        path = the_file([folder / task.file, folder / f"{task.file}.gz"])
-        if path is None:
-            problems.append(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
-            continue
-        sets[task.name], faults = read(path)
-        problems += faults
-    return sets, problems
+        try:
+            path = the_file([folder / task.file, folder / f"{task.file}.gz"])
+            if path is None:
+                raise UserError(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
+            sets[task.name] = read(path)
+        except UserError as error:
+            problems += error.lines
+    if problems:
+        raise UserError(*problems)
+    return sets
 
 
-def read(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Reads a file. Returns (instances, a message for each fault). Reading stops at a line that is not text."""
-    rows: list[tuple[str, str, str]] = []
-    faults: list[str] = []
-    try:
-        for number, line in enumerate(iter_lines(path), 1):
-            fields = [part.strip() for part in line.split("\t")]
-            if len(fields) < 3 or fields[0] not in SPLITS or not fields[1] or not fields[-1]:
-                faults.append(
-                    f"{path}: line {number}: found '{shown(line, 40)}'; expected tr, va or te, label and sentence, separated by tabs"
-                )
-            else:
-                rows.append((fields[0], fields[1], fields[-1]))
-    except UserError as error:
-        faults += error.lines
-    instances = pd.DataFrame(rows, columns=["split", "label", "sentence"])
-    faults = faults or _whole(path, instances)
-    more = [f"{path}: {len(faults) - MAX_SHOWN:,} more faults"] if len(faults) > MAX_SHOWN else []
-    return instances, faults[:MAX_SHOWN] + more
-
-
-def _whole(path: Path, instances: pd.DataFrame) -> list[str]:
-    """Returns the faults of a file whose lines are valid: empty splits, a single label, labels that `tr` lacks."""
+def read(path: Path) -> pd.DataFrame:
+    """Reads a file. Raises UserError for its first fault: a bad line, an empty split, a single label, a label that `tr` lacks."""
+    rows = [tuple(part.strip() for part in line.split("\t")) for line in iter_lines(path)]
+    for number, fields in enumerate(rows, 1):
+        if len(fields) < 3 or fields[0] not in SPLITS or not fields[1] or not fields[-1]:
+            found = shown("\t".join(fields), 40)
+            raise UserError(f"{path}: line {number}: found '{found}'; expected tr, va or te, label and sentence, separated by tabs")
+    instances = pd.DataFrame([(row[0], row[1], row[-1]) for row in rows], columns=["split", "label", "sentence"])
     if empty := [split for split in SPLITS if split not in set(instances["split"])]:
-        return [f"{path}: found no line of {', '.join(empty)}; expected instances of tr, va and te"]
+        raise UserError(f"{path}: found no line of {', '.join(empty)}; expected instances of tr, va and te")
     known = set(instances.loc[instances["split"] == "tr", "label"])
     if len(known) < 2:
-        return [f"{path}: found one label in tr, '{shown(known.pop(), 40)}'; expected two or more"]
-    unknown = instances[~instances["label"].isin(known)].drop_duplicates("label")["label"]
-    return [f"{path}: line {i + 1}: found the label '{shown(label, 40)}'; expected one that tr has" for i, label in unknown.items()]
+        raise UserError(f"{path}: found one label in tr, '{shown(known.pop(), 40)}'; expected two or more")
+    for i, label in instances.loc[~instances["label"].isin(known), "label"].items():
+        raise UserError(f"{path}: line {i + 1}: found the label '{shown(label, 40)}'; expected one that tr has")
+    return instances
 
 
 def split_up(sentences: Sequence[str], labels: Sequence[str], held_out: float = 0.1) -> pd.DataFrame:

@@ -29,28 +29,25 @@ from orchestrator.specs.text_form import RAW, Form
 ABOUT = "about.json"
 OWN_SHA256 = "about_sha256"
 Side = str  # "src" | "tgt"
+Ids = npt.NDArray[Any]
 
 
 class Pairs:
     """One split: flat token ids of both sides, without BOS and EOS, and the offset of each sentence."""
 
-    def __init__(
-        self, src: npt.NDArray[Any], src_offsets: npt.NDArray[np.int64], tgt: npt.NDArray[Any], tgt_offsets: npt.NDArray[np.int64]
-    ) -> None:
-        if len(src_offsets) != len(tgt_offsets):
-            raise ValueError(f"{len(src_offsets) - 1} sources, {len(tgt_offsets) - 1} targets")
+    def __init__(self, src: Ids, src_offsets: Ids, tgt: Ids, tgt_offsets: Ids) -> None:
         self.src, self.src_offsets, self.tgt, self.tgt_offsets = src, src_offsets, tgt, tgt_offsets
 
     def __len__(self) -> int:
         return len(self.src_offsets) - 1
 
     @cached_property
-    def src_lengths(self) -> npt.NDArray[np.int64]:
+    def src_lengths(self) -> Ids:
         """Tokens of each source without EOS. [N]"""
         return np.diff(self.src_offsets)
 
     @cached_property
-    def tgt_lengths(self) -> npt.NDArray[np.int64]:
+    def tgt_lengths(self) -> Ids:
         """Tokens of each target without BOS and EOS. [N]"""
         return np.diff(self.tgt_offsets)
 
@@ -58,8 +55,9 @@ class Pairs:
         """Source and target ids of pair i."""
         if not 0 <= i < len(self):
             raise IndexError(i)
-        src = self.src[self.src_offsets[i] : self.src_offsets[i + 1]]
-        return src.tolist(), self.tgt[self.tgt_offsets[i] : self.tgt_offsets[i + 1]].tolist()
+        sides = ((self.src, self.src_offsets), (self.tgt, self.tgt_offsets))
+        src, tgt = (ids[offsets[i] : offsets[i + 1]].tolist() for ids, offsets in sides)
+        return src, tgt
 
 
 class Prepared:
@@ -142,12 +140,9 @@ class Prepared:
 
     @cached_property
     def _tokenizers(self) -> dict[Side, Tokenizer]:
-        preparation = self.manifest["preparation"]
-        languages = zip(("src", "tgt"), self.manifest["languages"], strict=True)
-        return {
-            side: Tokenizer(language, preparation["tokenizer"], preparation["lowercase"], documents=self.documents, form=self.form)
-            for side, language in languages
-        }
+        kind, lowercase = (self.manifest["preparation"][name] for name in ("tokenizer", "lowercase"))
+        made = [Tokenizer(name, kind, lowercase, documents=self.documents, form=self.form) for name in self.manifest["languages"]]
+        return dict(zip(("src", "tgt"), made, strict=True))
 
     @cached_property
     def _segmenters(self) -> dict[Side, subword.Segmenter]:

@@ -129,12 +129,12 @@ def learn(
         return Words.learn(lines, size, user_symbols)
     import sentencepiece
 
-    interval = -(-count // MAX_LEARNED)
+    interval = max(1, -(-count // MAX_LEARNED))
     extra: dict[str, Any] = {"user_defined_symbols": list(user_symbols)} if user_symbols else {}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line for number, line in enumerate(lines) if number % max(interval, 1) == 0 and line),
+            sentence_iterator=(line for number, line in enumerate(lines) if number % interval == 0 and line),
             model_writer=model,
             model_type=kind,
             vocab_size=size,

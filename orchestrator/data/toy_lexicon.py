@@ -7,10 +7,9 @@ All words are a function of `ToyParams` by string-seeded `random.Random` and int
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, count
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from orchestrator.specs.corpora import ToyParams
 
@@ -18,9 +17,8 @@ T = TypeVar("T")
 UNIT = 10**9
 
 
-@dataclass(frozen=True)
-class Noun:
-    """A noun. gender: 0-2 on side A; targets: (stem, class 0-1) on side B, by topic of the clause."""
+class Noun(NamedTuple):
+    """A noun or a name. gender: 0-2 on side A; targets: (stem, class 0-1) on side B, by topic of the clause."""
 
     stem: str
     gender: int
@@ -28,16 +26,14 @@ class Noun:
     animate: bool
 
 
-@dataclass(frozen=True)
-class Adjective:
-    """An adjective. targets: stems on side B for inanimate and animate nouns."""
+class Adjective(NamedTuple):
+    """An adjective or adverb. targets: stems on side B for inanimate and animate nouns."""
 
     stem: str
     targets: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Verb:
+class Verb(NamedTuple):
     """A verb. targets: stems on side B for inanimate and animate objects; topic (0-1): selects noun meanings in the clause."""
 
     stem: str
@@ -57,27 +53,22 @@ class Zipf(Generic[T]):
         return self.items[bisect_right(self.bounds, int(rng.random() * self.bounds[-1]))]
 
 
-@dataclass
 class Language:
     """Phonology of one side and the words used so far."""
 
-    onsets: str
-    vowels: str
-    codas: str
-    taken: set[str] = field(default_factory=set)
+    def __init__(self, onsets: str, vowels: str, codas: str) -> None:
+        self.onsets, self.vowels, self.codas = onsets, vowels, codas
+        self.taken: set[str] = set()
 
     def word(self, rng: Random, syllables: int) -> str:
         """Makes a new word, which is longer once the short ones are used up."""
-        tries = 0
-        while True:
-            letters = []
-            for _ in range(syllables + tries // 8):
-                letters += [rng.choice(self.onsets), rng.choice(self.vowels)]
+        for tries in count():
+            letters = [rng.choice(part) for _ in range(syllables + tries // 8) for part in (self.onsets, self.vowels)]
             found = "".join(letters) + rng.choice(self.codas)
             if found not in self.taken:
-                self.taken.add(found)
-                return found
-            tries += 1
+                break
+        self.taken.add(found)
+        return found
 
 
 class Lexicon:
@@ -89,8 +80,8 @@ class Lexicon:
         b = self.b = Language("bcdfghjlmnpqsvwy", "aeioy", "bcdfglnpsx")
         self.ambiguity = params.ambiguity
 
-        def closed(side: Language, count: int) -> list[str]:
-            return [side.word(rng, 1) for _ in range(count)]
+        def closed(side: Language, number: int) -> list[str]:
+            return [side.word(rng, 1) for _ in range(number)]
 
         # side A: case suffix by gender, number and case (nominative, accusative, dative); nominative singular is bare
         endings = [v + c for v in "aeiou" for c in ("", "n", "sh")]
@@ -125,12 +116,12 @@ class Lexicon:
         self.ditransitive = Zipf([self._verb(rank) for rank in range(size * 2 // 100 + 1)])
         self.saying = Zipf([self._verb(rank, ambiguous=False) for rank in range(size * 2 // 100 + 1)])
         self.transitive = Zipf([self._verb(rank) for rank in range(size - size * 86 // 100 - 2)])
-        idioms: dict[tuple[Verb, Noun], str] = {}
+        self.idioms: dict[tuple[Verb, Noun], str] = {}
         for rank in range(max(4, size // 40)):
             pair = rng.choice(self.transitive.items), rng.choice(self.nouns.items)
-            if pair not in idioms:
-                idioms[pair] = self.b.word(rng, _syllables(rank))
-        self.idioms, self.idiom_pairs = idioms, Zipf(list(idioms))
+            if pair not in self.idioms:
+                self.idioms[pair] = self.b.word(rng, _syllables(rank))
+        self.idiom_pairs = Zipf(list(self.idioms))
 
     def _pair(self, rank: int, ambiguous: bool = True) -> tuple[str, tuple[str, str]]:
         first = self.b.word(self.rng, _syllables(rank))

@@ -94,6 +94,11 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
             model.train()
 
 
+def _check(broken: int, length: int) -> None:
+    if broken:
+        raise FloatingPointError(f"the model's output is NaN at step {length}")
+
+
 class _Ended(NamedTuple):
     """The best ended hypotheses of each sentence [B, K], best first: score (-inf if there is none), logprob, number of tokens, parent."""
 
@@ -161,7 +166,7 @@ class _Search:
             width, words = live.shape[1], self._next(token, length, self.K + 1)
             step = self._extend(words, live, ended, length, exact=False)
             done, tied, broken = step.flags.tolist()
-            self._check(broken, length)
+            _check(broken, length)
             if tied:
                 step = self._extend(words, live, ended, length, exact=True)
                 done = int(step.flags[0])
@@ -194,8 +199,8 @@ class _Search:
             self.tokens[length - 1, self.sentence] = token
             self._append_history(token)
             now = (token == EOS) & ~done
-            fresh, broken = torch.stack((now.sum(), self._broken(eos))).tolist()
-            self._check(broken, length)
+            fresh, broken = torch.stack((now.sum(), eos.isnan().any())).tolist()
+            _check(broken, length)
             if not fresh:
                 continue
             values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
@@ -255,7 +260,7 @@ class _Search:
 
         # all K ended, or no live one can beat the last of the n-best (if both are -inf, none is alive)
         done = (ended.score[:, -1] > NEVER) | (ended.score[:, self.nbest - 1] >= live[:, 0] / self.limit_penalty)
-        flags = torch.stack((done.sum(), tied, self._broken(eos_BW)))
+        flags = torch.stack((done.sum(), tied, eos_BW.isnan().any()))
         return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
 
     def _store(self, ended: _Ended) -> None:
@@ -269,15 +274,6 @@ class _Search:
         self.history = self.history[rows] if self.ngram else self.history
         self.encoded = self.encoded.select(rows)
         self.cache.select(rows)
-
-    @staticmethod
-    def _broken(logprobs: Tensor) -> Tensor:
-        return logprobs.isnan().any().long()
-
-    @staticmethod
-    def _check(broken: int, length: int) -> None:
-        if broken:
-            raise FloatingPointError(f"the model's output is NaN at step {length}")
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """Follows the back pointers of all n-best hypotheses at once."""

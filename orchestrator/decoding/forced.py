@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from orchestrator.decoding.beam import BOS, PAD
-from orchestrator.decoding.translate import pad
+from orchestrator.decoding.translate import batches, pad
 
 BATCH_TOKENS = 2048
 """Maximum of padded source and of padded target tokens per batch; a single sentence may be longer."""
@@ -25,11 +25,11 @@ def reference_nll(model: Any, sources: Sequence[Sequence[int]], targets: Sequenc
     Ids have no BOS and EOS. None if a sentence is longer than the learned positions.
     """
     device, most = next(model.parameters()).device, getattr(model, "max_positions", None)
-    lengths = [1 + max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    if most is not None and max(lengths, default=0) > most:
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    if most is not None and 1 + max(lengths, default=0) > most:
         return None
     found: list[list[float]] = [[] for _ in lengths]
-    for rows in _batches(lengths):
+    for rows in batches(lengths, BATCH_TOKENS, len(lengths)):
         tgt_out_BT = pad([targets[i] for i in rows]).to(device)
         tgt_in_BT = torch.cat([torch.full_like(tgt_out_BT[:, :1], BOS), tgt_out_BT[:, :-1]], 1).masked_fill(tgt_out_BT == PAD, PAD)
         hidden_PD = model(pad([sources[i] for i in rows]).to(device), tgt_in_BT).real_hidden()
@@ -37,13 +37,3 @@ def reference_nll(model: Any, sources: Sequence[Sequence[int]], targets: Sequenc
         for row, part in zip(rows, nll_P.split([len(targets[i]) + 1 for i in rows]), strict=True):
             found[row] = [float(part.sum()), len(part)]
     return found
-
-
-def _batches(lengths: Sequence[int]) -> list[list[int]]:
-    """Batches of indices, longest first."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > BATCH_TOKENS:
-            batches.append([])
-        batches[-1].append(index)
-    return batches

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from models.inference import PrecisionError, prepared
 from orchestrator.data.sentences import truncated
@@ -33,15 +34,10 @@ Progress = Callable[[int, int], None]
 
 
 class Codec(Protocol):
-    """The conversion between text and token ids that prepared data provides."""
+    """The conversion between lines and token ids without BOS and EOS that prepared data provides."""
 
-    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
-        """Token ids of lines, without BOS and EOS."""
-        ...
-
-    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:
-        """Detokenised text of token ids."""
-        ...
+    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]: ...
+    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]: ...
 
 
 def decode_corpus(
@@ -150,3 +146,18 @@ def pad(sources: Sequence[Sequence[int]]) -> torch.Tensor:
     """Pads the sources to [B, S], each with its EOS, then PAD."""
     width = max(len(source) for source in sources) + 1
     return torch.tensor([[*source, EOS, *([PAD] * (width - len(source) - 1))] for source in sources], dtype=torch.long)
+
+
+class FullLength(nn.Module):
+    """Wraps a model for speed measurements: EOS is impossible, and every output reaches its length limit."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.encode, self.decode, self.max_positions = model.encode, model.decode, model.max_positions
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[.., D] -> [.., V]."""
+        logits: torch.Tensor = self.model.logits(hidden)
+        logits[..., EOS] = -1e9
+        return logits

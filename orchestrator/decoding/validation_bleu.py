@@ -1,22 +1,69 @@
-"""BLEU of the validation set at rungs, for schedulers that compare runs by BLEU."""
+"""Scores of the validation set: the exponent of the length penalty that does best on it, and BLEU at rungs.
+
+The exponent is tuned as in Shen et al. 2018, section 4.3, after Gehring et al. 2017.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 from orchestrator.data.prepare import Prepared
-from orchestrator.decoding.length_penalty import VALID, with_alpha
 from orchestrator.decoding.translate import decode_corpus
+from orchestrator.errors import UserError
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.scores import score
-from orchestrator.specs.schema import RunSpec
+from orchestrator.specs.schema import DecodeSpec, RunSpec, ScoreSpec
 
-NAME = "valid/bleu"
+VALID, NAME = "valid", "valid/bleu"
 
 RungMetrics = Callable[[nn.Module], dict[str, float]]
 """Computes metrics of the model at a rung, without changes to weights, random state or training mode."""
+
+
+def _scored(model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
+    outputs = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, decode)]
+    return score(prepared.decode(outputs), prepared.decode_tokens(outputs), prepared, VALID, metric)
+
+
+def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
+    """Decodes the validation set with every candidate.
+
+    Returns {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", "seconds"}. The best has the highest score by `metric`; the
+    first wins ties.
+    """
+    started = time.perf_counter()
+    ids = prepared.encode(prepared.sources(VALID))
+    candidates, signature = [], ""
+    for alpha in decode.length_penalty.candidates or []:
+        scored = _scored(model, prepared, ids, with_alpha(decode, alpha), metric)
+        candidates.append({"alpha": alpha, "bleu": scored["bleu"]})
+        signature = scored["signature"]
+    best = max(candidates, key=lambda candidate: candidate["bleu"])
+    return {"alpha": best["alpha"], "candidates": candidates, "signature": signature, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
+    """`decode` with a fixed exponent instead of a tuned one."""
+    penalty = decode.length_penalty.model_copy(update={"alpha": float(alpha), "candidates": None})
+    return decode.model_copy(update={"length_penalty": penalty})
+
+
+def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str | None = None) -> DecodeSpec:
+    """The search with its tuned exponent, if it has one. Keys are computed from the search with `tuned`.
+
+    row: for the UserError if it has not been tuned yet; None: then the first candidate.
+    """
+    if decode.length_penalty.alpha != "tuned":
+        return decode
+    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    if record is None and row is not None:
+        raise UserError(f"{row}: its length penalty is tuned, and was not yet; expected nmt-ablate run {row} first")
+    return with_alpha(decode, (decode.length_penalty.candidates or [])[0] if record is None else record["alpha"])
 
 
 def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
@@ -30,10 +77,8 @@ def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
         training = model.training
         model.eval()
         try:
-            ids = [hypotheses[0].ids for hypotheses in decode_corpus(model, sources, greedy)]
+            return {NAME: float(_scored(model, prepared, sources, greedy, spec.score)["bleu"])}
         finally:
             model.train(training)
-        scored: dict[str, Any] = score(prepared.decode(ids), prepared.decode_tokens(ids), prepared, VALID, spec.score)
-        return {NAME: float(scored["bleu"])}
 
     return measure

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
-from orchestrator.decoding.length_penalty import tuned_decode
+from orchestrator.decoding.validation_bleu import tuned_decode
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store

@@ -16,9 +16,8 @@ from orchestrator import cpu
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.decoding.forced import reference_nll
-from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
-from orchestrator.decoding.validation_bleu import rung_bleu
+from orchestrator.decoding.validation_bleu import rung_bleu, tune, with_alpha
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.provenance import collect

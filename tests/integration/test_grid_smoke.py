@@ -35,7 +35,7 @@ def test_rows_of_the_grid_train(tmp_path: Path) -> None:
 
 def test_an_ablation_sweeps_and_is_a_table_with_differences(tmp_path: Path) -> None:
     path = tmp_path / "ablated.yaml"
-    call("ablate", "sweeps/fusion-grid/d6-multi_layer-encoder-k2-transparent", "--output", path)
+    path.write_text(call("ablate", "sweeps/fusion-grid/d6-multi_layer-encoder-k2-transparent").stdout)
     places = ("--profile", "smoke", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
     done = call("sweep", path, "--engine", "local", "--no-tracking", "--json", *places)
     records = [json.loads(line) for line in done.stdout.splitlines()]

@@ -174,10 +174,7 @@ def instances_of(context: AnalysisContext, subject: Subject, tasks: tuple[SentEv
 
 @cache
 def _files(tasks: tuple[SentEvalTask, ...], folder: Path) -> dict[str, pd.DataFrame]:
-    sets, problems = load(tasks, folder)
-    if problems:
-        raise UserError(*problems)
-    return sets
+    return load(tasks, folder)
 
 
 @torch.no_grad()

@@ -23,8 +23,7 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
 from orchestrator.data.batching import Batch
-from orchestrator.decoding.fixed_length import FullLength
-from orchestrator.decoding.translate import decode_corpus
+from orchestrator.decoding.translate import FullLength, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document

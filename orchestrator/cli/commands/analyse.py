@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ from rich.table import Table
 from orchestrator.analysis.base import Analysis, AnalysisContext, kind_of, options_of
 from orchestrator.analysis.files import WIDTHS, write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
-from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.commands.request import open_ledger
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 from orchestrator.tracking.artifacts import log_analysis
@@ -29,35 +27,40 @@ MAX_RECORDS, MAX_COLUMNS = 40, 9
 """Records and columns on the terminal; all of them are in the files."""
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Where an analysis goes. out: folder of the files; None: RESULTS/analyses/NAME. export: folder for copies of ledger files.
+def analyse(
+    targets: Sequence[str],
+    kind: str | None,
+    settings: Sequence[str],
+    seed: int,
+    options: RowOptions,
+    *,
+    out: Path | None,
+    width: str | None,
+    export: Path | None,
+    tracking: bool,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """UserError where no kind of analysis could be done; the problems of single kinds are warnings.
 
-    width: of the figure, column or page; None: what suits the kind.
+    Args:
+        out: Folder of the files; None: RESULTS/analyses/NAME.
+        width: Of the figure, column or page; None: what suits the kind.
+        export: Folder for copies of ledger files.
     """
-
-    out: Path | None
-    export: Path | None
-    no_tracking: bool
-    tracking_uri: str | None
-    as_json: bool
-    width: str | None = None
-
-
-def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], seed: int, options: RowOptions, outputs: Outputs) -> None:
-    """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
-    if outputs.width is not None and outputs.width not in WIDTHS:
-        raise UserError(f"--width {shown(outputs.width)}: {nearest(outputs.width, WIDTHS)}")
+    if width is not None and width not in WIDTHS:
+        raise UserError(f"--width {shown(width)}: {nearest(width, WIDTHS)}")
     need_folder(options.data_dir, "--data-dir")
-    uri = checked_uri(outputs.tracking_uri)
+    uri = checked_uri(tracking_uri)
     selection = RowSelection(options, seed)
     rows = rows_of(targets, selection)
     kinds = kinds_of(rows, kind)
     settings_of = {name: options_of(name, list(settings)) for name in kinds}
     name, ledger = folder_name(rows, selection, settings, several_targets=len(targets) > 1), open_ledger(options.results)
-    folder = outputs.out if outputs.out is not None else options.results / "analyses" / name
-    make(folder, "--out" if outputs.out is not None else "--results")
-    make(outputs.export, "--export")
+    make(out, "--out")
+    folder = options.results / "analyses" / name if out is None else out
+    make(folder, "--results")
+    make(export, "--export")
     problems: list[str] = []
     done = 0
     for each, its_rows in kinds.items():
@@ -71,41 +74,21 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
         done += 1
         for line in left_out:
             log(f"left out: {line}")
-        files = write(each, analysis, context, folder, outputs.width)
-        if outputs.export is not None:
-            _export(analysis.kept, options.results, outputs.export)
-        if not outputs.no_tracking:
-            _log(each, context, files, name, its_rows, selection, uri)
-        _print(each, analysis, files, name, outputs.as_json)  # last: the reader of stdout may be gone
+        files = write(each, analysis, context, folder, width)
+        if export is not None:
+            for path in analysis.kept:
+                atomic.write_text(export / path.relative_to(options.results), path.read_text(encoding="utf-8"))
+        if tracking:
+            tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": options.profile or "as published"}
+            tags |= dict(zip(("paper", "table"), its_rows[0].id.split("/"), strict=False))
+            params = {"seed": seed, **context.options}
+            if warning := log_analysis(options.results, f"{each} {name}", each, list(files.values()), params, tags, uri):
+                log(warning)
+        _print(each, analysis, files, name, as_json)  # last: the reader of stdout may be gone
     if not done:
         raise UserError(*problems)
     for line in problems:
         log(f"warning: {line}")
-
-
-def _export(written: list[Path], results: Path, target: Path) -> None:
-    """Copies files of the ledger to the same paths below `target`."""
-    for path in written:
-        copy = target / path.relative_to(results)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(copy, path.read_text(encoding="utf-8"))
-
-
-def _log(
-    kind: str,
-    context: AnalysisContext,
-    files: dict[str, Path],
-    name: str,
-    rows: list[Row],
-    selection: RowSelection,
-    uri: str | None,
-) -> None:
-    """To MLflow; a warning where that fails."""
-    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": selection.options.profile or "as published"}
-    tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
-    params = {"seed": selection.seed, **context.options}
-    if warning := log_analysis(selection.options.results, f"{kind} {name}", kind, list(files.values()), params, tags, uri):
-        log(warning)
 
 
 def _print(kind: str, analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:
@@ -129,18 +112,16 @@ def _print(kind: str, analysis: Analysis, files: dict[str, Path], name: str, as_
 
 def _table(analysis: Analysis, title: str) -> Table:
     columns = analysis.columns if analysis.shown is None else analysis.shown
-    numeric = [column for column in columns if all(_is_number(record.get(column)) for record in analysis.records)]
+    values = {column: [record.get(column) for record in analysis.records] for column in columns}
+    numeric = [
+        name for name, own in values.items() if all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in own)
+    ]
     table = make_table(columns, title=title, numeric=numeric)
     for record in analysis.records[:MAX_RECORDS]:
         table.add_row(*(cell(_text(record.get(column))) for column in columns))
     if len(analysis.records) > MAX_RECORDS:
         table.caption = f"{MAX_RECORDS} of {len(analysis.records)} lines; all are in the files"
     return table
-
-
-def _is_number(value: Any) -> bool:
-    """A number, or an empty cell."""
-    return isinstance(value, (int, float, type(None))) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cli.commands.request import open_ledger, resolve_rows
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
-from orchestrator.files.folders import make, need_folder
+from orchestrator.files.folders import make
 from orchestrator.ledger.component_sources import warnings
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
@@ -22,7 +22,6 @@ from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
-from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row, baseline, by_table, starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table_file import TableFile
@@ -42,17 +41,9 @@ STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
 def plan(
-    targets: list[str],
-    options: RowOptions,
-    seeds: str | None,
-    *,
-    force: bool,
-    max_probes: int,
-    every_row: bool,
-    as_json: bool,
+    targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
 ) -> None:
     """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none. every_row: print long tables whole."""
-    need_folder(options.data_dir, "--data-dir")
     data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
     requested = parse_seeds(seeds)
     errors: list[str] = []
@@ -60,9 +51,7 @@ def plan(
     default_seeds: set[int] = set()
     scheduler: dict[str, Any] = {}
     grids: list[TableFile] = []
-    if twice := [target for target in dict.fromkeys(targets) if targets.count(target) > 1]:
-        raise UserError(f"{shown(twice[0])}: found twice; expected each target once")
-    for target in targets:
+    for target in dict.fromkeys(targets):
         try:
             found = find_all(target)
             rows += resolve_rows(found, options, data=data, preparing=max_probes > 0)
@@ -88,10 +77,12 @@ def plan(
     shipped = {(row.id, row.seed) for row in runs if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)}
     for each in (*record["parents"], *record["rows"]):
         each["shipped"] = (each["id"], each["seed"]) in shipped
+    rates = {planned_rows.rates.get(row.id, "") for row in runs}
+    rate = rates.pop() if len(rates) == 1 and len({row.id for row in runs}) > 1 else ""
     if as_json:
         print_json(record | {"grids": [summary(grid) for grid in grids], "power": power})
     else:
-        console().print(_table(planned_rows, shipped, every_row))
+        console().print(_table(planned_rows, shipped, every_row, "rate" if rate else ""))
 
     totals = record["totals"]
     told = {name: f"{totals[name]} {name}" for name in STATUSES if name in totals}
@@ -99,13 +90,10 @@ def plan(
         told["done"] += f" ({'all' if number == totals['done'] else number} shipped with the product)"
     parents = f", {number} of rows that others start from" if (number := planned_rows.trainings_of_parents) else ""
     left = f"{counted(planned_rows.trainings, 'training')} to do{parents}"
-    log(f"{counted(totals['runs'], 'run')}: {', '.join(told.values()) or 'none'}; {left}")
-    if rate := _common_rate(planned_rows):
-        log(f"rate of every row: {rate}")
-    changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
-    for line in warnings(changed, options.arguments):
-        log(f"warning: {line}")
     for line in (
+        f"{counted(totals['runs'], 'run')}: {', '.join(told.values()) or 'none'}; {left}",
+        *([f"rate of every row: {rate}"] if rate else []),
+        *(f"warning: {line}" for line in warnings({(row.id, row.seed): row.changed for row in runs}, options.arguments)),
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
         *plan_costs.lines(planned_rows, scheduler),
@@ -119,9 +107,8 @@ def plan(
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
     """Table -> what these seeds can find, for tables whose recipe has a noise floor."""
-    tables = by_table(row for row in rows if row.kind == "run")
     found = {}
-    for table, own in tables.items():
+    for table, own in by_table(row for row in rows if row.kind == "run").items():
         base = baseline(own)
         spec = next((row.spec for row in own if row.id == base), None)
         floor = None if spec is None else noise_floor.load(ledger, spec, "bleu")
@@ -156,7 +143,7 @@ def _grid_lines(table: TableFile) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool) -> Table:
+def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool, without: str) -> Table:
     """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
     rows = (*planned_rows.parents, *planned_rows.rows)
     short = short_names([row.id for row in rows])
@@ -166,26 +153,17 @@ def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool) -
         costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
         lines.setdefault((short[row.id], params, *costs, planned_rows.rates.get(row.id, ""), status), []).append(str(row.seed))
     cells = [(name, ",".join(seeds), *others) for (name, *others), seeds in lines.items()]
-    told = [n for n in range(len(COLUMNS)) if n < 2 or any(line[n] not in ("", "?") for line in cells)]
-    kept = [n for n in told if COLUMNS[n] != "rate" or not _common_rate(planned_rows)]
-    table = make_table([COLUMNS[n] for n in kept], numeric=("seeds", "params", "FLOP/update", "FLOP", "time", "memory"))
+    said = [n for n, name in enumerate(COLUMNS) if n < 2 or (name != without and any(line[n] not in ("", "?") for line in cells))]
+    table = make_table([COLUMNS[n] for n in said], numeric=("seeds", "params", "FLOP/update", "FLOP", "time", "memory"))
     for column in table.columns[1:]:
-        column.no_wrap = column.header != "rate" and column.header != "status"
+        column.no_wrap = column.header not in ("rate", "status")
         column.overflow = "ellipsis" if column.no_wrap else "fold"
     for number, line in enumerate(cells):
-        if len(cells) > MAX_ROWS and not every_row and END_ROWS <= number < len(cells) - END_ROWS:
-            if number == END_ROWS:
-                table.add_row(f"({len(cells) - 2 * END_ROWS:,} rows more: --rows)")
-            continue
-        table.add_row(*(cell(line[n]) for n in kept))
+        if every_row or len(cells) <= MAX_ROWS or not END_ROWS <= number < len(cells) - END_ROWS:
+            table.add_row(*(cell(line[n]) for n in said))
+        elif number == END_ROWS:
+            table.add_row(f"({len(cells) - 2 * END_ROWS:,} rows more: --rows)")
     return table
-
-
-def _common_rate(planned_rows: Plan) -> str:
-    """The learning rate where every one of several rows has the same; else nothing."""
-    rows = {row.id for row in (*planned_rows.parents, *planned_rows.rows)}
-    rates = {planned_rows.rates.get(row, "") for row in rows}
-    return rates.pop() if len(rates) == 1 and len(rows) > 1 else ""
 
 
 def _status(row: Planned, is_parent: bool, shipped: bool) -> str:

@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cost import controls
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
+from orchestrator.ledger.results import Ledger
+from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
 from orchestrator.specs import index
-from orchestrator.specs.controls import KINDS, wanted
+from orchestrator.specs.controls import KINDS, parse, wanted
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
+
+
+def published_ledgers() -> list[Path]:
+    """Read-only ledgers that come with the product."""
+    return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
+
+
+def open_ledger(results: Path) -> Ledger:
+    """The ledger of `--results`, with the published results behind it."""
+    return Ledger(results, published_ledgers())
+
+
+def resolve_rows(
+    target: str | list[index.Target], options: RowOptions, *, seed: int | None = None, data: Data | None = None, preparing: bool = False
+) -> list[Row]:
+    """The rows of `target` with their matched controls; prints which of these could not be resolved. See `cost.controls.resolve`."""
+    need_folder(options.data_dir, "--data-dir")
+    data, given = data or Data(options.data_dir, options.cache_dir), parse(options.controls)
+    rows, left_out = controls.resolve(target, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
+    for line in left_out:
+        log(line)
+    return rows
+
+
+def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
+    """The only row of `target` that runs. UserError for none or several."""
+    return only(target, resolve_rows(target, options, seed=seed))
+
+
+def only(target: object, rows: list[Row]) -> Row:
+    """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
+    found = [row for row in rows if row.kind == "run"]
+    if len(found) != 1:
+        raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24])}")
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -34,20 +72,9 @@ class Request:
     finder: Finder
 
     @classmethod
-    def of(
-        cls,
-        target: str,
-        options: RowOptions,
-        *,
-        seed: int | None = None,
-        preparing: bool = False,
-        data: Data | None = None,
-        found: list[index.Target] | None = None,
-    ) -> Request:
+    def of(cls, target: str, options: RowOptions, *, seed: int | None = None, preparing: bool = False, data: Data | None = None) -> Request:
         """UserError for an unknown target, an invalid spec or a folder that does not exist."""
-        need_folder(options.data_dir, "--data-dir")
-        data = data or Data(options.data_dir, options.cache_dir)
-        found = index.find_all(target) if found is None else found
+        data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
         rows = resolve_rows(found, options, seed=seed, data=data, preparing=preparing)
         return cls(target, options, found, rows, Finder(open_ledger(options.results), data))
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +13,7 @@ from rich.console import Console
 
 from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
-from orchestrator.cli.commands.request import Request
-from orchestrator.cli.commands.rows import published_ledgers
+from orchestrator.cli.commands.request import Request, published_ledgers
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
@@ -29,22 +24,18 @@ from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report import noise_floor, terminal
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
-from orchestrator.specs import claims, index
+from orchestrator.specs import claims
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
 from orchestrator.sweeps import budget, looks, retrain
-from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
+from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.phases import phase
 from orchestrator.tracking.environment import checked_uri
 
-
-def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
-    """Runs every row of `target` with its own seed, or with `seed`."""
-    request, seeds, options = prepare_run(target, None if seed is None else [seed], options)
-    execute_rows(request.rows, seeds, options, request)
+Engine = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]]]
 
 
 def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
@@ -58,18 +49,12 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
     return request, seeds, replace(options, name=name, sweep=section)
 
 
-def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
-    """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
-    request, chosen, options = prepare_sweep(target, parse_seeds(seeds), options)
-    execute_rows(request.rows, chosen, options, request, with_page=True)
-
-
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
     """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
     limits = parse_resources(options.resources)
-    found = index.find_all(target)
+    request = Request.of(target, options, preparing=True)
+    found = request.found
     section = sweep_of(found, options.profile)
-    request = Request.of(target, options, preparing=True, found=found)
     if options.until_decided:
         looks.check(target, section, requested or section.seeds, options.max_hours)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
@@ -111,8 +96,7 @@ def execute_rows(
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
 
-    with stdout_to_stderr(), _exit_at_cap(options):
-        records = (execute_looks if options.until_decided else execute)(trainable, seeds, options)
+    records = _execute(execute_looks if options.until_decided else execute, trainable, seeds, options)
     out = console(stderr=options.as_json)
     tables = _print_records(records, request, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
@@ -122,19 +106,15 @@ def execute_rows(
     with phase("writing the page"):
         page = write_sweep_page(tables, options) if with_page else None
     _print_next_commands(trainable, out, options, page)
-    failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
-    if failed:
+    if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
 
 
 def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:
     """The rows that train, and the options with what every execution adds. UserError for what can be refused before any work."""
     check_engine(options.engine, options.workers, options.jobs)
-    options = replace(
-        options,
-        tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
-        mirrors=tuple(published_ledgers()),
-    )
+    uri = None if options.no_tracking else checked_uri(options.tracking_uri)
+    options = replace(options, tracking_uri=uri, mirrors=tuple(published_ledgers()))
     budget.check(options.max_hours, options.results)
     need_folder(options.data_dir, "--data-dir")
     trainable = [row for row in rows if row.kind == "run"]
@@ -144,11 +124,11 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
     return trainable, options
 
 
-@contextmanager
-def _exit_at_cap(options: ExecutionOptions) -> Iterator[None]:
-    """A sweep that reaches its cap on device-hours exits like one that was interrupted."""
+def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+    """Runs `engine`. A sweep that reaches its cap on device-hours exits like one that was interrupted."""
     try:
-        yield
+        with stdout_to_stderr():
+            return engine(rows, seeds, options)
     except budget.BudgetExceeded as error:
         log(str(error))
         raise typer.Exit(130) from None
@@ -165,17 +145,13 @@ def _print_records(records: list[dict[str, Any]], request: Request | None, out: 
             tables = sections(request.again(), None, seeds={record["seed"] for record in records}, quiet=True)
     for section in tables:
         terminal.show(out, section.table)
-    for line in reasons(records):
-        log(line)
+    bad = [record for record in records if record["status"] not in ("done", "stopped")]
+    for record in bad:
+        reason = " ".join(str(record.get("reason") or "no reason known").split())
+        log(f"{record['id']} seed {record['seed']} {record['status']}: {reason[:400]}")
+    if stated := sum(bool(record.get("failed_as_stated")) for record in bad):
+        log(f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error")
     return tables
-
-
-def reasons(records: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each run that failed or diverged, and one more if runs failed by their rows' own rule (`failed_below`)."""
-    bad = [r for r in records if r["status"] not in ("done", "stopped")]
-    lines = [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]
-    stated = sum(bool(r.get("failed_as_stated")) for r in bad)
-    return lines + ([f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error"] if stated else [])
 
 
 def _retrain(records: list[dict[str, Any]], rows: list[Row], options: ExecutionOptions) -> list[dict[str, Any]]:
@@ -189,28 +165,18 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: ExecutionO
     assert options.sweep is not None
     retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {choice.row for choice in chosen}
-    with stdout_to_stderr(), _exit_at_cap(options):
-        retrained = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
+    retrained = _execute(execute, [row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
     return [record | {"replicate": True} for record in retrained]
 
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:
     place = RowOptions(results=options.results).arguments
     shown = RowOptions(profile=options.profile, sets=options.sets).arguments
-    targets, program = [as_targets(row) for row in rows], _program()
+    targets = [as_targets(row) for row in rows]
     lines = [] if page is None else [f"the page:   {page}"]
-    lines += [] if options.no_tracking else [f"MLflow UI:  {program} ui{place}"]
-    lines += [f"one row:    {program} show {shlex.quote(targets[0][1])}{shown}"]
+    lines += [] if options.no_tracking else [f"MLflow UI:  nmt-ablate ui{place}"]
+    lines += [f"one row:    nmt-ablate show {shlex.quote(targets[0][1])}{shown}"]
     tables = dict.fromkeys(table for table, _ in targets)
-    lines += [f"the table:  {program} table {shlex.quote(table)}{options.table_arguments}" for table in tables]
+    lines += [f"the table:  nmt-ablate table {shlex.quote(table)}{options.table_arguments}" for table in tables]
     for line in lines:
         out.print(visible(line), markup=False, soft_wrap=True)
-
-
-def _program() -> str:
-    """This program as a shell in this folder finds it: `nmt-ablate`, or where its environment is not active, its path."""
-    own = Path(sys.argv[0])
-    if own.name != "nmt-ablate" or shutil.which("nmt-ablate") is not None:
-        return "nmt-ablate"
-    place = os.path.relpath(own)
-    return shlex.quote(str(own) if place.startswith("..") else place)

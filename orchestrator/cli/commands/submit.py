@@ -21,23 +21,14 @@ from orchestrator.ledger import provenance
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import log, visible
 
+Folders = Mapping[str, str | None]
+"""Options of `sweep` that name folders of the cluster."""
+
 
 def submit(
-    sweep: Callable[..., None],
-    arguments: Sequence[str],
-    folders: Mapping[str, str | None],
-    address: str | None,
-    *,
-    wait: bool,
-    again: bool,
-    dry_run: bool,
+    sweep: Callable[..., None], arguments: Sequence[str], folders: Folders, address: str | None, *, wait: bool, again: bool, dry_run: bool
 ) -> None:
-    """Submits the job of `sweep ARGUMENTS`, or joins the job that does the same.
-
-    Args:
-        sweep: The command, which parses `arguments`.
-        folders: Options that name folders of the cluster.
-    """
+    """Submits the job of `sweep ARGUMENTS`, or joins the job that does the same. sweep: the command, which parses the arguments."""
     url = find_dashboard(address)
     job = make_job(sweep, arguments, folders)
     if dry_run:
@@ -84,7 +75,7 @@ def follow_job(client: Client, id: str) -> NoReturn:
     raise typer.Exit(code)
 
 
-def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
+def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Folders | None = None) -> SweepJob:
     """The job of `sweep ARGUMENTS`. Parsed by the command itself, so that errors are reported before anything is uploaded."""
     app = typer.Typer(add_completion=False)
     app.command("sweep")(sweep)
@@ -93,11 +84,8 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
         if parameter.name in FOLDERS:
             parameter.envvar = None  # sweep would open the ledger that this machine's environment names
     with command.make_context("submit", list(arguments)) as context:
-        options = {
-            name: value
-            for name, value in context.params.items()
-            if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE" and name != "target"
-        }
+        source = lambda name: getattr(context.get_parameter_source(name), "name", "")  # noqa: E731
+        options = {name: value for name, value in context.params.items() if source(name) == "COMMANDLINE" and name != "target"}
         options |= {name: value for name, value in (folders or {}).items() if value is not None}
         words = list(arguments)
         words.remove(context.params["target"])

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from sacrebleu.metrics.chrf import CHRF
 
-from orchestrator.data.text import text_of
+from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
@@ -86,7 +86,7 @@ def _texts(section: Section, row: Row, test: str, count: int) -> tuple[list[str]
         entry = load_entry(row.spec.data.corpus)
         if entry.generated is None and data.data_dir is None:
             return None
-        lines = list(text_of(entry, data.data_dir, [test]).rows(test))
+        lines = list(CorpusText(entry, data.data_dir, [test]).rows(test))
     except (UserError, OSError, KeyError):
         return None
     return ([line[0] for line in lines], [line[1] for line in lines]) if len(lines) == count else None

@@ -33,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shipped(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("orchestrator.cli.commands.rows.PUBLISHED_LEDGER", runs)
+    monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", runs)
     monkeypatch.chdir(tmp_path)
     return runs
 

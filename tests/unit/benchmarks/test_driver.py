@@ -99,13 +99,6 @@ def test_one_that_hangs_is_ended(fake, job) -> None:
     assert worker.process.poll() is not None
 
 
-def test_nonsense_is_told(tmp_path, job) -> None:
-    script = tmp_path / "nonsense.py"
-    script.write_text("input(); print('hello'); input()")
-    with pytest.raises(Lost, match="answered no JSON: hello"):
-        Worker(Program("n", (sys.executable, str(script))), job)
-
-
 def test_a_precision_that_is_not_offered_is_not_asked_for(tmp_path, job) -> None:
     script = tmp_path / "some.py"
     ready = json.dumps({"ready": True, "precisions": ["fp32"]})
@@ -117,8 +110,3 @@ def test_a_precision_that_is_not_offered_is_not_asked_for(tmp_path, job) -> None
     offered, other = compete([Row("s", program, {"precision": "fp32"}), Row("s", program, {"precision": "int8"})], job, 1)
     assert len(offered.rounds) == 1
     assert other.problem == "not offered: int8" and not other.rounds
-
-
-def test_no_round_starts_after_the_deadline(fake, job) -> None:
-    (outcome,) = compete([Row("a", fake("a"), {})], job, 5, deadline=0.0)
-    assert outcome.rounds == [] and outcome.problem == ""

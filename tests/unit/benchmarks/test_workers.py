@@ -47,15 +47,6 @@ def test_rounds_take_batches_of_all_lengths_and_count_real_tokens() -> None:
     assert len(seen) == 7
 
 
-def test_arithmetic_is_put_back() -> None:
-    a = torch.randn(8, 8)
-    with common.arithmetic("bf16", "default"):
-        assert (a @ a).dtype == torch.bfloat16
-    assert (a @ a).dtype == torch.float32
-    with common.arithmetic("fp32", "default"):
-        assert torch.backends.mkldnn.matmul.fp32_precision == "none"
-
-
 def test_flops_by_hand() -> None:
     size = Size(d_model=2, d_ff=3, num_heads=1, layers=1, vocab=5)
     maps, ffn = 4 * 2 * 2 * 2, 2 * 2 * 2 * 3
@@ -85,14 +76,6 @@ def test_the_converter_places_every_weight(norm: str) -> None:
     np.testing.assert_allclose(found["encoder/position_encodings/encodings"][:90], sinusoids(0, 90, 64, torch.device("cpu")), atol=1e-5)
 
 
-def test_the_converter_refuses_what_it_cannot_hold() -> None:
-    side = {"num_layers": 2}
-    for changes in ({"embeddings": "separate"}, {"encoder": side | {"connection": {"kind": "dense"}}}):
-        ours, config = weights(**changes)
-        with pytest.raises(ctranslate2_model.Unsupported):
-            ctranslate2_model.variables(ours, config)
-
-
 @pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not in this environment")
 def test_a_spec_takes_what_the_converter_gives(tmp_path) -> None:
     ours, config = weights()
@@ -117,13 +100,6 @@ def test_a_trainer_is_taken_out_of_its_main_function(tmp_path) -> None:
         toolkit.catch(Trainer, "fit", lambda: None)
     with pytest.raises(AssertionError, match="must not begin"):
         Trainer().fit([])
-
-
-def test_ids_become_words(tmp_path) -> None:
-    (tmp_path / "text.json").write_text("[[[4, 5], [6]], [[7], [4, 4]]]")
-    files = toolkit.write_files({"text": str(tmp_path / "text.json"), "size": {"vocab": 8}})
-    assert files.src.read_text() == "w4 w5\nw7\n" and files.tgt.read_text() == "w6\nw4 w4\n"
-    assert files.words == ["w4", "w5", "w6", "w7"]
 
 
 @pytest.mark.parametrize("worker", sorted(contenders.WORKERS.glob("*.py")), ids=lambda path: path.stem)

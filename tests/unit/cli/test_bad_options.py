@@ -48,7 +48,6 @@ CASES = [
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
     (["results", "export", "file/x.tar", "--results", "results"], ["found a file; expected a folder"]),
     (["results", "import", "full"], ["full: is a folder without packed runs; expected a file"]),
-    (["ablate", "spec.yaml", "-o", "full"], ["expected"]),
     (["plan", "n" * 300], ["File name too long"]),
     (["table", "spec.yaml", "--baseline", "oen"], ["no such row of demo/small; expected one, the only name; did you mean one?"]),
     (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),

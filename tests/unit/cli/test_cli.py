@@ -21,6 +21,7 @@ COMMANDS = [
     "stop", "gc", "export", "repro",
     "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip
+QUICK = "quickstart/fusion"
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "pydantic", "numpy", "models", "sacrebleu")
 
 
@@ -60,7 +61,7 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
     (row,) = json.loads(out)["rows"]
     assert code == 0 and row["shipped"] is False and "1 run: 1 new; 1 training to do\n" in err and "others start from" not in err
     published.mkdir()
-    monkeypatch.setattr("orchestrator.cli.commands.rows.PUBLISHED_LEDGER", published)
+    monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", published)
     train, decode, score = (row["keys"][kind] for kind in ("train", "decode", "score"))
     Ledger(published).write_train(train, {"status": "done", "key": train})
     Ledger(published).write_score(train, score, {"key": score, "decode_key": decode, "bleu": 30.0})
@@ -88,6 +89,12 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["translate", "dou2018/table1"], "expected one"),
         (["data", "check", "toy-smok"], "did you mean toy-smoke"),
+        (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),
+        (["table", QUICK, "--columns", ""], "--columns"),
+        (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
+        (["plan", QUICK, "--set", "train.threads=10000"], "train.threads"),
+        (["plan", QUICK, "--set", "decode.beam_size=100000"], "decode.beam_size"),
+        (["run", QUICK, "--workers", "4096"], "4096"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(
@@ -166,14 +173,6 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monk
     assert (ids, seeds, options.sweep, options.name) == (["demo/small/a"], [6], None, "demo/small/a@smoke:6")  # type: ignore[attr-defined]
 
 
-def test_the_layout_is_checked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.cli import main
-
-    monkeypatch.setattr(main, "find_spec", lambda name: None)
-    code, _, err = cli("list")
-    assert code == 2 and "expected beside `orchestrator`" in err
-
-
 def test_status_and_stop(cli: Cli, tmp_path: Path) -> None:
     sweeps = tmp_path / "sweeps"
     sweeps.mkdir()
@@ -199,3 +198,19 @@ def test_debug_keeps_the_traceback(spec: Write, monkeypatch: pytest.MonkeyPatch)
     Fake(monkeypatch, RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):
         run(["--debug", "run", str(spec())])
+
+
+@pytest.mark.parametrize(
+    ("rows", "claims", "found"),
+    [
+        ("  a: {compare_with: b}\n  b: {compare_with: c}\n  c: {compare_with: a}\n", "", "a -> b -> c -> a"),
+        ("  a: {}\n  b: {}\n", "claims: [{row: b, effect: 1}, {row: b, effect: -1}]\n", "another claim on b"),
+        ("  a: {workers: 4096}\n", "", "workers"),
+    ],
+)
+def test_keys_that_cannot_be_meant(cli: Cli, tmp_path: Path, rows: str, claims: str, found: str) -> None:
+    file = tmp_path / "t.yaml"
+    extends = ROOT / "search_spaces" / "quickstart.yaml"
+    file.write_text(f"extends: {extends}\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")
+    code, _, err = cli("plan", file)
+    assert code == 2 and f"{file}:" in err and found in err, err

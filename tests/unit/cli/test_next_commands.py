@@ -24,8 +24,7 @@ def words(line: str) -> list[str]:
     return shlex.split(line.partition("nmt-ablate ")[2])
 
 
-def test_after_a_run(monkeypatch: Any) -> None:
-    monkeypatch.setattr("orchestrator.cli.commands.run._program", lambda: "nmt-ablate")
+def test_after_a_run() -> None:
     out, row = io.StringIO(), SimpleNamespace(id="mine/t/one", source_file="my table.yaml")
     options = ExecutionOptions(results=PLACE, profile="smoke", sets=["model.d_ff=[1, 2]"], data_dir=Path("my data"), controls="params")
     _print_next_commands([row], Console(file=out, width=40), options, None)  # type: ignore[list-item]

@@ -110,18 +110,13 @@ def test_the_manifest_knows_what_was_read(corpus):
         ("a,b\n1,2\n3\n", ("a", "b"), None, "record 2 .* lacks columns"),
         ("a,b\n1,2\n", ("a", "b"), (0, 3), "1 records; expected at least 3"),
         ("", ("a", "b"), None, "its columns are none"),
+        (b"a,b\n\xff,2\n", ("a", "b"), None, "not UTF-8"),
     ],
 )
 def test_bad_files(tmp_path, text, columns, records, message):
-    (tmp_path / "x.csv").write_text(text)
+    (tmp_path / "x.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=message):
         list(csv_rows(tmp_path / "x.csv", columns, records))
-
-
-def test_not_utf8(tmp_path):
-    (tmp_path / "x.csv").write_bytes(b"a,b\n\xff,2\n")
-    with pytest.raises(UserError, match="not UTF-8"):
-        list(csv_rows(tmp_path / "x.csv", ("a", "b")))
 
 
 def test_a_split_of_a_csv_corpus_is_one_file(corpus):

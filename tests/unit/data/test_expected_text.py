@@ -66,19 +66,6 @@ def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) 
     assert found == of_files(entry, small, ready.stats["splits"]) and found["pairs"] == {"train": 60, "valid": 6, "test": 6}
 
 
-def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:
-    entry = corpora.load_entry("multi30k-de-en")
-    split = entry.splits["train"]
-    assert split.sha256 is not None
-    good = {"pairs": {"train": split.pairs}, "sha256": {"train": split.sha256}}
-    assert unexpected(entry.name, good) == []
-    (line,) = unexpected(entry.name, good | {"sha256": {"train": [split.sha256[0], "0" * 64]}})
-    assert line == (
-        f"multi30k-de-en: the text of train here is not the expected one: {split.files[1]} has sha256 {'0' * 16}.., "
-        f"{split.sha256[1][:16]}.. expected"
-    )
-
-
 def test_nothing_is_said_where_nothing_is_expected_or_known() -> None:
     assert unexpected("toy-smoke", {"pairs": {"train": 3}, "sha256": {}}) == []
     assert unexpected("no-such-corpus", {"pairs": {"train": 3}}) == []

@@ -12,7 +12,7 @@ from orchestrator.data import build, subword
 from orchestrator.data import prepare as module
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import manifest_key, split_key, training_key
+from orchestrator.ledger.keys import manifest_key, training_key
 from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
@@ -25,7 +25,7 @@ def spec(**fields) -> DataSpec:
 
 
 @pytest.mark.parametrize("how", [*KINDS, *MERGED], ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}-{how.merges}")
-def test_text_comes_back(tiny, tmp_path, how):
+def test_text_comes_back_and_pairs_hold_what_encode_gives(tiny, tmp_path, how):
     ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
     assert ready.joint is how.joint and max(ready.src_size, ready.tgt_size) <= 140
     assert (ready.src_size == ready.tgt_size) or not how.joint
@@ -36,14 +36,8 @@ def test_text_comes_back(tiny, tmp_path, how):
     assert ready.decode(ids, "src") == lines
     assert not {0, 2, 3} & {i for line in ids for i in line}
     assert ready.decode([[2, *line, 3, 0, 0] for line in ids], "src") == lines, "PAD, BOS and EOS are no text"
-
-
-@pytest.mark.parametrize("how", [*KINDS, *MERGED], ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}-{how.merges}")
-def test_pairs_hold_what_encode_gives(tiny, tmp_path, how):
-    ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
     pairs = ready.pairs("test")
-    assert len(pairs) == 6 and pairs.src.dtype == np.uint16 and pairs.src_offsets.dtype == np.int64
-    assert isinstance(pairs.src, np.memmap)
+    assert len(pairs) == 6 and pairs.src.dtype == np.uint16 and pairs.src_offsets.dtype == np.int64 and isinstance(pairs.src, np.memmap)
     assert [pairs[i][0] for i in range(6)] == ready.encode(ready.sources("test"), "src")
     assert [pairs[i][1] for i in range(6)] == ready.encode(ready.references("test")[0], "tgt")
     assert [len(pairs[i][1]) for i in range(6)] == pairs.tgt_lengths.tolist()
@@ -113,17 +107,6 @@ def test_every_option_is_in_the_keys(tiny, change):
     one, two = manifest(SPEC, tiny), manifest(spec(**change), tiny)
     assert manifest_key(one) != manifest_key(two) and training_key(one) != training_key(two)
     assert manifest(spec(vocab={"src": 9, "tgt": 9}), tiny) == one, "declared sizes decide nothing"
-
-
-def test_a_changed_test_set_changes_only_its_own_keys(tiny):
-    before = manifest(SPEC, tiny)
-    path = tiny / "tiny" / "test.b"
-    path.write_text(path.read_text().lower())
-    after = manifest(SPEC, tiny)
-    assert training_key(after) == training_key(before) and manifest_key(after) != manifest_key(before)
-    assert split_key(after, "test") != split_key(before, "test") and split_key(after, "valid") == split_key(before, "valid")
-    with pytest.raises(UserError, match="nosuch"):
-        split_key(after, "nosuch")
 
 
 def test_absent_data_is_no_error_until_it_is_needed(tiny, tmp_path):
@@ -224,17 +207,6 @@ def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):
         prepare(spec(subword=Subword(size=10)), tiny, tmp_path / "cache")
     with pytest.raises(UserError, match="cannot learn a word vocabulary of 4"):
         prepare(spec(subword=Subword(kind="word", size=4)), tiny, tmp_path / "cache")
-
-
-def test_stores_that_lack_a_file_are_built_again(tiny, tmp_path):
-    ready = prepare(SPEC, tiny, tmp_path / "cache")
-    good = (ready.path / "train.src.npy").read_bytes()
-    (ready.path / "train.src.npy").unlink()
-    assert prepare(SPEC, tiny, tmp_path / "cache").pairs("train").src.size
-    assert (ready.path / "train.src.npy").read_bytes() == good
-    (ready.path / "about.json").write_text('{"half')
-    assert len(prepare(SPEC, tiny, tmp_path / "cache").pairs("train")) == 60
-    assert list((tmp_path / "cache").glob(".*.tmp")) == []
 
 
 def test_what_a_killed_process_left_is_swept(tiny, tmp_path):

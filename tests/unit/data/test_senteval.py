@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.data import toy, toy_probing
-from orchestrator.data.senteval import TASKS, load, read, split_up
+from orchestrator.data.senteval import TASKS, load, split_up
 from orchestrator.data.toy_lexicon import Lexicon
+from orchestrator.errors import UserError
 from orchestrator.specs.corpora import ToyParams
 
 PARAMS = ToyParams(seed=3, vocabulary=60, train=300, valid=40, test=40)
@@ -22,8 +23,8 @@ EXPECTED = "expected tr, va or te, label and sentence, separated by tabs"
 def test_instances_of_a_file(zipped: bool, tmp_path: Path) -> None:
     text = GOOD.replace("tr\tA\t", "tr\tA\tmore\t").encode()
     (tmp_path / f"sentence_length.txt{'.gz' * zipped}").write_bytes(gzip.compress(text) if zipped else text)
-    sets, problems = load([TASKS["Length"]], tmp_path)
-    assert problems == [] and [tuple(row) for row in sets["Length"].to_numpy()] == [
+    sets = load([TASKS["Length"]], tmp_path)
+    assert [tuple(row) for row in sets["Length"].to_numpy()] == [
         ("tr", "A", "one two"),  # the sentence is the last field
         ("tr", "B", "two three"),
         ("va", "A", "one four"),
@@ -50,15 +51,10 @@ def test_instances_of_a_file(zipped: bool, tmp_path: Path) -> None:
 def test_a_bad_file_is_one_line_that_says_where(text: str | bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "sentence_length.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    _, faults = read(path)
-    assert len(faults) == 1 and faults[0].startswith(f"{path}: {said}")
-
-
-def test_faults_of_all_files_come_at_once(tmp_path: Path) -> None:
-    (tmp_path / "sentence_length.txt").write_text("tr\tA\nx\tA\tone\n" + "te\n" * 30)
-    _, lines = load([TASKS["Length"], TASKS["Tense"]], tmp_path)
-    assert "line 1: found" in lines[0] and "line 2: found" in lines[1] and len(lines) == 12
-    assert lines[10].endswith("22 more faults") and "past_present.txt[.gz]: no such file; data/probing of" in lines[11]
+    with pytest.raises(UserError) as caught:
+        load([TASKS["Length"], TASKS["Tense"]], tmp_path)
+    fault, missing = caught.value.lines
+    assert fault.startswith(f"{path}: {said}") and "past_present.txt[.gz]: no such file; data/probing of" in missing
 
 
 def test_split_up_keeps_no_label_that_cannot_be_learnt() -> None:

@@ -29,13 +29,6 @@ def test_no_source_is_in_two_splits():
     assert len(set(corpus["valid"])) == 50 and len(set(corpus["test"])) == 60
 
 
-def test_more_training_text_begins_with_the_smaller_one():
-    longer = toy.generate(SMALL.model_copy(update={"train": 500}))
-    shorter = toy.generate(SMALL)
-    assert longer["train"][:400] == shorter["train"]
-    assert longer["test"] == shorter["test"]
-
-
 def test_the_target_is_a_function_of_the_source():
     params = load_entry("toy-quickstart").generated
     assert params is not None

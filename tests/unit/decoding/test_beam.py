@@ -7,16 +7,19 @@ import math
 import pytest
 import torch
 
-from orchestrator.decoding.beam import EOS, PAD, _Search, beam_search, length_limit, length_penalty
-from orchestrator.decoding.candidates import exact_top_k
+from orchestrator.decoding.beam import EOS, PAD, _Search, beam_search, length_penalty, repeated
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
 PENALTIES = [("gnmt", 0.6), ("exponent", 1.0), ("exponent", 1.6), ("none", 0.0)]
 
 
-def spec(beam, kind="gnmt", alpha=0.6, ratio=1.0, extra=2):
-    return DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind=kind, alpha=alpha), max_ratio=ratio, max_extra=extra)
+def spec(beam, kind="gnmt", alpha=0.6, ratio=1.0, extra=2, **more):
+    return DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind=kind, alpha=alpha), max_ratio=ratio, max_extra=extra, **more)
+
+
+def blocking(beam, ngram, extra=6, **more):
+    return spec(beam, "exponent", 1.0, 1.5, extra, no_repeat_ngram=ngram, **more)
 
 
 SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [4], [5, 5, 5, 4, 4, 6]]
@@ -45,18 +48,10 @@ def test_equals_the_slow_transcription(toy, search_slowly, kind, alpha, beam):
             close(found, search_slowly(model, [*source, EOS], decode)[:1])
 
 
-@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
-def test_stopping_early_changes_nothing(toy, search_slowly, kind, alpha):
-    for seed in range(4):
-        model, decode = toy(vocab=9, seed=seed, sharpness=6.0), spec(4, kind, alpha, extra=4)
-        for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
-            close(found, search_slowly(model, [*source, EOS], decode, stop_early=False)[:1])
-
-
-@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
-def test_greedy_is_beam_one(toy, kind, alpha):
+@pytest.mark.parametrize("decode", [*(spec(1, kind, alpha, extra=5) for kind, alpha in PENALTIES), blocking(1, 2)])
+def test_greedy_is_beam_one(toy, decode):
     for seed in range(5):
-        model, decode = toy(vocab=11, seed=seed, sharpness=4.0), spec(1, kind, alpha, extra=5)
+        model = toy(vocab=11, seed=seed, sharpness=4.0)
         with torch.inference_mode():
             search = _Search(model, pad(SOURCES), decode, 1)
             search.beam()
@@ -81,14 +76,6 @@ def test_nbest_is_sorted_unique_and_scored_as_stated(toy):
         assert len({tuple(h.ids) for h in found}) == 6
         for h in found:
             assert h.score == pytest.approx(h.logprob / ((5 + len(h.ids) + 1) / 6) ** 0.6, abs=1e-6)
-
-
-def test_special_tokens_and_limits(toy):
-    model, decode = toy(vocab=8, seed=5), spec(5, ratio=0.5, extra=1)
-    for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode, nbest=3), strict=True):
-        for h in found:
-            assert 1 <= len(h.ids) < length_limit(decode, len(source) + 1) or length_limit(decode, len(source) + 1) == 1
-            assert not {0, 2, 3} & set(h.ids)
 
 
 def test_an_output_is_empty_only_where_nothing_else_fits(toy):
@@ -119,20 +106,11 @@ def test_ties_go_to_the_lowest_index(toy):
         assert found[0].logprob == pytest.approx((3 if beam == 1 else 2) * math.log(1 / 40), abs=1e-5)
 
 
-def test_best_of_rows_reports_ties_over_the_end():
-    values = torch.tensor([[0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0]])
-    assert exact_top_k(values, 3, exact=False)[2]
-    value, column, tied = exact_top_k(values, 3, exact=True)
-    assert column.tolist()[0][:3] == [1, 7, 2] and value.tolist()[0][:3] == [3.0, 2.0, 1.0] and not tied
-    assert not exact_top_k(values, 2, exact=False)[2] or exact_top_k(values, 2, exact=False)[1].tolist()[0][:2] == [1, 7]
-
-
 def test_penalties_count_the_eos():
     assert length_penalty(LengthPenalty(kind="gnmt", alpha=1.0), 1) == 1.0
     assert length_penalty(LengthPenalty(kind="gnmt", alpha=0.6), 7) == pytest.approx(2**0.6)
     assert length_penalty(LengthPenalty(kind="exponent", alpha=1.6), 10) == pytest.approx(10**1.6)
     assert length_penalty(LengthPenalty(kind="none", alpha=1.0), 10) == 1.0
-    assert [length_limit(spec(1, ratio=1.2, extra=0), n) for n in (1, 5, 6)] == [1, 6, 7]
 
 
 def test_nan_is_an_error_and_the_mode_is_restored(toy):
@@ -149,3 +127,33 @@ def test_arguments(toy):
     with pytest.raises(ValueError, match="nbest 3"):
         beam_search(toy(), pad([[4]]), spec(2), nbest=3)
     assert pad([[4], [5, 6]]).tolist() == [[4, EOS, PAD], [5, 6, EOS]]
+
+
+@pytest.mark.parametrize("ngram", [1, 2, 3])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_blocking_equals_the_slow_transcription(toy, search_slowly, beam, ngram):
+    blocked = 0
+    for seed in range(3):
+        model = toy(vocab=6, seed=seed, sharpness=6.0)
+        free = beam_search(model, pad(SOURCES), blocking(beam, 0))
+        for source, found, other in zip(SOURCES, beam_search(model, pad(SOURCES), blocking(beam, ngram)), free, strict=True):
+            close(found, search_slowly(model, [*source, EOS], blocking(beam, ngram))[:1])
+            blocked += found[0].ids != other[0].ids
+            grams = [tuple(found[0].ids[i : i + ngram]) for i in range(len(found[0].ids) - ngram + 1)]
+            assert len(set(grams)) == len(grams)
+    assert blocked, "nothing was blocked: the case proves nothing"
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_max_length_bounds_every_output(toy, search_slowly, beam):
+    model, decode = toy(vocab=9, seed=2), blocking(beam, 3, max_length=4)
+    for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
+        assert len(found[0].ids) <= 3
+        close(found, search_slowly(model, [*source, EOS], decode)[:1])
+
+
+def test_repeated_names_each_completion():
+    history = torch.tensor([[5, 6, 7, 8, 5, 6, 9, 5, 6], [4, 4, 4, 4, 4, 4, 4, 4, 4]])
+    assert [set(row.tolist()) - {0} for row in repeated(history, 3)] == [{7, 9}, {4}]
+    assert repeated(history[:, :2], 3).shape == (2, 0)
+    assert set(repeated(history[:1], 1)[0].tolist()) == {5, 6, 7, 8, 9}

@@ -54,6 +54,8 @@ def test_a_line_longer_than_the_learned_positions_is_cut_where_its_end_has_a_pla
 
 
 def test_lines_are_those_of_the_text() -> None:
+    data = "\ufeffein Satz\r\n\r\n\ufeffzwei\u2028Sätze\n".encode()
+    assert translate.lines_of(data) == ["ein Satz", "", "\ufeffzwei\u2028Sätze"]
     assert translate.lines_of(b"") == [] and translate.lines_of(b"a\n\nb") == ["a", "", "b"] and translate.lines_of(b"a\n") == ["a"]
     with pytest.raises(UserError, match=r"^stdin:2: found byte 0xff at offset 3 of the line; expected UTF-8$"):
         translate.lines_of(b"good\nbad\xff\n\xfe")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.data.prepare import manifest
-from orchestrator.decoding import length_penalty
+from orchestrator.decoding import validation_bleu
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of
 from orchestrator.sweeps.row import ledger_of, run_row
@@ -36,11 +36,11 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
         tried.append(split)
         return {"bleu": next(scores), "signature": "stub"}
 
-    monkeypatch.setattr(length_penalty, "score", score)
+    monkeypatch.setattr(validation_bleu, "score", score)
     spec = spec_of(alpha="tuned", candidates=CANDIDATES)
     task = task_of(spec, tmp_path, prepared)
     with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
-        length_penalty.tuned_decode(spec.decode, task.keys, ledger_of(task), task.id)
+        validation_bleu.tuned_decode(spec.decode, task.keys, ledger_of(task), task.id)
     result = run_row(task, Runtime())
     assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
@@ -49,18 +49,9 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
     decoded = ledger.read_decode(task.train_key, task.keys.decode)
     assert decoded["length_penalty"] == 1.0
-    assert length_penalty.tuned_decode(spec.decode, task.keys, ledger, task.id).length_penalty.alpha == 1.0
+    assert validation_bleu.tuned_decode(spec.decode, task.keys, ledger, task.id).length_penalty.alpha == 1.0
     # the same text as with that exponent written down
     plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
     assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]
     assert ledger.read_decode(task.train_key, other.keys.decode)["hypotheses"] == decoded["hypotheses"]
     assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys.decode)
-
-
-def test_every_candidate_is_decoded_with_its_own_exponent(prepared, tmp_path, monkeypatch):
-    seen = []
-    real = length_penalty.decode_corpus
-    monkeypatch.setattr(length_penalty, "decode_corpus", lambda m, ids, decode: seen.append(decode.length_penalty) or real(m, ids, decode))
-    task = task_of(spec_of(alpha="tuned", candidates=CANDIDATES), tmp_path, prepared)
-    run_row(task, Runtime())
-    assert [(p.alpha, p.candidates) for p in seen] == [(alpha, None) for alpha in CANDIDATES]

@@ -10,8 +10,7 @@ import torch
 from models import build, native
 from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search, length_limit
 from orchestrator.decoding.candidates import Candidates
-from orchestrator.decoding.fixed_length import FullLength
-from orchestrator.decoding.translate import pad
+from orchestrator.decoding.translate import FullLength, pad
 from orchestrator.specs.schema import DecodeSpec
 
 SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [5, 5, 5, 4, 4, 6]]

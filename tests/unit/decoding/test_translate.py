@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import models
-from orchestrator.data import corpus
 from orchestrator.decoding.beam import EOS, beam_search
-from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, lines_of, pad, translate_lines
+from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad, translate_lines
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
 
@@ -33,14 +32,8 @@ def test_batches_hold_every_sentence_once_within_the_budget():
 
 
 def test_wider_beams_have_smaller_batches():
-    assert [batch_limits(beam) for beam in (1, 2, 4, 5, 8, 100)] == [
-        (8192, 256),
-        (8192, 256),
-        (4096, 128),
-        (3276, 102),
-        (2048, 64),
-        (2048, 64),
-    ]
+    expected = [(8192, 256), (8192, 256), (4096, 128), (3276, 102), (2048, 64), (2048, 64)]
+    assert [batch_limits(beam) for beam in (1, 2, 4, 5, 8, 100)] == expected
 
 
 @pytest.mark.parametrize(("beam", "expected"), [(1, [256, 44]), (5, [102, 102, 96])])
@@ -106,23 +99,12 @@ def test_lines_in_lines_out(toy):
     assert out[1] == "" and out[0].split() == [str(i) for i in decode_corpus(model, [[4, 5, 6]], DECODE)[0][0].ids]
 
 
-def test_lines_are_read_as_those_of_a_corpus(tmp_path):
-    data = "\ufeffein Satz\r\n\r\n\ufeffzwei\u2028Sätze\n".encode()
-    (tmp_path / "text").write_bytes(data)
-    assert lines_of(data) == corpus.read_lines(tmp_path / "text") == ["ein Satz", "", "\ufeffzwei\u2028Sätze"]
-
-
 VARIANTS = {
-    "post": {},
     "pre": {"norm": "pre"},
     "dense": {"decoder": {"connection": {"kind": "dense"}}},
-    "hierarchical": {"decoder": {"connection": {"kind": "hierarchical"}}, "encoder": {"connection": {"kind": "hierarchical"}}},
-    "linear": {"decoder": {"aggregation": {"kind": "linear"}}},
-    "iterative": {"decoder": {"aggregation": {"kind": "iterative"}}},
-    "multi-layer attention": {"decoder": {"self_attention": {"kind": "multi_layer"}}},
-    "mlrf-fnn": {"decoder": {"aggregation": {"kind": "mlrf-fnn"}}},
     "mlrf": {"decoder": {"aggregation": {"kind": "mlrf-self-attention"}}},
 }
+"""tests/unit/models/test_every_variant.py has the caches of all of them."""
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.cli.commands import rows
+from orchestrator.cli.commands import request
 
 ROWS = "  a: {train: {max_steps: 2}}\n  b: {train: {max_steps: 2}, init_from: a}\n"
 
@@ -19,7 +19,7 @@ def test_a_parent_without_weights_trains_again_before_its_child(cli, spec, tmp_p
     assert code == 0, err
     alone = json.loads(out)
 
-    monkeypatch.setattr(rows, "PUBLISHED_LEDGER", shipped)
+    monkeypatch.setattr(request, "PUBLISHED_LEDGER", shipped)
     results = ["--results", tmp_path / "results"]
     assert "nothing to do" in cli("run", f"{path}#a", *run, *results)[2], "a shipped result is enough by itself"
     planned = json.loads(cli("plan", path, "--json", *cache, *results)[1])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models import build
-from orchestrator.decoding import length_penalty, validation_bleu
+from orchestrator.decoding import validation_bleu
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_files import Store
@@ -124,11 +124,11 @@ def scored(monkeypatch, module):
 def test_a_length_penalty_is_tuned_on_the_validation_set_alone(monkeypatch):
     """Whatever set the row is scored on; of three candidates the one in the middle does best."""
     calls, splits = (
-        searched(monkeypatch, length_penalty, lambda decode: [[decode.length_penalty.alpha]] * 3),
-        scored(monkeypatch, length_penalty),
+        searched(monkeypatch, validation_bleu, lambda decode: [[decode.length_penalty.alpha]] * 3),
+        scored(monkeypatch, validation_bleu),
     )
     search = DecodeSpec.model_validate({"length_penalty": {"alpha": "tuned", "candidates": list(FIGURES)}, "beam_size": 3})
-    record = length_penalty.tune(torch.nn.Linear(1, 1), Text(), search, ScoreSpec(test="test"))
+    record = validation_bleu.tune(torch.nn.Linear(1, 1), Text(), search, ScoreSpec(test="test"))
     assert record["alpha"] == 0.5 and record["candidates"] == [{"alpha": a, "bleu": b} for a, b in FIGURES.items()]
     assert [ids for ids, _ in calls] == [Text().encode(Text().sources("valid"))] * 3 and splits == ["valid"] * 3
     assert [(decode.length_penalty.alpha, decode.beam_size) for _, decode in calls] == [(a, 3) for a in FIGURES]
