@@ -145,12 +145,12 @@ def gc(
     from rich.filesize import decimal
 
     from orchestrator.cli.output import console
-    from orchestrator.lifecycle import garbage, references
+    from orchestrator.lifecycle import garbage
     from orchestrator.lifecycle.collect import collect
     from orchestrator.tables import cell, make_table
 
     need_folder(results, "--results")
-    referenced = references.of_tables()
+    referenced = garbage.references_of_tables()
     plan = garbage.find(results, weights=weights, references=referenced)
     removed, kept = plan.items, plan.kept
     if delete:

@@ -19,8 +19,7 @@ from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
-from orchestrator.lifecycle.garbage import LOCK, Garbage, Item, inspect_run
-from orchestrator.lifecycle.references import RunReferences
+from orchestrator.lifecycle.garbage import LOCK, Garbage, Item, RunReferences, inspect_run
 
 
 def collect(

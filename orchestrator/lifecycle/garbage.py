@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
 from orchestrator.ledger.sweep_files import Named, Sweeps, read_sweeps, sweep_name
-from orchestrator.lifecycle.references import RunReferences
+from orchestrator.specs import index, resolver
+from orchestrator.specs.table_file import ParsedRow, TableFile
 
 RUN = re.compile(r"[0-9a-f]{16}")
 LOCK = ".lifecycle.lock"
@@ -43,6 +45,14 @@ RULES = {
     "unreadable": "a sweep file cannot be read, so that no run counts as an orphan",
     "link": "a link: what it leads to is not this folder's",
 }
+
+
+@dataclass(frozen=True)
+class RunReferences:
+    """Addresses of rows that other rows start from (`init_from`) and of rows that analyses read (`of`)."""
+
+    parents: frozenset[str] = frozenset()
+    analysed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -209,3 +219,30 @@ def size_of(path: Path) -> int:
 
 def _abbreviate(names: list[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def references_of_tables() -> RunReferences:
+    """Collects the references of all tables. Rows with errors are skipped."""
+    parents: set[str] = set()
+    analysed: set[str] = set()
+    for table in index.tables()[0].values():
+        for parsed, names in _distinct(table):
+            try:
+                analysed |= set(resolver.subjects(table, parsed))
+                if parsed.figures.analysis is not None and parsed.head.kind == "run":
+                    analysed |= {f"{table.address}/{name}" for name in names}
+                if parsed.head.init_from is not None:
+                    home, name = resolver.parent(table, parsed)
+                    parents.add(f"{home.address}/{name}")
+            except UserError:
+                continue
+    return RunReferences(frozenset(parents), frozenset(analysed))
+
+
+def _distinct(table: TableFile) -> Iterator[tuple[ParsedRow, list[str]]]:
+    """Yields each written row with its name, and one row of a grid with the names of all, because they refer to the same rows."""
+    found = [(row, [name]) for name, row in table.written.items()]
+    with suppress(UserError):
+        if table.grid is not None and (names := list(table.grid.combinations)):
+            found.append((table.rows[names[0]], names))
+    yield from found

@@ -17,7 +17,7 @@ from typing import Any
 
 from orchestrator.errors import FencedError, LockedError, RemoteError
 from orchestrator.ledger.bucket.bucket import Bucket, LostRace, Meta
-from orchestrator.ledger.bucket.group import claim_of
+from orchestrator.ledger.layout import claim_of
 from orchestrator.ledger.run_lock import describe, identity, is_over
 
 Mirror = Any

@@ -23,8 +23,7 @@ from orchestrator.files import atomic
 from orchestrator.ledger import run_lock
 from orchestrator.ledger.bucket import lease as leases
 from orchestrator.ledger.bucket.bucket import Bucket, LostRace, Meta
-from orchestrator.ledger.bucket.group import claim_of, files_in, group_of, groups_in, is_file, is_needed, on_demand
-from orchestrator.ledger.layout import writing_order
+from orchestrator.ledger.layout import claim_of, files_in, group_of, groups_in, is_needed, is_shared, on_demand, writing_order
 from orchestrator.paths import user_cache
 
 AT_ONCE = 8
@@ -154,7 +153,7 @@ class Mirror:
 
         ours: this copy had the group last, so that its files are the newest and stay. Otherwise the copy is made equal to the bucket.
         """
-        wanted = {meta["path"]: meta for meta in (self._listed(group) if objects is None else objects) if is_file(meta["path"])}
+        wanted = {meta["path"]: meta for meta in (self._listed(group) if objects is None else objects) if is_shared(meta["path"])}
         for name in sorted(files_in(self.root, group), key=writing_order, reverse=True):
             equal = name in wanted and index.is_uploaded(self.root, name) and index.files[name].etag == wanted[name]["e_tag"]
             if not ours and not equal:

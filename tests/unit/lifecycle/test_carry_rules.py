@@ -13,7 +13,7 @@ from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive, garbage
-from orchestrator.lifecycle.references import RunReferences
+from orchestrator.lifecycle.garbage import RunReferences
 from orchestrator.lifecycle.transfer import _compare
 from tests.unit.history import append_history
 from tests.unit.lifecycle.life import put, tensors

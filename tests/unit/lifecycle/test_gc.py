@@ -11,7 +11,7 @@ import pytest
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.collect import collect
-from orchestrator.lifecycle.references import RunReferences
+from orchestrator.lifecycle.garbage import RunReferences
 from tests.unit.lifecycle.life import put, tensors, tree
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")

@@ -19,8 +19,8 @@ from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import checkpoint, object_store, weights
 from orchestrator.ledger.bucket import attach, lease
 from orchestrator.ledger.bucket.bucket import Bucket
-from orchestrator.ledger.bucket.group import claim_of, group_of
 from orchestrator.ledger.bucket.mirror import Mirror
+from orchestrator.ledger.layout import claim_of, group_of
 from orchestrator.ledger.manifest import CorruptError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
