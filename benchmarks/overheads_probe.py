@@ -21,7 +21,7 @@ from typing import Any
 HEAVY = ("torch", "ray", "mlflow", "pandas", "matplotlib", "numpy", "sacrebleu", "sentencepiece", "pydantic", "rich", "typer")
 PHASES = {
     "orchestrator.specs.rows": {"resolve": "resolve rows", "sweep_of": "resolve rows"},
-    "orchestrator.sweeps.tasks": {"make_tasks": "keys and tasks"},
+    "orchestrator.sweeps.task": {"make_tasks": "keys and tasks"},
     "orchestrator.data.prepare": {"prepare": "data"},
     "orchestrator.training.trainer": {
         "Trainer.__init__": "model and optimiser",

@@ -67,25 +67,27 @@ def resolve(
     if given is None and (first.row is not None or not any(row.controls for row in named)):
         return named, []
     whole = named if not first.rows else resolved(first.table.path)
-    return _beside(named, whole, wanted(whole, given), matcher)
-
-
-def _beside(named: list[Row], whole: list[Row], controls: dict[str, list[Control]], matcher: Matcher) -> tuple[list[Row], list[str]]:
-    by_id, found = {row.id: row for row in whole}, []
+    by_id, asked = {row.id: row for row in whole}, wanted(whole, given)
+    matched: list[Row] = []
     left_out: dict[str, list[str]] = {}
     for row in named:
-        found.append(row)
-        for control in controls.get(row.id, ()):
+        matched.append(row)
+        for control in asked.get(row.id, ()):
             try:
-                found.append(matcher.row(control, by_id[control.of], row))
+                matched.append(matcher.row(control, by_id[control.of], row))
             except UserError as error:
-                left_out.setdefault("; ".join(error.lines), []).append(control.name.partition("/")[2].partition("/")[2])
-    return found, [f"{_several(names)} left out: {reason}" for reason, names in left_out.items()]
+                left_out.setdefault("; ".join(error.lines), []).append(_short(control.name))
+    return matched, [f"{_several(names)} left out: {reason}" for reason, names in left_out.items()]
 
 
 def _several(names: list[str]) -> str:
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f"control{'s' if len(names) > 1 else ''} {', '.join(names[:2])}{more}"
+
+
+def _short(address: str) -> str:
+    """A row's name in its table."""
+    return address.split("/", 2)[-1]
 
 
 _PLAIN: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": ()}
@@ -109,7 +111,7 @@ class Matcher:
         )
         if checked is None:
             raise UserError(*problems)
-        label = f"{_short(of)}, {how}: {WORDS[control.kind]} of {_short(against)}"
+        label = f"{_short(of.id)}, {how}: {WORDS[control.kind]} of {_short(against.id)}"
         return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 
     def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
@@ -120,7 +122,7 @@ class Matcher:
         if against.spec.init_from != of.id:
             return spec, of.parent, how
         start_id = f"{Control('params', of.id, against.id).name}@start"
-        start = replace(of, id=start_id, label=f"{_short(of)}, {how}", spec=spec, **_PLAIN)
+        start = replace(of, id=start_id, label=f"{_short(of.id)}, {how}", spec=spec, **_PLAIN)
         return spec.model_copy(update={"init_from": start.id}), start, f"{how}, continued"
 
     def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
@@ -175,7 +177,10 @@ def lengthened(spec: RunSpec, updates: int, to: int) -> RunSpec:
     """
     if to == updates:
         return spec
-    scaled = lambda value: value if not isinstance(value, int) else max(1, round(value * to / updates)) if value else 0  # noqa: E731
+
+    def scaled(value: Any) -> Any:
+        return value if not isinstance(value, int) else max(1, round(value * to / updates)) if value else 0
+
     train = {name: scaled(getattr(spec.train, name)) for name in ("validate_every", "checkpoint_every", "snapshot_every")}
 
     def schedule(old: Schedule) -> Schedule:
@@ -188,13 +193,5 @@ def lengthened(spec: RunSpec, updates: int, to: int) -> RunSpec:
         return old.model_copy(update={**after, "schedule": schedule(old.schedule)})
 
     optim = {"schedule": schedule(spec.optim.schedule), "restart": spec.optim.restart and restart(spec.optim.restart)}
-    changed = {
-        "train": spec.train.model_copy(update={**train, "max_steps": to, "max_epochs": None}),
-        "optim": spec.optim.model_copy(update=optim),
-    }
-    return spec.model_copy(update=changed)
-
-
-def _short(row: Row) -> str:
-    """The row's name in its table."""
-    return row.id.partition("/")[2].partition("/")[2]
+    train |= {"max_steps": to, "max_epochs": None}
+    return spec.model_copy(update={"train": spec.train.model_copy(update=train), "optim": spec.optim.model_copy(update=optim)})

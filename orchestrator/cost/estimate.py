@@ -1,58 +1,131 @@
-"""Cost of a row: operations by formula, time and memory from a probe of its architecture or of the nearest one."""
+"""Cost of a row: operations by formula, time and memory from a probe of its architecture, or at the rate of the nearest one.
+
+Probes are made in processes of their own and kept in RESULTS/probes/KEY16.json, which can be deleted at any time. The key covers what
+determines a probe: architecture, batch, data and machine.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import math
+import multiprocessing
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cost import probes
+import torch
+
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
 from orchestrator.data.prepare import prepare
+from orchestrator.files.canonical import canonical, digest
+from orchestrator.files.documents import read_or_tell, write_document
+from orchestrator.ledger.keys import model_meaning, short, training_key
+from orchestrator.ledger.provenance import processor
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import memory, parameters
-from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.plan import Data, ancestors
 from orchestrator.training.runtime import best_device
 
-PROBES = 12
-"""Default limit of new probes per call."""
+FORMAT = 2
+"""Version of the probes, increased whenever they measure something else."""
+FOLDER = "probes"
+SAME = ("format", "machine", "threads", "precision", "compile", "recompute")
+"""Conditions under which the rate of one architecture says something about another."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one training. None: not available. updates: at most (patience may end it). flop_update, flop: without validations.
+
+    basis: probed (this architecture, here) | estimated (rate of the nearest probed one) | not probed | data absent | not prepared.
+    train: seconds of updates only, as in the ledger; around: of validations. devices: GPUs, or CPU cores.
+    memory: peak bytes of the probe; room: peak bytes of a worker as estimated by `memory`, without a probe.
+    """
+
+    basis: str
+    devices: int
+    updates: int | None = None
+    flop_update: float | None = None
+    flop: float | None = None
+    train: float | None = None
+    around: float | None = None
+    memory: int | None = None
+    room: int | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.train is None or self.around is None else self.train + self.around
+
+    def as_json(self) -> dict[str, Any]:
+        seconds = {"train": self.train, "around": self.around, "all": self.seconds}
+        return {
+            "basis": self.basis,
+            "devices": self.devices,
+            "updates": self.updates,
+            "flop_update": self.flop_update,
+            "flop": self.flop,
+            "seconds": {name: None if value is None else round(value, 3) for name, value in seconds.items()},
+            "device_hours": None if self.seconds is None else round(self.seconds * self.devices / 3600, 6),
+            "memory_bytes": self.memory,
+            "memory_estimated": self.room,
+        }
 
 
 class Costs:
     """Estimates costs of rows. results: the folder that holds the probes."""
 
     def __init__(self, data: Data, results: Path) -> None:
-        self.data, self.results = data, results
-        self.probes = probes.read_all(results)
-        self._lengths = Lengths()
-        self._near: dict[str, str | None] = {}
+        self.data, self.folder = data, results / FOLDER
+        self.lengths = Lengths()
+        self._read()
+
+    def _read(self) -> None:
+        paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
+        self.probes = {record["key"]: record for path in paths if (record := read_or_tell(path)) is not None}
 
     def conditions(self, row: Row) -> dict[str, Any] | None:
-        """Conditions of a probe of the row, or None if its data is not prepared."""
-        assert row.spec is not None
-        prepared = self.data.prepared(row.spec.data)
-        return None if prepared is None else probes.conditions(row.spec, prepared.manifest, (prepared.src_size, prepared.tgt_size))
+        """What determines the seconds of an update; None if the row's data is not prepared."""
+        spec = row.spec
+        prepared = None if spec is None else self.data.prepared(spec.data)
+        if spec is None or prepared is None:
+            return None
+        train = spec.train
+        return {
+            "format": FORMAT,
+            "machine": machine(),
+            "threads": train.threads,
+            "precision": train.precision,
+            "compile": train.compile,
+            "recompute": train.recompute,
+            "model": json.loads(canonical(model_meaning(spec.model))),
+            "vocab": [prepared.src_size, prepared.tgt_size],
+            "data": training_key(dict(prepared.manifest)),
+            "batch": spec.batch.model_dump(mode="json"),
+            "optim": [spec.optim.kind, spec.optim.clip_norm is not None],
+        }
 
-    def probe(self, rows: Sequence[Row], cache_dir: Path, most: int = PROBES, tell: Callable[[str], None] = print) -> list[str]:
+    def probe(self, rows: Sequence[Row], cache_dir: Path, most: int, tell: Callable[[str], None] = print) -> list[str]:
         """Prepares the data of all rows and probes at most `most` of their architectures that have no probe, spread over the rows.
 
         Returns a line for each row whose probe failed.
         """
-        lineage = [each for row in rows for each in (*ancestors(row), row) if each.spec is not None]
+        lineage = [each for row in rows for each in (*ancestors(row), row) if each.kind == "run"]
         for data in {row.spec.data.model_dump_json(): row.spec.data for row in lineage if row.spec is not None}.values():
             if self.data.manifest(data) is not None:
                 prepare(data, self.data.data_dir, cache_dir)
         chosen, problems = self.choose(lineage, most), []
         for number, (about, row) in enumerate(chosen, start=1):
-            assert row.spec is not None
             tell(f"probe {number} of {len(chosen)}: {row.id}")
             try:
-                probes.make(self.results, about, row.spec, self.data.data_dir, cache_dir)
+                self._make(about, row, cache_dir)
             except Exception as error:  # the process has ended, for instance because memory ran out
                 problems.append(f"{row.id}: probe failed: {type(error).__name__}: {error}")
-        self.probes, self._near = probes.read_all(self.results), {}
+        self._read()
         return problems
 
     def choose(self, rows: Sequence[Row], most: int) -> list[tuple[dict[str, Any], Row]]:
@@ -60,9 +133,27 @@ class Costs:
         left: dict[str, tuple[dict[str, Any], Row]] = {}
         for row in rows:
             about = self.conditions(row)
-            if about is not None and (key := probes.key_of(about)) not in self.probes:
+            if about is not None and (key := digest(about)) not in self.probes:
                 left.setdefault(key, (about, row))
         return list(left.values())[:: -(-len(left) // most) or 1]
+
+    def _make(self, about: dict[str, Any], row: Row, cache_dir: Path) -> None:
+        """Measures in a process of its own, so that its peak memory is its own, and writes the probe. Any exception where that fails."""
+        from orchestrator.cost.measure import measure  # deferred: imports the training loop
+
+        spawn = multiprocessing.get_context("spawn")
+        assert row.spec is not None
+        with ProcessPoolExecutor(1, spawn, initializer=os.dup2, initargs=(2, 1)) as pool:  # its output must not mix with --json
+            measures = pool.submit(measure, row.spec, self.data.data_dir, cache_dir).result()
+        self.write(about, measures)
+
+    def write(self, about: dict[str, Any], measures: dict[str, Any]) -> None:
+        write_document(self.folder / f"{short(digest(about))}.json", {"about": about, "measures": measures}, digest(about))
+
+    def of_all(self, rows: Sequence[Row]) -> dict[str, Cost]:
+        """Costs of the rows and of the rows that they start from, by id."""
+        by_id = {each.id: each for row in rows for each in (*ancestors(row), row) if each.kind == "run"}
+        return {name: self.of(row) for name, row in by_id.items()}
 
     def of(self, row: Row, workers: int | None = None) -> Cost:
         """The cost of a row with this number of workers; None: its own."""
@@ -75,38 +166,31 @@ class Costs:
             there = self.data.manifest(spec.data) is not None
             return Cost("not prepared" if there else "data absent", devices, spec.train.max_steps)
         sizes = (prepared.src_size, prepared.tgt_size)
-        length, of_model = self._lengths.training(spec, prepared), work(spec.model, *sizes)
-        flop_update = of_model.training(length.tokens)
-        flop = flop_update * length.updates
+        length, of_model = self.lengths.training(spec, prepared), work(spec.model, *sizes)
+        update = of_model.training(length.tokens)
+        flop = update * length.updates
         room = memory.estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=workers, device=device).total
-        known: dict[str, Any] = {"updates": length.updates, "flop_update": flop_update, "flop": flop, "room": room}
-        key, basis = self._nearest(row)
-        if key is None:
+        known: dict[str, Any] = {"updates": length.updates, "flop_update": update, "flop": flop, "room": room}
+        about = self.conditions(row)
+        assert about is not None
+        probe = self.probes.get(digest(about))
+        measures = self._nearest(about, update) if probe is None else probe["measures"]
+        if measures is None:
             return Cost("not probed", devices, **known)
-        measures = self.probes[key]["measures"]
-        start = measures.get("start_seconds", 0.0) + length.checkpoints * measures.get("checkpoint_seconds", 0.0)
-        validation = of_model.forward(self._lengths.split(prepared, "valid")) * measures["valid_seconds"] / measures["valid_flops"]
-        decode = self._lengths.row_steps(prepared, spec) * measures["decode_seconds"] / measures["row_steps"]
-        if basis == "estimated":
-            decode *= of_model.tgt / measures["decode_weights"]
-        return Cost(
-            basis if workers == 1 else "estimated",
-            devices,
-            **known,
-            train=flop * measures["train_seconds"] / measures["train_flops"] / workers,  # assumes perfect scaling over workers
-            around=start + length.validations * validation / workers,
-            decode=decode,
-            memory=measures.get("memory") if basis == "probed" else None,
-            probe=key,
-        )
+        basis = "estimated" if probe is None or workers > 1 else "probed"
+        rate = measures["rate"] / workers  # assumes perfect scaling over workers
+        around = length.validations * of_model.forward(self.lengths.split(prepared, "valid")) * rate
+        return Cost(basis, devices, **known, train=flop * rate, around=around, memory=measures["memory"] if basis == "probed" else None)
 
-    def _nearest(self, row: Row) -> tuple[str | None, str]:
-        mine = self.conditions(row)
-        assert mine is not None
-        key = probes.key_of(mine)
-        if key in self.probes:
-            return key, "probed"
-        if key not in self._near:
-            usable = [(probes.distance(mine, p["about"]), k) for k, p in self.probes.items() if probes.comparable(mine, p["about"])]
-            self._near[key] = min(usable, default=(0.0, None))[1]
-        return self._near[key], "estimated"
+    def _nearest(self, about: dict[str, Any], update: float) -> dict[str, Any] | None:
+        """Measures of the probe, made under such conditions here, whose updates take the most similar number of operations."""
+        usable = [each["measures"] for each in self.probes.values() if all(each["about"].get(name) == about[name] for name in SAME)]
+        return min(usable, key=lambda measures: abs(math.log(measures["update"] / update)), default=None)
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """Type and name of the device used for training here, and the version of torch."""
+    device = best_device()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    return {"device": device.type, "name": name, "torch": str(torch.__version__)}

@@ -16,8 +16,9 @@ _memoised: dict[tuple[str, int, int], Work] = {}
 
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    """Work of the model per token, memoised for each distinct model and vocabulary."""
-    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
+    """Work of the model per token, memoised for each distinct model and vocabulary. Regularizers do not count."""
+    model = model.model_copy(update={"regularizers": []})
+    key = (model.model_dump_json(), src_vocab, tgt_vocab)
     if key not in _memoised:
         _memoised[key] = _work(model, src_vocab, tgt_vocab)
     return _memoised[key]

@@ -3,115 +3,101 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.cost.estimate import Costs
-from orchestrator.ledger.results import Ledger
+from orchestrator.cost.estimate import Cost
 from orchestrator.ledger.run_view import FINISHED
-from orchestrator.specs.row import Row
-from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.forecast import duration
-from orchestrator.sweeps.plan import NO_WEIGHTS, Plan, Planned, ancestors
+from orchestrator.sweeps.plan import Planned
 from orchestrator.tables import counted
 from orchestrator.training.runtime import best_device
 
 
-def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, workers: int | None = None) -> None:
-    """Sets `cost` of every planned row and parent, and the totals of the plan."""
-    by_id = {each.id: each for row in rows for each in (*ancestors(row), row) if each.spec is not None}
-    found = {name: costs.of(row, workers) for name, row in by_id.items()}
-    plan.rows = [replace(each, cost=found[each.id]) for each in plan.rows]
-    plan.parents = [replace(each, cost=found[each.id]) for each in plan.parents]
-    every = (*plan.parents, *plan.rows)
-    plan.totals = totals(every, _done(every, ledger), _never(every, ledger))
+@dataclass
+class Sum:
+    """trainings, decodings, scorings: counts. flop, hours: operations and device-hours of the trainings that have an estimate; unknown:
+    trainings without one."""
+
+    trainings: int = 0
+    decodings: int = 0
+    scorings: int = 0
+    flop: float = 0.0
+    hours: float = 0.0
+    unknown: int = 0
+
+    def add(self, kind: str, cost: Cost) -> None:
+        """Adds one of `trainings`, `decodings` or `scorings`."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if kind == "trainings":
+            self.flop += cost.flop or 0.0
+            self.hours += (cost.seconds or 0.0) * cost.devices / 3600
+            self.unknown += cost.seconds is None
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "hours": round(self.hours, 6)}
+
+    def __str__(self) -> str:
+        parts = [counted(self.trainings, "training"), counted(self.decodings, "decoding"), counted(self.scorings, "scoring")]
+        parts += [f"{self.flop:.3g} FLOP"] if self.flop else []
+        if self.unknown < self.trainings:
+            unit = "GPU-hours" if _on_gpu() else "core-hours"
+            parts.append(f"{self.hours:.3g} {unit} of training" + (" and what is not known" if self.unknown else ""))
+        return ", ".join(parts)
 
 
-def totals(rows: Iterable[Planned], done: Collection[str], never: Collection[str | None] = ()) -> dict[str, Sum]:
-    """Returns {"shared": all work, equal work counted once; "done"; "left"}.
+def totals(runs: Iterable[Planned], costs: Mapping[str, Cost]) -> dict[str, Sum]:
+    """Returns {"shared": all work, equal work counted once; "done"; "left"}. costs: by row.
 
-    done: keys of trainings, decodings and scores in the ledger. never: keys of work that no run does. Work without keys, whose data is
-    absent, counts as distinct from all other work.
+    Diverged trainings are never decoded. Work without keys, whose data is absent, counts as distinct from all other work.
     """
     found = {name: Sum() for name in ("shared", "done", "left")}
-    seen = {key for key in never if key is not None}
-    for row in rows:
-        scorings = (row.keys, *row.also.values())
-        work = [("train", row.keys.train), *((kind, getattr(keys, kind)) for keys in scorings for kind in ("decode", "score"))]
-        for kind, key in work:
-            if key is None or key not in seen:
-                found["shared"].add(kind, row.cost)
-                found["done" if key in done else "left"].add(kind, row.cost)
+    seen: set[str] = set()
+    runs = list(runs)
+    done = {key for run in runs for _, key, is_done in _work(run) if is_done}
+    for run in runs:
+        for kind, key, _ in _work(run):
+            if key not in seen:
+                found["shared"].add(kind, costs[run.id])
+                found["done" if key in done else "left"].add(kind, costs[run.id])
                 seen |= set() if key is None else {key}
     return found
 
 
-def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
-    """Keys of trainings, decodings and scores in the ledger that are not done again."""
-    found: set[str] = set()
-    for row in rows:
-        train = row.keys.train
-        if train is None or row.reason == NO_WEIGHTS:
-            continue
-        if train not in found and ((record := ledger.read_train(train)) is None or record["status"] not in FINISHED):
-            continue
-        found.add(train)
-        for keys in (row.keys, *row.also.values()):
-            if keys.decode is None or keys.score is None:
-                continue
-            if keys.score not in found and ledger.read_score(train, keys.score) is not None:
-                found |= {keys.decode, keys.score}
-            if keys.decode not in found and ledger.read_decode(train, keys.decode) is not None:
-                found.add(keys.decode)
-    return found
+def _work(run: Planned) -> list[tuple[str, str | None, bool]]:
+    """Kind, key and whether the ledger has it of a run's training, decodings and scorings."""
+    trained = run.trained in FINISHED
+    scorings = {} if run.trained == "diverged" else {"": run.keys, **run.also}
+    each = [(name, kind, key) for name, k in scorings.items() for kind, key in (("decodings", k.decode), ("scorings", k.score))]
+    return [("trainings", run.keys.train, trained), *((kind, key, trained and name in run.scored) for name, kind, key in each)]
 
 
-def _never(rows: Iterable[Planned], ledger: Ledger) -> set[str | None]:
-    """Keys of the decodings and scores of trainings that diverged."""
-    diverged = [row for row in rows if row.keys.train and (ledger.read_train(row.keys.train) or {}).get("status") == "diverged"]
-    return {key for row in diverged for keys in (row.keys, *row.also.values()) for key in (keys.decode, keys.score)}
-
-
-def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
-    """The totals as text."""
-    if not plan.totals:
-        return []
+def lines(sums: Mapping[str, Sum], costs: Iterable[Cost], scheduler: dict[str, Any] | None = None) -> list[str]:
+    """The totals as text. costs: of each run."""
     names = {"shared": "equal work once", "done": "done", "left": "left to do"}
-    found = [f"{name:<17}{_sum(plan.totals[key])}" for key, name in names.items()]
-    bases = Counter(row.cost.basis for row in (*plan.parents, *plan.rows) if row.cost is not None)
-    of = {basis: counted(number, "run") for basis, number in bases.items()}
+    found = [f"{name:<17}{sums[key]}" for key, name in names.items()]
+    of = {basis: counted(number, "run") for basis, number in Counter(cost.basis for cost in costs).items()}
     if "not probed" in of:
         found.append(f"time of {of['not probed']}: not probed; nmt-ablate plan --probe measures it on this machine")
     if "not prepared" in of:
         found.append(f"operations and time of {of['not prepared']}: their data is not prepared; plan --probe prepares it")
     if "estimated" in of:
         found.append(f"~ time of {of['estimated']}: estimated, at the rate of the nearest architecture that was probed")
-    if scheduler is not None and scheduler.get("kind") == "asha" and plan.totals["left"].trainings:
+    if scheduler is not None and scheduler.get("kind") == "asha" and sums["left"].trainings:
         found.append("ASHA stops runs early: what is left is for full budgets, which it uses less of")
     return found
 
 
-def _sum(each: Sum) -> str:
-    parts = [counted(each.trainings, "training"), counted(each.decodings, "decoding"), counted(each.scorings, "scoring")]
-    parts += [f"{each.flop:.3g} FLOP"] if each.flop else []
-    if each.unknown < each.trainings + each.decodings:
-        unit = "GPU-hours" if _on_gpu() else "core-hours"
-        parts.append(f"{each.hours:.3g} {unit}" + (" and what is not known" if each.unknown else ""))
-    return ", ".join(parts)
-
-
-def _on_gpu() -> bool:
-    return best_device().type == "cuda"
-
-
-def short(cost: Cost | None) -> tuple[str, str, str, str]:
+def short(cost: Cost) -> tuple[str, str, str, str]:
     """FLOP per update, total FLOP, time and memory as table cells, with ~ for estimated and ? for unknown."""
-    if cost is None:
-        return "", "", "", ""
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
     bound = "~" if _on_gpu() else "<"  # see `memory.PROCESS`
     room = "?" if cost.room is None else f"{bound}{cost.room / 2**30:.2g}G"
     memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory
+
+
+def _on_gpu() -> bool:
+    return best_device().type == "cuda"

@@ -23,7 +23,7 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
     """The model of `spec` with `target` parameters within TOLERANCE, and its widths in words.
 
     `d_ff` alone changes; `widths` of layers without a feed-forward network, as convolutions are. Where that cannot land, d_model changes in
-    steps of twice `num_heads`, the other width with it, and then the other width alone.
+    steps of twice `num_heads`, from the nearest outwards, the other width with it, and then the other width alone.
 
     Args:
         sizes: source and target vocabulary sizes.
@@ -31,27 +31,26 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
     UserError if nothing can be widened or nothing lands.
     """
     count = lambda model: parameters.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
-    model = spec.model
+    model, step = spec.model, 2 * spec.model.num_heads
     inner = next((width for width in (_d_ff, _layer_widths) if _changes(count, model, width)), None)
     if inner is None:
         raise UserError("nothing of it can be widened: its layers have no feed-forward network and no widths")
+
+    def bases() -> Iterator[ModelSpec]:
+        yield model
+        outer = nearest(lambda n: count(_d_model(model, n)), model.d_model, step, target)
+        for steps in sorted(range(-NEAR, NEAR + 1), key=abs):
+            if outer + steps * step > 0:
+                yield _d_model(model, outer + steps * step)
+
     best: dict[int, ModelSpec] = {}
-    for made in _candidates(model, inner, count, target):
+    for base in bases():
+        made = inner(base, nearest(lambda n, base=base: count(inner(base, n)), _start(base, inner), 1, target))  # type: ignore[misc]
         best.setdefault(abs(count(made) - target), made)
         if min(best) <= TOLERANCE * target:
-            return made, _in_words(model, made, inner)
+            words = f"{'d_ff' if inner is _d_ff else 'widths'} {_start(made, inner)}"
+            return made, words if made.d_model == model.d_model else f"d_model {made.d_model}, {words}"
     raise UserError(f"no width has {target:,} parameters within {TOLERANCE:.1%}; the nearest has {count(best[min(best)]):,}")
-
-
-def _candidates(model: ModelSpec, inner: Width, count: Callable[[ModelSpec], int], target: int) -> Iterator[ModelSpec]:
-    """The model with the nearest inner width, then with other d_model, from the nearest outwards."""
-    yield inner(model, nearest(lambda n: count(inner(model, n)), _start(model, inner), 1, target))
-    step = 2 * model.num_heads
-    outer = nearest(lambda n: count(_d_model(model, n)), model.d_model, step, target)
-    for steps in sorted(range(-NEAR, NEAR + 1), key=abs):
-        if outer + steps * step > 0:
-            base = _d_model(model, outer + steps * step)
-            yield inner(base, nearest(lambda n, base=base: count(inner(base, n)), _start(base, inner), 1, target))  # type: ignore[misc]
 
 
 def nearest(count: Callable[[int], int], start: int, step: int, target: int) -> int:
@@ -98,10 +97,3 @@ def _d_model(model: ModelSpec, to: int) -> ModelSpec:
 def _widths(model: ModelSpec, side: str) -> list[int]:
     widths = getattr(model, side).layer.get("widths", [])
     return list(widths) if isinstance(widths, list) else [widths]
-
-
-def _in_words(before: ModelSpec, after: ModelSpec, inner: Width) -> str:
-    """`d_ff 1100`, `d_model 544, d_ff 2100`."""
-    name = "d_ff" if inner is _d_ff else "widths"
-    widths = f"{name} {_start(after, inner)}"
-    return widths if after.d_model == before.d_model else f"d_model {after.d_model}, {widths}"

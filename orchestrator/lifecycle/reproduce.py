@@ -28,8 +28,7 @@ from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.task import Task, make_tasks
 from orchestrator.training.runtime import Runtime, best_device
 
 

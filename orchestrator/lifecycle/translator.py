@@ -14,8 +14,7 @@ from orchestrator.lifecycle.loader import Translator
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.names import as_targets
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions, quoted
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.task import Task, make_tasks
 
 
 def task_of(row: Row, options: RowOptions) -> Task:

@@ -7,15 +7,33 @@ interrupted one did.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, Field, FiniteFloat, StrictBool, ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.specs.positions import display
+
+
+class Decision(BaseModel):
+    """run: `ROW:SEED`. value: None if it was not finite. cutoff: in the metric's own sign, None for the first run of a rung."""
+
+    run: str
+    value: FiniteFloat | None
+    cutoff: float | None = None
+    goes_on: StrictBool = Field(alias="continue")
+
+
+class Decisions(BaseModel):
+    """The file of a search. rungs: decisions in the order of arrival."""
+
+    eta: float
+    sign: float
+    rungs: dict[int, list[Decision]]
+    tolerance: dict[int, float] = {}
 
 
 class Asha:
@@ -35,38 +53,38 @@ class Asha:
     ) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
         self.tolerance = {rung: float(tolerance[str(rung)] if isinstance(tolerance, Mapping) else tolerance) for rung in self.rungs}
-        self.records: dict[int, list[dict[str, Any]]] = {rung: [] for rung in self.rungs}
+        self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
         if path is not None and path.exists():
             try:
-                self._load(json.loads(path.read_bytes()))
-            except (ValueError, KeyError, TypeError, AttributeError):
+                known = Decisions.model_validate_json(path.read_bytes())
+            except ValidationError:
                 raise UserError(
                     f"{display(path)}: holds no decisions of a search; expected the file as the sweep wrote it, or none"
                 ) from None
+            for rung, records in known.rungs.items():
+                if (known.eta, known.sign, known.tolerance.get(rung, 0.0)) == (self.eta, self.sign, self.tolerance.get(rung)):
+                    self.records[rung] = records
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
         earlier = self.records[rung]
-        for record in earlier:
-            if record["run"] == run:
-                return bool(record["continue"])
+        if (known := next((record for record in earlier if record.run == run), None)) is not None:
+            return known.goes_on
         finite = isinstance(value, (int, float)) and math.isfinite(value)
-        cutoff = self._cutoff([r["value"] for r in earlier if r["value"] is not None])
+        cutoff = self._cutoff([record.value for record in earlier if record.value is not None])
         promoted = finite and (cutoff is None or self.sign * value >= cutoff - self.tolerance[rung] or run in self.pinned)
-        earlier.append(
-            {
-                "run": run,
-                "value": float(value) if finite else None,
-                "cutoff": None if cutoff is None else self.sign * cutoff,
-                "continue": promoted,
-            }
-        )
-        self._save()
+        told = None if cutoff is None else self.sign * cutoff
+        earlier.append(Decision(run=run, value=float(value) if finite else None, cutoff=told, **{"continue": promoted}))
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records, tolerance=self.tolerance)
+            usual = set() if any(self.tolerance.values()) else {"tolerance"}
+            atomic.write_json(self.path, file.model_dump(mode="json", by_alias=True, exclude=usual), points="asha")
         return promoted
 
     def stopped(self) -> dict[str, int]:
         """The rung of each stopped run."""
-        return {r["run"]: rung for rung, records in self.records.items() for r in records if not r["continue"]}
+        return _stopped(self.records)
 
     def _cutoff(self, values: list[float]) -> float | None:
         """The (1 - 1/eta) quantile of earlier values, linearly interpolated. Equal values continue."""
@@ -78,33 +96,14 @@ class Asha:
         high = min(low + 1, len(ordered) - 1)
         return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
-    def _save(self) -> None:
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            record = {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}
-            if any(self.tolerance.values()):
-                record["tolerance"] = {str(rung): value for rung, value in self.tolerance.items()}
-            atomic.write_json(self.path, record, points="asha")
-
-    def _load(self, data: dict[str, Any]) -> None:
-        if data["eta"] == self.eta and data["sign"] == self.sign:
-            for rung, records in data["rungs"].items():
-                if self.tolerance.get(int(rung)) == data.get("tolerance", {}).get(rung, 0.0):
-                    self.records[int(rung)] = [_checked(record) for record in records]
-
 
 def stopped_runs(path: Path) -> dict[str, int]:
-    """The rung of each run (`ROW:SEED`) that the search in this file has stopped; {} where there is none that can be read."""
+    """The rung of each run that the search in this file has stopped; {} where there is none that can be read."""
     try:
-        rungs = json.loads(path.read_bytes())["rungs"]
-        return {str(record["run"]): int(rung) for rung, records in rungs.items() for record in records if not record["continue"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _stopped(Decisions.model_validate_json(path.read_bytes()).rungs)
+    except (OSError, ValidationError):
         return {}
 
 
-def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns the record if it is valid, else raises ValueError, KeyError, TypeError or AttributeError."""
-    value = record["value"]
-    if not isinstance(record["run"], str) or not isinstance(record["continue"], bool) or not (value is None or math.isfinite(value)):
-        raise ValueError
-    return record
+def _stopped(rungs: Mapping[int, list[Decision]]) -> dict[str, int]:
+    return {record.run: rung for rung, records in rungs.items() for record in records if not record.goes_on}

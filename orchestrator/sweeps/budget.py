@@ -60,13 +60,12 @@ class Budget:
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
         self.devices = {task.run_dir / "lock": task.workers * (1 if self.on_gpu else task.spec.train.threads) for task in tasks}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
-        search = replace(options, name=options.name.removesuffix(":retrain"))
-        both = (search.slug, replace(search, name=f"{search.name}:retrain").slug)
-        self.others = sum(used_seconds(options.results, sweep) for sweep in both if sweep != options.slug)
+        search = options.name.removesuffix(":retrain")
+        both = {replace(options, name=name).slug for name in (search, f"{search}:retrain")}
+        self.others = sum(used_seconds(options.results, slug) for slug in both - {options.slug})
         self.own = used_seconds(options.results, options.slug)
         self.reached = False
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="budget", daemon=True)
 
     def action(self, devices: int) -> Literal["continue", "save", "stop"]:
         """What the sweep should do now that `devices` work for it."""
@@ -75,31 +74,33 @@ class Budget:
             return "stop"
         return "save" if left <= min(0.1 * self.cap, devices * RESERVE) else "continue"
 
-    def message(self) -> str:
+    def exceeded(self) -> BudgetExceeded:
         unit, hours = "GPU-hours" if self.on_gpu else "core-hours", (self.own + self.others) / 3600
         used = f"{hours:.4g} of {self.cap / 3600:g} {unit} used"
-        return f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes"
+        return BudgetExceeded(f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes")
 
     def active(self) -> int:
         """Number of devices that work for the sweep now."""
         held = ((lock, owner(lock)) for lock in self.devices)
         return sum(self.devices[lock] for lock, record in held if record is not None and record != self._stale[lock])
 
-    def __enter__(self) -> Budget:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._closed.set()
-        self._thread.join(timeout=5)
-        if self.reached:
-            interrupt.stop_file(self.options.results, self.options.slug).unlink(missing_ok=True)
-            interrupt.forget()
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, name="budget", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._closed.set()
+            thread.join(timeout=5)
+            if self.reached:
+                interrupt.stop_file(self.options.results, self.options.slug).unlink(missing_ok=True)
+                interrupt.forget()
 
     def _watch(self) -> None:
         last = written = time.monotonic()
         wait, stopped = POLL, False
-        while not (closed := self._closed.wait(wait)):
+        while not self._closed.wait(wait):
             now = time.monotonic()
             devices = self.active()
             self.own += devices * (now - last)
@@ -107,20 +108,17 @@ class Budget:
                 self._write()
                 written = now
             action = self.action(devices)
-            if action != "continue" and not closed:
+            if action != "continue" and not self._closed.is_set():
                 self.reached = True
-                self._save()
+                if self.options.has_workers:
+                    interrupt.stop_file(self.options.results, self.options.slug).touch()
+                else:
+                    interrupt.request()
             if action == "stop" and not stopped:
                 stopped = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             last, wait = now, max(POLL, 50 * (time.monotonic() - now))  # the locks of many runs take time to read
         self._write()
-
-    def _save(self) -> None:
-        if self.options.has_workers:
-            interrupt.stop_file(self.options.results, self.options.slug).touch()
-        else:
-            interrupt.request()
 
     def _write(self) -> None:
         atomic.write_json(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)})
@@ -131,21 +129,19 @@ def budgeted(options: ExecutionOptions, tasks: Sequence[Task]) -> Iterator[None]
     """Context: the device-hours of the tasks count. BudgetExceeded if the cap ends the sweep, or leaves too little to start."""
     budget = Budget(options, tasks)
     if budget.action(1) != "continue":
-        raise BudgetExceeded(budget.message())
+        raise budget.exceeded()
     try:
-        with budget:
+        with budget.watching():
             yield
     except KeyboardInterrupt:
         if budget.reached:
-            raise BudgetExceeded(budget.message()) from None
+            raise budget.exceeded() from None
         raise
 
 
 def check(hours: float | None, results: Path) -> None:
     """UserError for a budget that is not a positive number, or that cannot be enforced."""
-    if hours is None:
-        return
-    if not 0 < hours < float("inf"):
+    if hours is not None and not 0 < hours < float("inf"):
         raise UserError(f"--max-gpu-hours {hours:g}: expected a number above 0")
-    if object_store.url(results) is not None:
+    if hours is not None and object_store.url(results) is not None:
         raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")

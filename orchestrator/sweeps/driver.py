@@ -26,14 +26,12 @@ from orchestrator.specs.row import Row
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.budget import budgeted
-from orchestrator.sweeps.live import LiveProgress
+from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
-from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.rerun import set_aside_results
 from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged, view_of
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
+from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
 
 
@@ -85,9 +83,8 @@ class Sweep:
         changed = {(task.id, task.seed): view_of(task, self.ledger).changed for task in self.tasks}
         for line in component_sources.warnings(changed, self.options.arguments):
             log(f"warning: {line}")
-        stopped = {} if self.asha is None else self.asha.stopped()
-        pending = self._pending(stopped)
-        specs = [(id, task.spec) for id, task in {task.id: task for task in pending}.items()]
+        pending = self._pending()
+        specs = list({task.id: task.spec for task in pending}.items())
         check_initial(specs)
         for line in bf16_warnings(specs):
             log(line)
@@ -135,10 +132,11 @@ class Sweep:
                     blocked[task.name] = f"its parent {parent.name} {training['status']}: {training.get('reason') or 'no reason known'}"
         return blocked
 
-    def _pending(self, stopped: dict[str, int]) -> list[Task]:
+    def _pending(self) -> list[Task]:
         """Tasks with something left to do, among them finished parents whose weights are needed and not here (results in a mirror)."""
         pending: list[Task] = []
         needed: set[str | None] = set()
+        stopped = {} if self.asha is None else self.asha.stopped()
         for task in reversed(self.tasks):  # children before parents
             is_needed, is_final = task.train_key in needed, self._is_final(task, stopped)
             if is_needed or not is_final:
@@ -169,9 +167,8 @@ class Sweep:
         if s["kind"] != "asha":
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
-        path = self.file.asha
-        tolerance = s.get("tolerance", 0.0)
-        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path, tolerance)
+        factor, mode, tolerance = float(s.get("reduction_factor", 3)), s.get("mode", "min"), s.get("tolerance", 0.0)
+        return Asha(list(s["rungs"]), factor, mode, pinned, self.file.asha, tolerance)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""
@@ -212,14 +209,7 @@ class Sweep:
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
         existing = self.file.record()
-        rows = []
-        for task in self.tasks:
-            parts = task.id.split("/")
-            address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
-            also = {name: {"score": other.spec.model_dump(), "keys": other.keys.as_dict()} for name, other in task.also.items()}
-            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys.as_dict(), "also": also}
-            row |= {"spec": task.spec.model_dump()}
-            rows.append(row | address | ({} if task.failed_below is None else {"failed_below": task.failed_below}))
+        rows = [_sweep_row(task) for task in self.tasks]
         record = {
             "sweep_id": self.options.slug,
             "name": self.options.name,
@@ -230,22 +220,16 @@ class Sweep:
         }
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims
-        record |= {"looks": existing["looks"]} if "looks" in existing else {}
-        self.file.write(record)
+        self.file.write(record | ({"looks": existing["looks"]} if "looks" in existing else {}))
 
     @contextmanager
     def _tracking(self) -> Iterator[None]:
         """Context: a thread projects this sweep to MLflow."""
-        if self.options.no_tracking:
+        options, warn = self.options, lambda line: self.console.print(visible(line), highlight=False, markup=False)
+        if options.no_tracking:
             yield
             return
-        projector = BackgroundProjector(
-            self.options.results,
-            self.options.slug,
-            self.options.tracking_uri,
-            mirrors=self.options.mirrors,
-            warn=lambda line: self.console.print(visible(line), highlight=False, markup=False),
-        )
+        projector = BackgroundProjector(options.results, options.slug, options.tracking_uri, mirrors=options.mirrors, warn=warn)
         projector.start()
         try:
             yield
@@ -256,9 +240,15 @@ class Sweep:
     def _export(self) -> None:
         """Copies the JSON of finished runs to the folder of `--export`, with the hypotheses of the first seed of each row."""
         if self.options.export is not None:
-            first: dict[str, int] = {}
-            for task in self.tasks:
-                first[task.id] = min(task.seed, first.get(task.id, task.seed))
+            first = {task.id: task.seed for task in sorted(self.tasks, key=lambda task: -task.seed)}
             for task in self.tasks:
                 if (task.run_dir / "train.json").exists():
                     export(self.ledger, task.train_key, self.options.export, texts=task.seed == first[task.id])
+
+
+def _sweep_row(task: Task) -> dict[str, Any]:
+    paper, table, row = [*task.id.split("/", 2), "", ""][:3]
+    also = {name: {"score": other.spec.model_dump(), "keys": other.keys.as_dict()} for name, other in task.also.items()}
+    found = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys.as_dict(), "also": also}
+    found |= {"spec": task.spec.model_dump(), "paper": paper, "table": table, "row": row}
+    return found | ({} if task.failed_below is None else {"failed_below": task.failed_below})

@@ -23,16 +23,19 @@ ENDED = ("done", "stopped", "diverged", "failed")
 """States of a run with which a sweep has nothing more to do."""
 WORKING = ("running", "decoding")
 OPEN = (*WORKING, "interrupted", "waiting")
-FIGURES = {"train/nll": "nll", "valid/nll": "valid", "train/lr": "lr", "train/tokens_per_second": "tok/s"}
-FORMATS = {"nll": ".2f", "valid": ".2f", "lr": ".2g", "tok/s": ".0f"}
+FIGURES = {
+    "train/nll": ("nll", ".2f"),
+    "valid/nll": ("valid", ".2f"),
+    "train/lr": ("lr", ".2g"),
+    "train/tokens_per_second": ("tok/s", ".0f"),
+}
 
 
 class Tail:
     """Reads the complete lines appended to a JSON-lines file since the last `read`."""
 
-    def __init__(self, path: Path, *, whole: bool = False) -> None:
-        self.path = path
-        self.offset = path.stat().st_size if path.exists() and not whole else 0
+    def __init__(self, path: Path) -> None:
+        self.path, self.offset = path, path.stat().st_size if path.exists() else 0
 
     def read(self) -> list[dict[str, Any]]:
         if not self.path.exists():
@@ -84,7 +87,7 @@ class RunProgress:
         """Takes a report of the run."""
         step, now = int(line.get("step", 0)), line.get("t")
         self.steps, self.total = step, int(line.get("total_steps", self.total))
-        self.figures |= {label: float(line[key]) for key, label in FIGURES.items() if isinstance(line.get(key), (int, float))}
+        self.figures |= {label: float(line[key]) for key, (label, _) in FIGURES.items() if isinstance(line.get(key), (int, float))}
         if "total_steps" in line:  # written when a process starts or resumes the run
             self._first = None
         if isinstance(now, (int, float)):
@@ -118,7 +121,22 @@ class RunProgress:
 
     @property
     def note(self) -> str:
-        return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FORMATS.items() if label in self.figures)
+        return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FIGURES.values() if label in self.figures)
+
+    def as_json(self) -> dict[str, Any]:
+        active = self.rate is not None and self.status in WORKING
+        return {
+            "id": self.row,
+            "seed": self.seed,
+            "status": self.status,
+            "steps": self.steps,
+            "total_steps": self.total or None,
+            "valid_nll": self.figures.get("valid"),
+            "tokens_per_second": self.figures.get("tok/s"),
+            "bleu": self.score,
+            "seconds_left": self.left * self.rate if active and self.rate is not None else None,
+            "key": self.train_key,
+        }
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
-"""The progress of a running sweep: a table that updates on a terminal, plain lines elsewhere. Driven by the files of the runs."""
+"""The progress of a running sweep: a table that updates on a terminal, plain lines elsewhere. Driven by the files of the runs.
+
+`phase` tells that a part of a command lasts: a spinner on a terminal, elsewhere a line.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -13,10 +18,10 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.safe_text import visible
+from orchestrator.safe_text import log, visible
 from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, RunProgress, Tail, forecast, summary
-from orchestrator.sweeps.status import record, runs_table
+from orchestrator.sweeps.status import runs_table
 from orchestrator.sweeps.task import Task
 
 POLL_SECONDS = 0.5
@@ -24,6 +29,26 @@ SILENCE = 25.0
 """Seconds without a line after which one says how far the runs are, where there is no terminal."""
 OTHER_LINES = 10
 """Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
+
+
+QUIET = 1.0
+"""Seconds after which a phase is told at all, without a terminal."""
+
+
+@contextmanager
+def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str], None]]:
+    """Context: the phase `what` lasts. Yields a function that changes its text. console: where else is printed meanwhile."""
+    console = console or Console(file=sys.stderr)
+    if console.is_terminal:
+        with console.status(visible(what)) as status:
+            yield lambda text: status.update(visible(text))
+        return
+    timer = threading.Timer(QUIET, log, (what,))
+    timer.start()
+    try:
+        yield lambda text: None
+    finally:
+        timer.cancel()
 
 
 class LiveProgress:
@@ -37,7 +62,12 @@ class LiveProgress:
         search: Path | None = None,
     ) -> None:
         self.console, self.ledger, self._search = console, ledger, search
-        self.runs = {task.name: _progress(task) for task in tasks}
+        self.runs = {
+            task.name: RunProgress(
+                task.id, task.seed, task.scoring_keys, task.failed_below, task.workers, total=task.spec.train.max_steps or 0
+            )
+            for task in tasks
+        }
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
         self._told = time.monotonic()
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)
@@ -115,13 +145,7 @@ class LiveProgress:
         urgent = sorted(runs, key=lambda run: 0 if run.status in WORKING else 1 if run.status in ENDED else 2)
         names = {run.name for run in urgent[: max(1, self.console.height - OTHER_LINES)]}
         more = f"{len(runs) - len(names)} runs are not shown; " if len(names) < len(runs) else ""
-        table = runs_table([record(run) for run in runs if run.name in names])
+        table = runs_table([run.as_json() for run in runs if run.name in names])
         for column in table.columns:  # a long name must not take a second line
             column.no_wrap, column.overflow = True, "ellipsis"
         return Group(table, Text(more + self._summary()))
-
-
-def _progress(task: Task) -> RunProgress:
-    run = RunProgress(task.id, task.seed, task.scoring_keys, task.failed_below, task.workers)
-    run.total = task.spec.train.max_steps or 0
-    return run

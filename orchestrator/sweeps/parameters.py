@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from models.config import ModelConfig
@@ -13,39 +12,24 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
 
-_known: dict[tuple[str, int, int], tuple[ModelConfig, Counts]] = {}
+_known: dict[tuple[str, int, int], Counts] = {}
 _ANY_SIZE = 8
 """Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
     """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `counts` does."""
-    config, known = _counted(spec.model, src_vocab, tgt_vocab)
-    # searches vary regularizer weights, which should not cause the rest of the model to be counted again
-    return known.whole + (_parts().count_regularizers(config, spec.model.regularizers) if spec.model.regularizers else 0)
+    return counts(spec.model, src_vocab, tgt_vocab).whole
 
 
 def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
-    """Returns the counts of the model without its regularizers, cached per distinct model.
-
-    Raises UserError for a parameter without a declared initial value.
-    """
-    return _counted(model, src_vocab, tgt_vocab)[1]
-
-
-def _counted(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> tuple[ModelConfig, Counts]:
-    """The model without its regularizers, and its counts."""
-    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
+    """Returns the counts of the model, cached per distinct model. Raises UserError for a parameter without a declared initial value."""
+    key = (model.model_dump_json(), src_vocab, tgt_vocab)
     if key not in _known:
-        config = ModelConfig.of(model.model_dump(exclude={"regularizers"}))
-        _known[key] = config, _parts().count(config, src_vocab, tgt_vocab)
+        from orchestrator.sweeps import parts  # deferred: imports torch
+
+        _known[key] = parts.count(ModelConfig.of(model.model_dump()), src_vocab, tgt_vocab)
     return _known[key]
-
-
-def _parts() -> ModuleType:
-    from orchestrator.sweeps import parts  # deferred: imports torch
-
-    return parts
 
 
 def declared(spec: RunSpec) -> tuple[int, int] | None:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from models.config import Component, ModelConfig, StackConfig
+from models.config import ModelConfig, StackConfig
 from models.initialise import NoInitialValueError, require
-from models.registry import REGULARIZERS, constructor
+from models.registry import constructor
 from models.site import Site
 from models.transformer import Transformer
 from orchestrator.errors import UserError
@@ -42,24 +41,11 @@ def count(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Counts:
 
     Raises UserError for a parameter without a declared initial value.
     """
-    with _counting():
-        transformer = Transformer(config, src_vocab, tgt_vocab)
-        return Counts(*(_PARTS.count(module).total for module in (transformer, transformer.encoder, transformer.decoder)))
-
-
-def count_regularizers(config: ModelConfig, regularizers: Iterable[Component]) -> int:
-    """Counts the distinct trainable parameters of regularizers of a model. Raises UserError as `count` does."""
-    site = Site("encoder", 0, config.encoder.num_layers, config)
-    with _counting():
-        return sum(_PARTS.count(REGULARIZERS.create(component, site)).total for component in regularizers)
-
-
-@contextmanager
-def _counting() -> Iterator[None]:
     token = constructor.set(_PARTS.construct)
     try:
         with _Shapes():
-            yield
+            transformer = Transformer(config, src_vocab, tgt_vocab)
+            return Counts(*(_PARTS.count(module).total for module in (transformer, transformer.encoder, transformer.decoder)))
     except NoInitialValueError as error:
         raise UserError(str(error)) from error
     finally:

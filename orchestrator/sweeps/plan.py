@@ -20,8 +20,10 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
 from orchestrator.sweeps import parameters
-from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.tables import counted
+
+NO_WEIGHTS = "a row starts from its weights, which are not here"
+"""Reason for which a finished row is new: it is trained again, translated and scored."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class Planned:
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
     row's own rule (see `ledger.run_view`), for `reason`; nothing is left to do. done, with a reason: the training diverged. new, with a
     reason: done, but a new row starts from its weights, which are not here.
-    same_as: the earlier row of this plan with the same score key.
+    same_as: the earlier row of this plan with the same score key. also: keys of the other scorings of the training, by name.
     changed: source files edited since the training (see `ledger.component_sources`).
+    trained: the status of the training alone. scored: names of the scorings that the ledger has, the row's own is "".
     """
 
     id: str
@@ -43,8 +46,9 @@ class Planned:
     same_as: str | None = None
     also: dict[str, Keys] = field(default_factory=dict)
     reason: str = ""
-    cost: Cost | None = None
     changed: list[str] = field(default_factory=list)
+    trained: str | None = None
+    scored: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -57,25 +61,20 @@ class Planned:
             "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
             "changed": self.changed,
-        } | ({} if self.cost is None else {"cost": self.cost.as_json()})
-
-
-NO_WEIGHTS = "a row starts from its weights, which are not here"
-"""Reason for which a finished row is new: it is trained again, translated and scored."""
+        }
 
 
 @dataclass
 class Plan:
     """parents: rows that were not requested but are trained first, because a row starts from them.
 
-    rates: optimiser and schedule by id of a row or parent. totals: summed costs, empty unless costs were requested.
+    rates: optimiser and schedule by id of a row or parent.
     """
 
     rows: list[Planned] = field(default_factory=list)
     parents: list[Planned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     rates: dict[str, str] = field(default_factory=dict)
-    totals: dict[str, Sum] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -84,21 +83,20 @@ class Plan:
             "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
             "notes": self.notes,
             "rates": self.rates,
-            "cost": {name: each.as_json() for name, each in self.totals.items()},
         }
 
     @property
+    def every(self) -> list[Planned]:
+        return [*self.parents, *self.rows]
+
+    @property
     def trainings(self) -> int:
-        """Number of distinct trainings of new rows and their parents. Stopped parents must finish, so they count."""
-        return len(self._parents_to_train | {row.keys.train for row in self.rows if row.status == "new"})
+        """Number of distinct trainings of new rows and their parents."""
+        return len(self.parents_to_train | {row.keys.train for row in self.rows if row.status == "new"})
 
     @property
-    def trainings_of_parents(self) -> int:
-        """How many of `trainings` are of rows that were not requested."""
-        return len(self._parents_to_train)
-
-    @property
-    def _parents_to_train(self) -> set[str | None]:
+    def parents_to_train(self) -> set[str | None]:
+        """Trainings of rows that were not requested. Stopped ones must finish, so they count."""
         return {row.keys.train for row in self.parents if row.status in ("new", "stopped")}
 
 
@@ -152,49 +150,43 @@ class Data:
         return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
 
-def plan(
-    rows: Sequence[Row],
-    seeds: Sequence[int],
-    *,
-    ledger: Ledger,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    force: bool = False,
-    data: Data | None = None,
-) -> Plan:
-    """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`. data: a cache to reuse."""
-    data, result = data or Data(data_dir, cache_dir), Plan()
+def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Data | None = None, force: bool = False) -> Plan:
+    """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`."""
+    data, result = data or Data(None), Plan()
     rows = [row for row in rows if row.kind == "run"]
     first: dict[str, str] = {}
-    requested = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
-    added: set[tuple[str, int]] = set()
-    uncounted: list[str] = []
+    requested = list(runs(list(rows), list(seeds), force))
+    known = {(row.id, seed) for row, seed in requested}
     without_weights: set[str | None] = set()
-    for row, seed in runs(list(rows), list(seeds), force):
+    for row, seed in requested:
         seeded = row.at(seed)
-        for each in (row, *ancestors(row)):
-            if each.spec is not None:
-                result.rates[each.id] = each.spec.optim.summary()
-        for parent in ancestors(seeded):
-            if (parent.id, seed) not in requested | added:
-                added.add((parent.id, seed))
-                result.parents.append(_plan_row(parent, seed, data, ledger, first, []))
-        result.rows.append(planned := _plan_row(seeded, seed, data, ledger, first, uncounted))
+        lineage = ancestors(seeded)
+        result.rates |= {each.id: each.spec.optim.summary() for each in (seeded, *lineage) if each.spec is not None}
+        for parent in lineage:
+            if (parent.id, seed) not in known:
+                known.add((parent.id, seed))
+                result.parents.append(_plan_row(parent, seed, data, ledger, first))
+        result.rows.append(planned := _plan_row(seeded, seed, data, ledger, first))
         if planned.status in ("new", "stopped"):
-            without_weights |= _without_weights(seeded, data, ledger)
+            without_weights |= _without_weights(lineage, data, ledger)
     result.parents, result.rows = _again(result.parents, without_weights), _again(result.rows, without_weights)
-    if uncounted:
-        corpora = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and row.id in uncounted})
-        result.notes.append(
-            f"parameters of {counted(len(set(uncounted)), 'row')} need vocabulary sizes: prepare {', '.join(corpora)} "
+    result.notes = _notes(rows, result, data)
+    return result
+
+
+def _notes(rows: Sequence[Row], result: Plan, data: Data) -> list[str]:
+    specs = {row.id: row.spec for row in rows if row.spec is not None}
+    notes = []
+    if uncounted := {row.id for row in result.rows if row.params is None}:
+        corpora = sorted({str(specs[row].data.corpus) for row in uncounted})
+        notes.append(
+            f"parameters of {counted(len(uncounted), 'row')} need vocabulary sizes: prepare {', '.join(corpora)} "
             "(nmt-ablate data prepare) or give --set data.vocab.src=N --set data.vocab.tgt=N"
         )
-    lacking = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
-    if lacking:
-        result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
-    result.notes += [f"warning: {line}" for line in data.unexpected(rows)]
-    result.notes += bf16_warnings((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
-    return result
+    if lacking := sorted({str(spec.data.corpus) for spec in specs.values() if data.manifest(spec.data) is None}):
+        notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
+    notes += [f"warning: {line}" for line in data.unexpected(rows)]
+    return notes + bf16_warnings((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
 
 
 def keys_for(row: Row, data: Data) -> Keys:
@@ -218,10 +210,10 @@ def ancestors(row: Row) -> list[Row]:
     return [] if row.parent is None else [*ancestors(row.parent), row.parent]
 
 
-def _without_weights(row: Row, data: Data, ledger: Ledger) -> set[str | None]:
-    """Train keys of the rows above `row` that must train, because results in a mirror have no weights. The nearest weights are enough."""
+def _without_weights(lineage: Sequence[Row], data: Data, ledger: Ledger) -> set[str | None]:
+    """Train keys of the rows above a row that must train, because results in a mirror have no weights. The nearest weights are enough."""
     keys: set[str | None] = set()
-    for ancestor in reversed(ancestors(row)):
+    for ancestor in reversed(lineage):
         key = keys_for(ancestor, data).train
         if key is None or Store(ledger.run_dir(key), key).has_weights():
             break
@@ -230,15 +222,18 @@ def _without_weights(row: Row, data: Data, ledger: Ledger) -> set[str | None]:
 
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:
-    return [replace(p, status="new", reason=NO_WEIGHTS) if p.status == "done" and p.keys.train in without_weights else p for p in rows]
+    return [
+        replace(row, status="new", reason=NO_WEIGHTS, trained=None, scored=())
+        if row.status == "done" and row.keys.train in without_weights
+        else row
+        for row in rows
+    ]
 
 
-def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
+def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str]) -> Planned:
     keys = keys_for(row, data)
     assert row.spec is not None
     sizes = data.vocabulary_sizes(row.spec)
-    if sizes is None:
-        uncounted.append(row.id)
     params = None if sizes is None else parameters.params(row.spec, *sizes)
     if keys.train is None or keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
@@ -257,4 +252,5 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
         status = "shared"
     elif outcome.status == "stopped":
         status = "stopped"
-    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=view.changed)
+    scored = tuple(name for name, score in view.scores.items() if score is not None)
+    return Planned(row.id, seed, keys, params, status, same_as, also, reason, view.changed, view.trained, scored)

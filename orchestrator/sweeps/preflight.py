@@ -15,9 +15,9 @@ from orchestrator.safe_text import log
 from orchestrator.specs import corpora
 from orchestrator.specs.bleu_tokenizer import check_installed
 from orchestrator.specs.schema import DataSpec, ScoreSpec
+from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.task import Task
 from orchestrator.tracking import sweeps as tracking
 from orchestrator.training.runtime import best_device

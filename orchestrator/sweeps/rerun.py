@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import component_sources, object_store, superseded
+from orchestrator.ledger.checkpoint import generations
 from orchestrator.ledger.export import export
 from orchestrator.ledger.packed import refuse_packed
 from orchestrator.ledger.results import Ledger
@@ -38,31 +38,23 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
             parents = ", ".join(other.id for other in tasks if other.train_key == task.parent_key)
             raise UserError(f"{task.name}: the weights of {parents}, which it starts from, are not here; train that --again first")
     for task in chosen:
-        if (folder := _set_aside(task, ledger)) is not None:
-            log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command resumes without --again")
-
-
-def _set_aside(task: Task, ledger: Ledger) -> Path | None:
-    record, root, name = ledger.read_train(task.train_key), ledger.root, task.run_dir.name
-    if record is None and not _made_by_other_code(task):
-        return None
-    target = superseded.set_aside(root, name) if task.run_dir.is_dir() else superseded.next_folder(root, name)
-    if record is not None and not (target / "train.json").exists():  # the record is in a mirror
-        for mirror in ledger.mirrors:
-            published = Ledger(mirror)
-            if published.read_train(task.train_key) is not None:
-                export(published, task.train_key, target.parent)
-                break
-    return target
+        record, name = ledger.read_train(task.train_key), task.run_dir.name
+        if record is None and not _made_by_other_code(task):
+            continue
+        folder = superseded.set_aside(ledger.root, name) if task.run_dir.is_dir() else superseded.next_folder(ledger.root, name)
+        if record is not None and not (folder / "train.json").exists():  # the record is in a mirror
+            published = next(each for each in map(Ledger, ledger.mirrors) if each.read_train(task.train_key) is not None)
+            export(published, task.train_key, folder.parent)
+        log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command resumes without --again")
 
 
 def _made_by_other_code(task: Task) -> bool:
     """Returns whether the last checkpoint was written by other code than the present."""
-    steps = sorted(path for path in (task.run_dir / "ckpt").glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+    steps = generations(task.run_dir / "ckpt")
     if not steps:
         return False
     try:
-        state: Any = json.loads((steps[-1] / "state.json").read_bytes())
+        state: Any = json.loads((steps[-1][1] / "state.json").read_bytes())
         return bool(state["progress"]["origin"]["sources"] != component_sources.hashes(task.spec.model))
     except (OSError, ValueError, KeyError, TypeError):
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -35,17 +36,17 @@ def check_seeds(retrain: dict[str, Any] | None, seeds: Sequence[int]) -> None:
 
 
 def rank(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: str) -> list[RankedRow]:
-    """Rows with a finished run, best first: by the share of finished runs, then by the mean of `metric` at their ends.
+    """Rows with a finished run, best first: by the share of finished runs, then by the mean of the last finite values of `metric`.
 
     records: results of the search (see `driver.execute`).
     """
     values: dict[str, list[float]] = {}
-    runs: dict[str, int] = {}
     for record in records:
-        runs[record["id"]] = runs.get(record["id"], 0) + 1
-        value = _last_value(ledger, record["keys"]["train"], metric) if record["status"] == "done" else None
-        if value is not None:
-            values.setdefault(record["id"], []).append(value)
+        reports = ledger.history(record["keys"]["train"]) if record["status"] == "done" else []
+        finite = [value for each in reports if (value := number(each.get(metric))) is not None and math.isfinite(value)]
+        if finite:
+            values.setdefault(record["id"], []).append(finite[-1])
+    runs = Counter(record["id"] for record in records)
     ranked = [RankedRow(row, fmean(each), len(each), runs[row]) for row, each in values.items()]
     sign = 1.0 if mode == "min" else -1.0
     return sorted(ranked, key=lambda r: (-r.finished / r.runs, sign * r.value))
@@ -64,10 +65,3 @@ def describe(selected: Sequence[RankedRow], scheduler: dict[str, Any]) -> str:
     rows = ", ".join(f"{r.row} ({r.value:.4g}, {r.finished} of {r.runs} runs)" for r in selected)
     seeds = ", ".join(map(str, scheduler["retrain"]["seeds"]))
     return f"retrained in full with seeds {seeds}: {rows}; by {scheduler['metric']} of the search"
-
-
-def _last_value(ledger: Ledger, train_key: str, metric: str) -> float | None:
-    """The last finite value of the metric in a run's reports."""
-    values = [number(report.get(metric)) for report in ledger.history(train_key)]
-    finite = [value for value in values if value is not None and math.isfinite(value)]
-    return finite[-1] if finite else None

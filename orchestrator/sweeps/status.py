@@ -13,11 +13,13 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import scorings_of
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 RECENT = 10
 """Sweeps that no longer run and are shown all the same."""
+LAST = 20
+"""Reports of a run of such a sweep that are read, besides its first: they have its last figures."""
 
 
 def recent_sweeps(results: Path, others: int = RECENT) -> tuple[list[Path], int]:
@@ -43,7 +45,7 @@ def is_of_row(name: str, row: str, seed: int) -> bool:
 
 
 def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[dict[str, Any]]:
-    """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `_rows` gives them. Takes no locks.
+    """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `RunProgress.as_json` gives them. Takes no locks.
 
     Args:
         name: only sweeps with this name, or of this table or row (see `is_of_sweep`).
@@ -55,11 +57,13 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
         if (record := sweep_files.read_or_tell(path)) is None or (name is not None and not is_of_sweep(name, path.stem, record)):
             continue
         holder = SweepFile(path).driver
-        rows, ahead = _rows(ledger, record["rows"], stopped_runs(SweepFile(path).asha), driven=holder is not None)
+        stopped = stopped_runs(SweepFile(path).asha)
+        runs = [_progress(ledger, row, stopped, driven=holder is not None) for row in record["rows"]]
+        ahead = Forecast(None, None) if holder is None else forecast(runs)
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
         left = {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "decoding_counted": ahead.decoding}
-        sweeps.append(about | left | {"rows": rows})
+        sweeps.append(about | left | {"rows": [run.as_json() for run in runs]})
     return sweeps
 
 
@@ -78,7 +82,7 @@ def sweep_table(sweep: dict[str, Any]) -> Table:
 
 
 def runs_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    """A line for each run, from records as `record` gives them."""
+    """A line for each run, from records as `RunProgress.as_json` gives them."""
     numeric = ("seed", "steps", "valid", "tok/s", "BLEU", "left")
     table = make_table(("row", "seed", "status", *numeric[1:]), title=title, numeric=numeric)
     short = short_names([row["id"] for row in rows])
@@ -94,37 +98,15 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else f"{value:{form}}"
 
 
-def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int], *, driven: bool) -> tuple[list[dict[str, Any]], Forecast]:
-    runs = [_progress(ledger, row, stopped) for row in rows]
-    for run in runs if driven else ():
-        run.learn(ledger)
-    ahead = forecast(runs) if driven else Forecast(None, None)
-    return [record(run) for run in runs], ahead
-
-
-def record(run: RunProgress) -> dict[str, Any]:
-    active = run.rate is not None and run.status in WORKING
-    return {
-        "id": run.row,
-        "seed": run.seed,
-        "status": run.status,
-        "steps": run.steps,
-        "total_steps": run.total or None,
-        "valid_nll": run.figures.get("valid"),
-        "tokens_per_second": run.figures.get("tok/s"),
-        "bleu": run.score,
-        "seconds_left": run.left * run.rate if active and run.rate is not None else None,
-        "key": run.train_key,
-    }
-
-
-def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
-    """Reads one run. Without files it is `new`."""
+def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int], *, driven: bool) -> RunProgress:
+    """Reads one run. Without files it is `new`. The speed of a run is needed only while its sweep is driven."""
     run = RunProgress(row["id"], row["seed"], scorings_of(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
-    for line in ledger.history(run.train_key):
+    for line in ledger.history(run.train_key, None if driven else LAST):
         run.add(line)
     run.look(ledger, stopped)
+    if driven:
+        run.learn(ledger)
     if run.status == "waiting":
         run.status = "new"
     return run

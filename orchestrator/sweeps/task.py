@@ -1,17 +1,24 @@
-"""One row and seed to run. Workers receive it as JSON."""
+"""A row and seed to run, which workers receive as JSON; tasks made from rows and grouped into jobs, parents before children."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from orchestrator.errors import UserError
+from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
+from orchestrator.specs.corpora import REQUIRED, load_entry
+from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.plan import Data, also_keys, keys_for
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,7 @@ class Task:
 
     @property
     def scoring_keys(self) -> dict[str, Keys]:
-        """Keys by name of the scoring, the row's own (named "") first."""
-        return {"": self.keys} | {name: scoring.keys for name, scoring in self.also.items()}
+        return {name: scoring.keys for name, scoring in self.scorings.items()}
 
     @property
     def run_dir(self) -> Path:
@@ -90,3 +96,82 @@ class Task:
 @functools.cache
 def _serializer() -> TypeAdapter[Task]:
     return TypeAdapter(Task)
+
+
+def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Task]:
+    """Creates a task for each row and seed, parents before children. UserError with a line for each row whose data is absent.
+
+    Paths are absolute, because workers have another working directory. Rows from which others start are pinned, since a stopped run has no
+    final weights. Only requested rows have rungs.
+    """
+    data = Data(options.data_dir)
+    tasks: dict[str, Task] = {}
+    missing: list[str] = []
+
+    def add(row: Row) -> bool:
+        """Adds the row and the rows that it starts from. Returns False if data is absent."""
+        spec, parent = row.spec, row.parent
+        assert spec is not None
+        name = f"{row.id}:{spec.seed}"
+        if name in tasks:
+            return True
+        has_parent = parent is None or add(parent)
+        if data.manifest(spec.data) is None:
+            missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
+            return False
+        if not has_parent:
+            return False
+        also = also_keys(row, data)
+        tasks[name] = Task(
+            id=row.id,
+            seed=spec.seed,
+            label=row.label or row.id,
+            spec=spec,
+            keys=keys_for(row, data),
+            results=str(options.results.resolve()),
+            parent_key=None if parent is None else keys_for(parent, data).train,
+            data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+            cache_dir=str(options.cache_dir.resolve()),
+            mirrors=[str(m.resolve()) for m in options.mirrors],
+            workers=options.workers or row.workers,
+            pinned=row.pinned,
+            sweep=options.slug,
+            also={other: Scoring(score, also[other]) for other, score in row.also.items()},
+            failed_below=row.failed_below,
+            remote=object_store.url(options.results),
+        )
+        return True
+
+    requested = {f"{row.id}:{seed}" for row in rows for seed in seeds}
+    for row in rows:
+        for seed in seeds:
+            if f"{row.id}:{seed}" not in options.dropped:
+                add(row.at(seed))
+    if missing:
+        raise UserError(*dict.fromkeys(missing))
+    rungs, parents = list(options.scheduler.get("rungs", [])), {task.parent_key for task in tasks.values()}
+    bleu = bool(rungs) and options.metric == "valid/bleu"
+    return [
+        replace(task, rungs=rungs if name in requested else [], rung_bleu=bleu, pinned=task.pinned or task.train_key in parents)
+        for name, task in tasks.items()
+    ]
+
+
+def topological_levels(tasks: Iterable[Task]) -> list[list[Task]]:
+    """Sorts tasks into levels: a task's level comes after that of its parent."""
+    left = list(tasks)
+    levels = []
+    while left:
+        untrained = {task.train_key for task in left}
+        levels.append([task for task in left if task.parent_key not in untrained])
+        left = [task for task in left if task.parent_key in untrained]
+    return levels
+
+
+def group_jobs(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Groups tasks with the same training into one job with the first task's number of workers, so that they train once."""
+    jobs: dict[str, list[Task]] = {}
+    for task in tasks:
+        job = jobs.setdefault(task.train_key, [])
+        job.append(task if not job else replace(task, workers=job[0].workers))
+    return list(jobs.values())

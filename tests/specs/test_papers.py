@@ -13,7 +13,7 @@ from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
-from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
+from orchestrator.sweeps.task import group_jobs, make_tasks, topological_levels
 from tests.specs import shipped
 from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from orchestrator.cli.commands.request import open_ledger, resolve_rows
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
-from orchestrator.cost.estimate import Costs
+from orchestrator.cost.estimate import Cost, Costs
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make
 from orchestrator.ledger.component_sources import warnings
@@ -70,33 +70,35 @@ def plan(
         make(options.results, "--results")
         problems = costs.probe(rows, options.cache_dir, max_probes, log)
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
-    plan_costs.add_costs(planned_rows, rows, costs, ledger)
+    cost = costs.of_all(rows)
+    sums = plan_costs.totals(planned_rows.every, cost)
     power = _power(rows, requested or sorted(default_seeds), ledger)
-    record = planned_rows.as_json()
-    runs = (*planned_rows.parents, *planned_rows.rows)
-    shipped = {(row.id, row.seed) for row in runs if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)}
+    record = planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
+    shipped = {
+        (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
+    }
     for each in (*record["parents"], *record["rows"]):
-        each["shipped"] = (each["id"], each["seed"]) in shipped
-    rates = {planned_rows.rates.get(row.id, "") for row in runs}
-    rate = rates.pop() if len(rates) == 1 and len({row.id for row in runs}) > 1 else ""
+        each |= {"cost": cost[each["id"]].as_json(), "shipped": (each["id"], each["seed"]) in shipped}
+    rates = {planned_rows.rates.get(row.id, "") for row in planned_rows.every}
+    rate = rates.pop() if len(rates) == 1 and len({row.id for row in planned_rows.every}) > 1 else ""
     if as_json:
         print_json(record | {"grids": [summary(grid) for grid in grids], "power": power})
     else:
-        console().print(_table(planned_rows, shipped, every_row, "rate" if rate else ""))
+        console().print(_table(planned_rows, cost, shipped, every_row, "rate" if rate else ""))
 
     totals = record["totals"]
     told = {name: f"{totals[name]} {name}" for name in STATUSES if name in totals}
     if number := sum(each["shipped"] for each in record["rows"]):
         told["done"] += f" ({'all' if number == totals['done'] else number} shipped with the product)"
-    parents = f", {number} of rows that others start from" if (number := planned_rows.trainings_of_parents) else ""
+    parents = f", {number} of rows that others start from" if (number := len(planned_rows.parents_to_train)) else ""
     left = f"{counted(planned_rows.trainings, 'training')} to do{parents}"
     for line in (
         f"{counted(totals['runs'], 'run')}: {', '.join(told.values()) or 'none'}; {left}",
         *([f"rate of every row: {rate}"] if rate else []),
-        *(f"warning: {line}" for line in warnings({(row.id, row.seed): row.changed for row in runs}, options.arguments)),
+        *(f"warning: {line}" for line in warnings({(row.id, row.seed): row.changed for row in planned_rows.every}, options.arguments)),
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
-        *plan_costs.lines(planned_rows, scheduler),
+        *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], scheduler),
         *(line for table, found in power.items() for line in _power_lines(table, found)),
         *problems,
     ):
@@ -143,14 +145,14 @@ def _grid_lines(table: TableFile) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool, without: str) -> Table:
+def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, int]], every_row: bool, without: str) -> Table:
     """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
-    rows = (*planned_rows.parents, *planned_rows.rows)
+    rows = planned_rows.every
     short = short_names([row.id for row in rows])
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         params = "?" if row.params is None else f"{row.params:,}"
-        costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
+        costs, status = plan_costs.short(cost[row.id]), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
         lines.setdefault((short[row.id], params, *costs, planned_rows.rates.get(row.id, ""), status), []).append(str(row.seed))
     cells = [(name, ",".join(seeds), *others) for (name, *others), seeds in lines.items()]
     said = [n for n, name in enumerate(COLUMNS) if n < 2 or (name != without and any(line[n] not in ("", "?") for line in cells))]

@@ -30,9 +30,9 @@ from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
 from orchestrator.sweeps import budget, looks, retrain
+from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
-from orchestrator.sweeps.phases import phase
 from orchestrator.tracking.environment import checked_uri
 
 Engine = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cost.controls import Matcher, lengthened, resolve
+from orchestrator.cost.controls import lengthened, resolve
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
 from orchestrator.cost.widths import TOLERANCE, nearest, widened
@@ -245,11 +245,3 @@ def test_nearest_width() -> None:
     assert nearest(lambda n: n * n, 300, 1, 39_005) == 197, "the secant ends beside it"
     assert [nearest(lambda n: 10 + 7 * n, 5, 1, target) for target in (10 + 7 * 40 + 3, 10 + 7 * 40 + 4, 3, 10**9)] == [40, 41, 1, 100_000]
     assert nearest(lambda n: n * n, 12, 4, 50 * 50) in (48, 52) and nearest(lambda n: n * n, 12, 4, 1) == 4
-
-
-def test_a_row_may_be_matched_to_any_other(spec: Write, data: Data) -> None:
-    path = spec(ROWS, head=HEAD)
-    (control,), _ = resolve(f"{path}#deep@params=wide", data, preparing=True)
-    assert control.control == Control("params", "demo/small/deep", "demo/small/wide")
-    one = Matcher(data).row(control.control, *(specs.resolve(f"{path}#{name}")[0] for name in ("deep", "wide")))
-    assert one == control

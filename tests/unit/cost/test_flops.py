@@ -67,16 +67,3 @@ def test_the_transformer_is_counted_by_its_own_equations() -> None:
     attention = 2 * d * t * (t + 1) + 4 * d * 5 * t
     assert one.forward(Tokens.of([(5, t)])) == t * 2 * 6 * d * d + 5 * 2 * 2 * d * d + attention
     assert transformer(d, 0, 1, 0, 0).forward(Tokens.of([(t, 5)])) == t * 2 * 4 * d * d + 4 * d * t * t
-
-
-def test_training_is_three_forward_passes_and_sums_are_linear() -> None:
-    tokens = Tokens.of([(3, 4), (6, 2)])
-    found = transformer(16, 32, 1, 1, 50)
-    assert found.training(tokens) == 3 * found.forward(tokens)
-    assert found.forward(tokens.scaled(2.5)) == pytest.approx(2.5 * found.forward(tokens))
-
-
-def test_a_deeper_side_costs_its_layers() -> None:
-    small, large = work(model(), VOCAB, VOCAB), work(model(encoder={"num_layers": 6}), VOCAB, VOCAB)
-    layer = sum(p.numel() for p in build(model().model_dump(), VOCAB, VOCAB, 1).encoder.layers[0].parameters())
-    assert large.src - small.src == 3 * layer and large.tgt == small.tgt

@@ -48,7 +48,7 @@ def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.C
     spec.write_text(HEAD)
     results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(spec)
     expected = [f"warning: {line}" for line in SAID]
-    assert [line for line in plan(rows, [1], ledger=Ledger(results), data_dir=small).notes if line.startswith("warning")] == expected
+    assert [line for line in plan(rows, [1], ledger=Ledger(results), data=Data(small)).notes if line.startswith("warning")] == expected
     assert run(["run", str(spec), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
     assert {*expected} <= {*capsys.readouterr().err.splitlines()}
     assert Data(small, cache).unexpected(rows) == SAID, "of the prepared text"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
+from orchestrator.analysis.kinds.asha import replay, rungs_of, spent
 from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.asha_replay import Curve, replay, rungs_of
 
 
 def asha(tmp_path=None, pinned=(), eta=3.0, mode="min", rungs=(10, 30)):
@@ -18,11 +19,6 @@ def test_the_first_always_goes_on_and_order_decides():
     ascending, descending = asha(), asha()
     assert [ascending.decide(f"r{v}", 10, v) for v in (9, 8, 7, 6, 5)] == [True] * 5  # lower is better, each better than all before
     assert [descending.decide(f"r{v}", 10, v) for v in (5, 6, 7, 8, 9)] == [True, False, False, False, False]
-
-
-def test_ties_go_on():
-    a = asha()
-    assert all(a.decide(name, 10, 1.0) for name in "abcd")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -41,7 +37,7 @@ def test_decisions_survive_and_are_not_made_twice(tmp_path):
     assert {name: two.decide(name, 10, 0.0) for name in answers} == answers
     assert two.stopped() == {"b": 10}
     assert two.decide("d", 30, 1.0) is True
-    assert set(asha(tmp_path).records[30][0]) == {"run", "value", "cutoff", "continue"}
+    assert set(json.loads((tmp_path / "asha.json").read_text())["rungs"]["30"][0]) == {"run", "value", "cutoff", "continue"}
 
 
 def after(values: list[float], eta: float, mode: str) -> Asha:
@@ -73,8 +69,8 @@ def test_the_cutoff_is_the_quantile_of_all_earlier_arrivals(values, eta, mode, c
     assert after(values, eta, mode).decide("new", 10, better) is True
     asha = after(values, eta, mode)
     assert asha.decide("new", 10, worse) is False
-    assert asha.records[10][-1]["cutoff"] == pytest.approx(cutoff), "as it is told: in the metric's own sign"
-    assert asha.records[10][0]["cutoff"] is None and asha.records[10][0]["continue"] is True
+    assert asha.records[10][-1].cutoff == pytest.approx(cutoff), "as it is told: in the metric's own sign"
+    assert asha.records[10][0].cutoff is None and asha.records[10][0].goes_on
 
 
 @pytest.mark.parametrize(("mode", "inside", "outside"), [("min", 5.19, 5.21), ("max", 4.81, 4.79)])
@@ -85,7 +81,7 @@ def test_a_run_within_the_tolerance_of_the_cutoff_goes_on(mode, inside, outside)
     asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
     assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
     assert asha.decide("far", 10, outside) is False and asha.decide("near", 30, inside) is False
-    assert asha.records[10][-1]["cutoff"] == 5.0, "the tolerance is no part of the cutoff"
+    assert asha.records[10][-1].cutoff == 5.0, "the tolerance is no part of the cutoff"
 
 
 def test_decisions_with_another_tolerance_are_not_taken_over(tmp_path):
@@ -137,56 +133,37 @@ def test_decisions_at_rungs_that_are_none_any_more_play_no_part(tmp_path):
 # ---------------------------------------------------------------- replay
 
 
-def test_the_cost_of_a_replay_is_in_units_of_each_runs_updates():
-    """dear costs 3 an update and cheap 1: in full 40 * 3 + 40; cheap is stopped at 10."""
-    curves = {"dear": Curve({10: 1.0, 40: 1.0}, cost=3.0), "cheap": Curve({10: 2.0, 40: 2.0})}
-    found = replay(curves, Asha([10], 2.0, "min", set()), ["dear", "cheap"], workers=1)
-    assert found.spent == {"dear": 120.0, "cheap": 10.0} and found.full == 160.0 and found.share == pytest.approx(130 / 160)
-
-
 def test_a_run_is_not_asked_at_its_own_end():
     """The short run ends at the other's rung: it is a result, no candidate."""
-    curves = {"long": Curve({10: 1.0, 20: 1.0}), "short": Curve({10: 9.0})}
+    curves = {"long": {10: 1.0, 20: 1.0}, "short": {10: 9.0}}
     asha = Asha([10], 2.0, "min", set())
-    found = replay(curves, asha, ["long", "short"], workers=1)
-    assert found.stopped == {} and found.spent == {"long": 20, "short": 10} and [r["run"] for r in asha.records[10]] == ["long"]
+    assert replay(curves, asha, ["long", "short"], workers=1) == {} and [r.run for r in asha.records[10]] == ["long"]
+    assert spent(curves, {}) == 1.0 and spent(curves, {"long": 10}) == pytest.approx(20 / 30)
 
 
-def test_time_to_the_next_rung_counts_from_the_last_one():
-    """Two workers: a is at 10, 20 and its end at these times, b at 16.5, 33 and 49.5; c starts where a ends and is at 31, 32 and 33."""
-    curves = {run: Curve({10: 1.0, 20: 1.0, 30: 1.0}, cost) for run, cost in (("a", 1.0), ("b", 1.65), ("c", 0.1))}
-    asha = Asha([10, 20], 2.0, "min", set(curves))
+def test_a_run_starts_when_a_worker_is_free():
+    """Two workers: c starts when a ends at 30, and is at its rungs after b, which is as fast as a and was stopped nowhere."""
+    curves = {"a": {10: 1.0, 20: 1.0, 30: 1.0}, "b": {10: 1.0, 20: 1.0, 60: 1.0}, "c": {10: 1.0, 20: 1.0, 30: 1.0}}
+    asha = Asha([10, 20, 50], 2.0, "min", set(curves))
+    curves["b"][50] = 1.0
     replay(curves, asha, ["a", "b", "c"], workers=2)
-    assert [[r["run"] for r in asha.records[rung]] for rung in (10, 20)] == [["a", "b", "c"], ["a", "c", "b"]]
+    assert [[r.run for r in asha.records[rung]] for rung in (10, 20, 50)] == [["a", "b", "c"], ["a", "b", "c"], ["b"]]
 
 
-def test_no_rung_stands_at_the_end_of_the_shortest_run():
+def test_rungs_are_validations_of_all_runs_before_the_end_of_the_shortest():
     validated = dict.fromkeys((40, 50, 60, 70), 1.0)
     # half of 50 is 25, which is nearest to 40; 25 is under three quarters of 40, so there is none
-    assert rungs_of({"short": Curve({40: 1.0, 50: 1.0}), "long": Curve(validated)}, 2.0) == []
+    assert rungs_of({"short": {40: 1.0, 50: 1.0}, "long": validated}, 2.0) == []
     # 80 / 2 = 40 and 20: 30 is the first validation; 20 is under 22.5
-    assert rungs_of({"a": Curve(dict.fromkeys((30, 60, 80), 1.0))}, 2.0) == [30]
+    assert rungs_of({"a": dict.fromkeys((30, 60, 80), 1.0)}, 2.0) == [30]
+    assert rungs_of({"a": dict.fromkeys(range(100, 900, 100), 1.0), "x": {300: 1.0, 900: 1.0}}, 2) == [300]
     # 80 / 1.1 = 72.7 is nearer to the end (80) than to 60, but the end is no rung
-    assert max(rungs_of({"a": Curve(dict.fromkeys((60, 80), 1.0))}, 1.1)) == 60
-
-
-def grid(*finals: float, steps=(10, 20, 40)) -> dict[str, Curve]:
-    """Runs that differ by a constant from the start on."""
-    return {f"r{i}": Curve({step: final + 40 / step for step in steps}) for i, final in enumerate(finals)}
+    assert max(rungs_of({"a": dict.fromkeys((60, 80), 1.0)}, 1.1)) == 60
 
 
 def test_one_after_the_other_the_order_decides():
-    curves = grid(3.0, 2.0, 1.0)
+    curves = {f"r{i}": {step: final + 40 / step for step in (10, 20, 40)} for i, final in enumerate((3.0, 2.0, 1.0))}
     worst_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r0", "r1", "r2"], workers=1)
     best_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r2", "r1", "r0"], workers=1)
-    assert worst_first.stopped == {} and worst_first.share == 1.0  # each is better than all before it
-    assert best_first.stopped == {"r1": 10, "r0": 10}
-    assert best_first.spent == {"r2": 40, "r1": 10, "r0": 10} and best_first.share == pytest.approx(60 / 120)
-
-
-def test_rungs_are_validations_of_all_runs():
-    steps = tuple(range(100, 900, 100))
-    assert rungs_of(grid(1.0, 2.0, steps=steps), 2) == [100, 200, 400]
-    assert rungs_of(grid(1.0, 2.0, steps=steps), 3) == [100, 300]
-    assert rungs_of(grid(1.0, steps=steps) | {"x": Curve({300: 1.0, 900: 1.0})}, 2) == [300]
-    assert rungs_of(grid(1.0, steps=(40,)), 2) == []
+    assert worst_first == {}  # each is better than all before it
+    assert best_first == {"r1": 10, "r0": 10} and spent(curves, best_first) == pytest.approx(60 / 120)

@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.sweeps import phases
+from orchestrator.sweeps import live as module
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
@@ -83,7 +83,7 @@ def test_the_table_of_many_runs_fits_a_screen_and_shows_what_runs(fake_results: 
 def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -> None:
     _, rows = fake_results.typical()
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
-    decisions = {"rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
+    decisions = {"eta": 3.0, "sign": -1.0, "rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
     (fake_results.root / "sweeps" / "sweep-1.asha.json").write_text(json.dumps(decisions))
     (sweep,) = sweep_status(fake_results.root)
     found = {row["id"].rpartition("/")[2]: row for row in sweep["rows"]}
@@ -112,9 +112,9 @@ def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -
 
 
 def test_without_a_terminal_a_phase_is_told_if_it_lasts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "QUIET", 0.1)
+    monkeypatch.setattr(module, "QUIET", 0.1)
     for seconds in (0.0, 0.5):
-        with phases.phase("preparing a corpus"):
+        with module.phase("preparing a corpus"):
             time.sleep(seconds)
     assert capsys.readouterr().err == "preparing a corpus\n"
 

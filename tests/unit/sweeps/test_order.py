@@ -16,8 +16,7 @@ from orchestrator.specs.row import Row
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import rank, select
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import group_jobs, topological_levels
+from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.history import append_history
 from tests.unit.training.support import SPEC
 
@@ -50,13 +49,6 @@ def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(t
     assert names(tasks) == "abcdefgh" and rest != list("abdegh")
 
 
-def test_without_a_seed_it_is_1_and_without_asha_the_order_stays(tmp_path):
-    tasks = [task(name, pinned=name == "c") for name in "abcdef"]
-    assert names(sweep(tasks, tmp_path)._start_order(tasks)) == "abcdef"
-    default, first = (sweep(tasks, tmp_path, kind="asha", **more)._start_order(tasks) for more in ({}, {"shuffle_seed": 1}))
-    assert names(default) == names(first)
-
-
 def test_asha_decides_as_the_spec_says(tmp_path):
     tasks = [task("a", pinned=True), task("b")]
     asha = sweep(tasks, tmp_path, kind="asha", rungs=[9, 3], reduction_factor=4.0, mode="max").asha
@@ -86,14 +78,6 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
         ledger.write_score(one.train_key, sha256("score a"), {"bleu": bleu})
     drawn = sweep([one], tmp_path)
     assert [drawn._is_final(each, {stopped_by: 5}) for each in (one, bounded)] == [final, final]
-
-
-def test_a_run_whose_spec_is_damaged_is_not_final(tmp_path):
-    one, ledger = task("a", results=tmp_path), Ledger(tmp_path)
-    ledger.write_train(one.train_key, {"status": "done"})
-    ledger.write_score(one.train_key, sha256("score a"), {"bleu": 20.0})
-    (one.run_dir / "spec.yaml").write_text("- damaged")
-    assert not sweep([one], tmp_path)._is_final(one, {})
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from orchestrator.data.prepare import prepare
-from orchestrator.ledger.keys import Keys, keys_of
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.task import make_tasks
 
 Write = Callable[..., Path]
 FAMILY = """\
@@ -60,27 +57,6 @@ def test_workers_of_the_command_line_win_over_the_rows(spec: Write, tmp_path: Pa
         assert [task.workers for task in made] == found
 
 
-TRAIN, DECODE, SCORE, VALID = ("ab" * 32, "cd" * 32, "ef" * 32, "01" * 32)
-
-
-@pytest.mark.parametrize(
-    ("status", "scores", "done"),
-    [
-        (None, [SCORE, VALID], False),
-        ("done", [], False),
-        ("done", [SCORE], False),
-        ("done", [VALID], False),
-        ("done", [SCORE, VALID], True),
-        ("diverged", [], True),
-        ("stopped", [SCORE, VALID], False),
-        ("failed", [SCORE, VALID], False),
-    ],
-)
-def test_a_row_is_done_when_every_score_is_there(status: str | None, scores: list[str], done: bool) -> None:
-    record = None if status is None else {"status": status}
-    assert outcome_of(record, [{"bleu": 1.0} if key in scores else None for key in (SCORE, VALID)]).finished is done
-
-
 def test_statuses_in_the_order_in_which_they_count(spec: Write, tmp_path: Path) -> None:
     """twin is equal to first; more is equal but for a scoring of its own, which less has too."""
     low = "{also: {low: {lowercase: true}}}"
@@ -120,7 +96,7 @@ def test_a_stopped_parent_trains_on(spec: Write, tmp_path: Path) -> None:
     ledger.write_train(key, {"status": "stopped"})
     made = plan([child], [1], ledger=ledger)
     assert [row.status for row in (*made.parents, *made.rows)] == ["stopped", "new"]
-    assert (made.trainings, made.trainings_of_parents) == (2, 1)
+    assert (made.trainings, len(made.parents_to_train)) == (2, 1)
 
 
 def test_absent_data(spec: Write, tmp_path: Path) -> None:
@@ -132,48 +108,12 @@ def test_absent_data(spec: Write, tmp_path: Path) -> None:
     assert any("vocabulary sizes" in note for note in made.notes) and any("data absent: wmt14-en-de" in note for note in made.notes)
 
 
-def test_parameters_of_table_1(tmp_path: Path) -> None:
-    """Dou et al. 2018, table 1: the recipes' reading, with the declared vocabulary sizes."""
-    rows = resolve("dou2018/table1")
-    made = plan(rows, [1], ledger=Ledger(tmp_path / "r"))
-    params = {row.id.rsplit("/", 1)[1]: row.params for row in made.rows}
-    assert params["row1"] == 88_007_168
-    added = {
-        "row2": 0,
-        "row3": 14.685e6,
-        "row4": 31.493e6,
-        "row5": 23.090e6,
-        "row6": 33.600e6,
-        "row7": 37.795e6,
-        "row8": 31.493e6,
-        "row9": 23.090e6,
-    }
-    for name, expected in added.items():
-        assert params[name] is not None and abs(params[name] - params["row1"] - expected) <= 10_500, name  # type: ignore[operator]
-
-
 def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> None:
     (row,) = resolve(spec())
     assert row.spec is not None
     ready = prepare(row.spec.data, None, tmp_path / "cache")
     assert Data(None, tmp_path / "cache").vocabulary_sizes(row.spec) == (ready.src_size, ready.tgt_size)
     assert Data(None, tmp_path / "none").vocabulary_sizes(row.spec) == (200, 200)
-
-
-def test_keys_of_a_row_are_those_of_the_keys_module(spec: Write) -> None:
-    data = Data(None)
-    path = spec("  a: {}\n  b: {init_from: a}\n")
-    child = resolve(f"{path}#b")[0]
-    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
-    manifest = data.manifest(child.spec.data)
-    parent = keys_of(child.parent.spec, manifest, None).train
-    assert keys_for(child, data) == keys_of(child.spec, manifest, parent)
-
-
-@pytest.mark.parametrize("name", ["base", "other"])
-def test_names_do_not_enter_keys(spec: Write, name: str) -> None:
-    first = keys_for(resolve(spec("  base: {}\n"))[0], Data(None))
-    assert keys_for(resolve(spec(f"  {name}: {{label: another, workers: 2, expect: {{bleu: 3}}}}\n"))[0], Data(None)) == first
 
 
 def test_asha_cuts_no_row_that_others_start_from(spec: Write, tmp_path: Path) -> None:

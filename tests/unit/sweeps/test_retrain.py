@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,8 +17,8 @@ from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.retrain import check_seeds, rank
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.retrain import check_seeds
+from orchestrator.sweeps.task import make_tasks
 from tests.unit.training.support import Recorder, changed, fit
 
 FILE = """\
@@ -84,19 +83,6 @@ def test_a_search_ends_with_its_best_rows_in_full(tmp_path, capfd):
     assert run(call) == 0
     assert "0 steps executed" in capfd.readouterr().err
     assert {path: path.read_bytes() for path in results.glob("*/train.json")} == before
-
-
-def test_a_row_whose_runs_all_came_to_the_end_ranks_before_one_that_lost_some():
-    runs = {"a1": 2.0, "a2": 2.2, "b1": 1.0, "c1": 3.0, "c2": 3.0}
-    ledger = SimpleNamespace(history=lambda key: [{"step": 1, "valid/nll": 9.0}, {"step": 2, "valid/nll": runs[key]}, {"step": 2}])
-    records = [{"id": key[0], "status": "done", "keys": {"train": key}} for key in runs] + [
-        {"id": "b", "status": "stopped", "keys": {"train": "b2"}},
-        {"id": "d", "status": "diverged", "keys": {"train": "d1"}},
-    ]
-    found = rank(records, ledger, "valid/nll", "min")
-    assert [(s.row, s.finished, s.runs) for s in found] == [("a", 2, 2), ("c", 2, 2), ("b", 1, 2)]
-    assert found[0].value == pytest.approx(2.1)
-    assert [s.row for s in rank(records, ledger, "valid/nll", "max")] == ["c", "a", "b"]
 
 
 def test_seeds_of_the_search_are_no_replicates():

@@ -14,14 +14,14 @@ from models.inference import PrecisionError
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.statistics import unpack
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.status import sweep_status
-from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.task import Task, make_tasks
 
 Write = Callable[..., Path]
 ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}}"
@@ -93,7 +93,11 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, c
     tasks = {task.id.rsplit("/", 1)[1]: task for task in make_tasks(rows, [1], options)}
     also = {name: item.keys for name, item in tasks["r"].also.items()}
     assert also["greedy"] == tasks["g"].keys and also["same"] == tasks["r"].keys != also["greedy"]
-    assert result_of(tasks["r"], Ledger(options.results))["also"] == beam["also"]
+    ledger = Ledger(options.results)
+    assert result_of(tasks["r"], ledger)["also"] == beam["also"]
+    decoded = ledger.read_decode(tasks["g"].train_key, also["greedy"].decode or "")
+    assert decoded is not None and len(unpack(decoded["nll"], 2)) == decoded["sentences"] == len(decoded["hypotheses"])
+    assert decoded["sentences_per_second"] > 0 and decoded["tokens_per_second"] > 0
 
 
 def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
