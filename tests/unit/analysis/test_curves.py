@@ -1,4 +1,4 @@
-"""BLEU by hops and by recurrent steps, accuracy by update."""
+"""BLEU by hops and by recurrent steps, accuracy by update, gradient norms."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of, positions
-from orchestrator.analysis.kinds.training import accuracy
+from orchestrator.analysis.kinds.training import accuracy, gradient_norms
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
+from orchestrator.training.metrics import SAMPLES
+from orchestrator.training.reporters import HistoryReporter
 from tests.unit.analysis.conftest import drawn
 
 OVER_SENTENCES = ["an interval over sentences does not say what other seeds would give"]
@@ -32,13 +34,6 @@ def test_bleu_by_hops(lab: Any) -> None:
     ]
     bleu = {r["hops"]: r["bleu"] for r in made.records}
     assert bleu[1] == 100.0 and bleu[3] < 100.0 and made.notes == OVER_SENTENCES
-
-
-def test_bleu_by_hops_says_what_is_missing(lab: Any) -> None:
-    notes = HOPS.analyse(lab.context("hops", "hop1")).notes
-    assert len(notes) == 3 and "nothing to compare" in notes[0] and "no baseline" in notes[1]
-    with pytest.raises(UserError, match="no row with aggregation mlrf-self-attention"):
-        HOPS.analyse(lab.context("hops", "base", "hier"))
 
 
 def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
@@ -126,3 +121,34 @@ def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
 def test_words_stand_behind_the_numbers() -> None:
     assert list(positions({12, "J", 1, 10}).items()) == [(1, 1.0), (10, 10.0), (12, 12.0), ("J", 14.0)]
     assert positions({"J"}) == {"J": 1.0} and positions({4, "J"}) == {4: 4.0, "J": 5.0}
+
+
+def logged(lab: Any, name: str, samples: list[Any]) -> None:
+    """As a training writes them."""
+    folder = lab.ledger.run_dir(lab.subject(name).train_key)
+    HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples}, None)
+
+
+def test_norms_have_a_record_for_each_layer_and_update(own: Any) -> None:
+    logged(own, "base", [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]])
+    context = own.context("gradient-norms", "base", "hier", options=["steps=20"])
+    made = gradient_norms(context)
+    assert [(r["layer"], r["step"], r["norm"]) for r in made.records][:3] == [(1, 10, 0.5), (1, 20, 0.75), (2, 10, 0.25)]
+    assert len(made.records) == 8
+    assert [line.split() for line in made.summary][3:] == [["1", "0.625"], ["2", "0.25"], ["3", "0.125"], ["4", "1.5"]]
+    assert any("hier" in note and "train.log_gradient_norms" in note for note in made.notes)
+    assert len(drawn(made).axes[0].lines) == 4
+
+
+def test_norms_that_are_not_finite_are_counted(own: Any) -> None:
+    logged(own, "base", [[10, [0.5, float("nan")]], [20, [0.0, float("inf")]]])
+    context = own.context("gradient-norms", "base")
+    made = gradient_norms(context)
+    assert [(r["layer"], r["norm"]) for r in made.records] == [(1, 0.5), (1, 0.0)]
+    assert any("2 norms are not finite" in note for note in made.notes)
+
+
+def test_without_norms_it_says_what_is_needed(lab: Any) -> None:
+    with pytest.raises(UserError, match="demo/small/base seed 1: its history has no gradient norms; train it with --set train") as caught:
+        gradient_norms(lab.context("gradient-norms", "base"))
+    assert len(caught.value.lines) == 1

@@ -71,10 +71,8 @@ def test_a_legend_never_covers_the_axes() -> None:
 
 def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:
     context = lab.context("accuracy", "base", "iter")
-    written = write("accuracy", accuracy(context), context, tmp_path)
-    pdf = written["pdf"].read_bytes()
+    pdf = write("accuracy", accuracy(context), context, tmp_path)["pdf"].read_bytes()
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
-    assert write("accuracy", accuracy(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
 
 
 @pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])

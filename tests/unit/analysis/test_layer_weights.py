@@ -1,4 +1,4 @@
-"""What methods learned to read: the numbers are those of the parameters, and multiplied out they say what is in what a sub-layer reads."""
+"""What methods learned to read: shares of inputs (Dou et al. 2018, Eq. 11) and weights of layers and streams."""
 
 from __future__ import annotations
 
@@ -8,13 +8,86 @@ import pytest
 import torch
 
 from models import build
-from models.plain import SubLayer
-from orchestrator.analysis.kinds.layer_weights import layer_weights, multiplied_out, weights_of
+from models.config import ModelConfig
+from models.registry import AGGREGATIONS, CONNECTIONS
+from models.site import Flow, History, Site
+from models.sublayer import SubLayer
+from orchestrator.analysis.kinds.layer_weights import exploitation, layer_weights, multiplied_out, nodes, scores, weights_of
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
+from orchestrator.specs.schema import ModelSpec
 from tests.unit.analysis.conftest import drawn
 from tests.unit.models.model_cases import VOCAB, config, off_start
 from tests.unit.models.residual_cases import model_of
+
+
+def test_shares_of_known_weights() -> None:
+    w1 = torch.cat([torch.full((8, 4), -1.0), torch.full((8, 4), 2.0), torch.full((8, 4), 3.0)], dim=1)
+    assert scores(w1, 3) == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+
+
+def test_inputs_of_the_nodes_as_in_the_paper() -> None:
+    """Fig. 5: node 1 {H2, H1}, node 2 {H4, H3, G1}, node 3 {H6, H5, G2}."""
+    sides = {"encoder": {"connection": {"kind": "hierarchical"}}, "decoder": {"aggregation": {"kind": "iterative"}, "num_layers": 3}}
+    model = ModelSpec.model_validate({"d_model": 16, "d_ff": 32, "num_heads": 2, **sides})
+    assert [set(inputs) for inputs, _ in nodes(model, "encoder")] == [{"H2", "H1"}, {"H4", "H3", "G1"}, {"H6", "H5", "G2"}]
+    assert [set(inputs) for inputs, _ in nodes(model, "decoder")] == [{"H2", "H1"}, {"H3", "G2"}]
+
+
+@pytest.mark.parametrize("kind", ["hierarchical", "iterative"])
+def test_columns_belong_to_the_input_of_their_name(kind: str) -> None:
+    """W1's columns of one input are zero: the node's output, without its residual, no longer depends on that input, and on it alone."""
+    seam = "connection" if kind == "hierarchical" else "aggregation"
+    side = {"num_layers": 4, seam: {"kind": kind, "residual": "none"}}
+    model = ModelSpec.model_validate({"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": side})
+    config = ModelConfig.of(model.model_dump())
+    site = Site("encoder", 0, 4, config)
+    torch.manual_seed(1)
+    module = (CONNECTIONS if seam == "connection" else AGGREGATIONS).get(kind)(site, residual="none").double()
+    inputs, _ = list(nodes(model, "encoder"))[-1]
+    node = module.nodes[-1]
+    for position, name in enumerate(inputs):
+        if name.startswith("G") and kind == "iterative":
+            continue  # inside the module: no state of the history
+        kept = node.inner.weight.detach().clone()
+        with torch.no_grad():
+            node.inner.weight[:, position * 8 : (position + 1) * 8] = 0.0
+        states = [torch.randn(1, 2, 8, dtype=torch.float64, requires_grad=True) for _ in range(5)]
+        lower = [torch.randn(1, 2, 8, dtype=torch.float64, requires_grad=True) for _ in range(5)]
+        history = History(states[0])
+        history.inputs, history.kept = lower, states
+        out = module(5, history, Flow()) if seam == "connection" else module(states[-1], history, Flow())
+        # G1 of the highest node is what layer 3 reads (models/connections/dense.py)
+        known = {"H3": states[3], "H4": states[4], "G1": lower[3]}
+        gradients = torch.autograd.grad((out * torch.randn_like(out)).sum(), list(known.values()), allow_unused=True)
+        silent = {label for label, g in zip(known, gradients, strict=True) if g is None or not g.abs().sum() > 0}
+        assert silent - ({"G1"} if kind == "iterative" else set()) == {name}
+        with torch.no_grad():
+            node.inner.weight.copy_(kept)
+
+
+def test_a_row_from_its_weights(lab: Any) -> None:
+    made = exploitation(lab.context("exploitation", "base", "hier", "iter"))
+    sums: dict[Any, float] = {}
+    for r in made.records:
+        sums[r["row"], r["node"]] = sums.get((r["row"], r["node"]), 0.0) + r["score"]
+    assert len(sums) == 2 + 3 and all(total == pytest.approx(1.0, abs=1e-5) for total in sums.values())
+    assert [r["input"] for r in made.records if r["row"] == "demo/small/hier"] == ["H2", "H1", "H4", "H3", "G1"]
+    assert made.notes == ["demo/small/base: its encoder has no aggregation node with a feed-forward network; left out"]
+    assert len(drawn(made).axes) == 2 + 1, "two maps and one bar"
+
+
+def test_the_decoder_side(lab: Any) -> None:
+    made = exploitation(lab.context("exploitation", "hier", "iter", options=["side=decoder"]))
+    assert {(r["row"], r["side"]) for r in made.records} == {("demo/small/hier", "decoder")}
+
+
+def test_no_row_has_a_node(lab: Any) -> None:
+    with pytest.raises(UserError, match="demo/small/base: its encoder has no aggregation node"):
+        exploitation(lab.context("exploitation", "base"))
+    with pytest.raises(UserError, match="side=left: expected one of decoder, encoder"):
+        exploitation(lab.context("exploitation", "hier", options=["side=left"]))
+
 
 PAIRS = [([5, 6, 7, 3], [4, 5]), ([8, 3], [6, 7, 9])]
 

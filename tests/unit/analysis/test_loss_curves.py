@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.analysis.kinds.loss_curves import analyse, below, losses_of, measures
+from orchestrator.errors import UserError
 from tests.unit.analysis.conftest import drawn
 
 EPOCH = 10
@@ -204,17 +203,5 @@ def test_rows_without_losses_are_left_out(own: Any) -> None:
     made = analyse(own.context("loss-curves", "base", "hier"))
     assert {r["row"] for r in made.records} == {"demo/small/base"}
     assert "demo/small/hier seed 1: its history has no validation loss; left out" in made.notes
-
-
-def test_bad_input_is_one_line_and_exit_2(own: Any, cli: Any, tmp_path: Path) -> None:
-    where = ["--results", own.results, "--cache-dir", own.cache, "--out", tmp_path / "out", "--no-tracking", "--kind", "loss-curves"]
-    (own.ledger.run_dir(own.subject("hier").train_key) / "history.jsonl").unlink()
-    for row, option, message in (
-        ("base", "untill=end", "untill is no option of loss-curves; .*did you mean until"),
-        ("base", "until=cut", "--option until=cut"),
-        ("hier", "until=end", "demo/small/hier seed 1: its history has no validation loss"),
-        ("later", "until=end", "found no run"),
-    ):
-        code, out, err = cli("analyse", f"{own.file}#{row}", *where, "--option", option)
-        assert code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1
-        assert re.search(message, err), err
+    with pytest.raises(UserError, match="hier seed 1: its history has no validation loss"):
+        analyse(own.context("loss-curves", "hier"))

@@ -19,21 +19,16 @@ from orchestrator.report.speeds import ratios
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
 
 
-def test_records_and_the_file(own: Any) -> None:
+def test_records_and_the_file_that_tables_find(own: Any) -> None:
     made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
     base, hier = made.records
     assert (base["weights"], hier["weights"]) == ("trained", "trained")
     assert base["train_ratio"] == base["decode_ratio"] == 1.0
     assert hier["train_low"] <= hier["train_ratio"] <= hier["train_high"] and hier["decode_ratio"] > 0
-    (path,) = (own.results / "speed").glob("*.json")
-    assert made.kept == [path]
+    (path,) = made.kept
     kept = json.loads(path.read_text())
     assert (kept["rounds"], kept["steps"], kept["sentences"]) == (2, 1, 4) and kept["key"].startswith(path.stem)
     assert [len(row["train_speed"]) for row in kept["rows"]] == [2, 2]
-
-
-def test_a_table_finds_it(own: Any) -> None:
-    made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
     keys = {name: {own.subject(name).train_key} for name in ("base", "hier", "iter")}
     found, document = ratios(Ledger(own.results / "none", [own.results]), keys, "base")
     assert set(found) == {"base", "hier"} and found["base"] == {"train_speed": 1.0, "decode_speed": 1.0}

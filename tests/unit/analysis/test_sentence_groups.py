@@ -1,4 +1,4 @@
-"""Difficulty of a sentence (Wei et al. 2020, Eq. 14-15), quartiles, BLEU of quartiles."""
+"""BLEU of groups of sentences: by length of the source, and by difficulty (Wei et al. 2020, Eq. 14-15)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,47 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty_of, nll, quartiles
-from orchestrator.analysis.kinds.sentence_groups import difficulty as analyse
+from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, difficulty_of, grouped, length, nll, quartiles
 from orchestrator.decoding.beam import BOS, EOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
 from tests.unit.analysis.conftest import drawn
+
+
+def test_groups_hold_each_sentence_once() -> None:
+    lengths = [0, 15, 16, 30, 31, 45, 46, 200, 15]
+    found = dict(grouped(lengths, [15, 30, 45]))
+    assert found == {"<=15": [0, 1, 8], "16-30": [2, 3], "31-45": [4, 5], ">45": [6, 7]}
+    assert sorted(i for group in found.values() for i in group) == list(range(len(lengths)))
+
+
+def test_a_group_is_scored_by_itself(lab: Any) -> None:
+    made = length(lab.context("length", "base", "hier", options=["edges=6,9"]))
+    bleu = {(r["row"].rpartition("/")[2], r["group"]): r["bleu"] for r in made.records}
+    assert bleu["base", "<=6"] == bleu["hier", "<=6"] == bleu["hier", "7-9"] == 100.0
+    assert bleu["base", "7-9"] < 100.0 and bleu["hier", ">9"] < 100.0
+    delta = {(r["row"].rpartition("/")[2], r["group"]): r["delta"] for r in made.records}
+    assert delta["hier", "7-9"] == pytest.approx(100.0 - bleu["base", "7-9"], abs=1e-3) and delta["base", "7-9"] == 0.0
+
+
+def test_all_sentences_have_the_score_of_the_ledger(lab: Any) -> None:
+    record = next(r for r in length(lab.context("length", "base", options=["edges=6"])).records if r["group"] == "all")
+    known = lab.score("base")
+    assert record["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and record["sentences"] == known["sentences"]
+
+
+def test_an_empty_group_has_no_score(lab: Any) -> None:
+    made = length(lab.context("length", "base", options=["edges=6,500"]))
+    empty = next(r for r in made.records if r["group"] == ">500")
+    assert empty["sentences"] == 0 and empty["bleu"] is None and empty["delta"] is None
+    assert any("few sentences" in line and "0 of >500" in line for line in made.notes)
+
+
+@pytest.mark.parametrize("edges", ["15,15", "30,15", "0,4", "a", "3,,4", ""])
+def test_edges_that_cannot_be(lab: Any, edges: str) -> None:
+    with pytest.raises(UserError, match=r"edges|no value"):
+        length(lab.context("length", "base", options=[f"edges={edges}"]))
 
 
 def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
@@ -63,7 +97,7 @@ def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
 
 def test_quartiles_of_the_test_set(own: Any) -> None:
     with_snapshots(own, "base", 3)
-    made = analyse(own.context("difficulty", "base", "hier", "iter"))
+    made = difficulty(own.context("difficulty", "base", "hier", "iter"))
     assert [r["group"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
     for name in QUARTILES:
         cells = {r["label"]: r for r in made.records if r["group"] == name}
@@ -78,14 +112,14 @@ def test_quartiles_of_the_test_set(own: Any) -> None:
 
 def test_the_last_k_snapshots_count(own: Any) -> None:
     with_snapshots(own, "base", 4)
-    two, four = (analyse(own.context("difficulty", "base", options=[f"snapshots={k}"])) for k in (2, 4))
+    two, four = (difficulty(own.context("difficulty", "base", options=[f"snapshots={k}"])) for k in (2, 4))
     assert not any("K =" in note for note in (*two.notes, *four.notes))
     assert two.records[0]["score_high"] != four.records[0]["score_high"]
 
 
 def test_without_snapshots_it_says_what_is_needed(own: Any) -> None:
     with pytest.raises(UserError, match=r"demo/small/base: found no snapshots .*--set train.snapshots=20") as caught:
-        analyse(own.context("difficulty", "base", "hier"))
+        difficulty(own.context("difficulty", "base", "hier"))
     assert len(caught.value.lines) == 1
 
 
@@ -94,4 +128,4 @@ def test_a_damaged_snapshot_is_told(own: Any) -> None:
     (path,) = (own.ledger.run_dir(own.subject("base").train_key) / "snapshots").glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"step-00000001.safetensors: "):
-        analyse(own.context("difficulty", "base"))
+        difficulty(own.context("difficulty", "base"))
