@@ -1,37 +1,42 @@
-"""Drawing helpers: one colour a model, one marker a depth of it, sizes for one and two columns of a paper, curves, heat maps, labels.
+"""Figures and files of analyses: one colour a model, one marker a depth of it, sizes for one and two columns of a paper.
 
 The palette can be told apart in print and by colour-blind readers; no figure gives one colour to two models.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.analysis.base import Records, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, group_by
+from orchestrator.files import atomic
 from orchestrator.safe_text import visible
 
 COLUMN, PAGE = 3.3, 6.9
 """Widths in inches of one and two columns of a paper."""
+WIDTHS = {"column": COLUMN, "page": PAGE}
 PANEL = 2.1
 """Height of a panel in inches, and the least width of one."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """The palette of Okabe and Ito (2008), with brown instead of yellow."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
-MOST_MARKERS = 40
-"""Points of a curve up to which each has a marker."""
 RC: Mapping[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -120,11 +125,11 @@ def curves(figure: Figure, by_title: Mapping[str, Records], x: str, y: str, **la
                 look = found[row].line()
                 if has_both and data == "training":
                     look |= {"marker": None, "linestyle": "--", "linewidth": 0.9}
-                elif len(own) > MOST_MARKERS:
+                elif len(own) > 40:
                     look["marker"] = None
                 axes.plot([r[x] for r in own], [r[y] for r in own], **look)
         if not any(isinstance(r[x], str) for r in records):
-            integer_ticks(axes, integer=axes.get_xlim()[1] > 4)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=axes.get_xlim()[1] > 4))
         axes.set_title(short(title, 60))
         axes.grid()
     entries = [Line2D([], [], **style.line(), label=style.name) for style in found.values()]
@@ -205,11 +210,45 @@ def heat_maps(
         figure.colorbar(image, ax=panels, label=bar, fraction=0.03, aspect=40)
 
 
-def integer_ticks(axes: Axes, nbins: int = 6, *, integer: bool = True) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, integer=integer))
-
-
 def short(text: str, limit: int = 40) -> str:
     """Truncates a label to `limit` characters, escaped: two dollars would make a formula."""
     text = visible(text)
     return re.sub(r"(?<!\\)\$", r"\\$", text if len(text) <= limit else text[: limit - 3].rstrip() + "...")
+
+
+def write(kind: str, analysis: Analysis, context: AnalysisContext, out: Path, width: str | None = None) -> dict[str, Path]:
+    """Writes `out`/KIND.{json,csv,png,svg,pdf} (without a figure the first two); returns suffix -> path. Raises OSError naming the file.
+
+    width: of the figure, `column` or `page`; None: the one that suits the analysis.
+    """
+    subjects = [
+        {"id": s.row.id, "label": s.label, "seed": s.spec.seed, "keys": s.keys.as_dict()}
+        | ({"asked": s.analysis_row.id} if s.analysis_row else {})
+        for s in context.subjects
+    ]
+    document: dict[str, Any] = {"kind": kind, "options": context.options, "subjects": subjects}
+    document = atomic.plain(document | {"columns": analysis.columns, "records": analysis.records, "notes": analysis.notes})
+    table = pd.DataFrame(analysis.records, columns=analysis.columns, dtype=object).to_csv(index=False, lineterminator="\n")
+    contents = {"json": (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(), "csv": table.encode()}
+    contents |= images(analysis, WIDTHS[width or analysis.width])
+    paths = {suffix: out / f"{kind}.{suffix}" for suffix in contents}
+    for suffix, data in contents.items():
+        atomic.write_bytes(paths[suffix], data)
+    return paths
+
+
+def images(analysis: Analysis, width: float) -> dict[str, bytes]:
+    """Returns the figure by suffix; empty without one. width: inches."""
+    found: dict[str, bytes] = {}
+    if analysis.draw is None:
+        return found
+    with matplotlib.rc_context(dict(RC)):
+        figure = Figure(figsize=(width, PANEL + 0.3), layout="constrained")
+        FigureCanvasAgg(figure)
+        analysis.draw(figure, analysis.records)
+        # no dates and versions, so that equal figures give identical files
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
+            image = io.BytesIO()
+            figure.savefig(image, format=suffix, dpi=200, metadata=metadata)
+            found[suffix] = image.getvalue()
+    return found

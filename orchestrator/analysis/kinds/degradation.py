@@ -18,7 +18,6 @@ from orchestrator.analysis.translations import bleu, load_into, references_of, s
 from orchestrator.safe_text import log
 from orchestrator.scoring.scores import References
 
-LOSSES = {"training": "train/nll", "validation": "valid/nll"}
 TITLES = {
     ("bleu", "training"): "(a) BLEU on sampled training pairs",
     ("bleu", "validation"): "(b) BLEU on the validation set",
@@ -63,8 +62,6 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
     }
     model, snapshots = context.model(subject).to(device), snapshots_of(context, subject)
-    if points == 1 and len(snapshots) > 1:
-        notes.append(f"one point a row; with --option points={len(snapshots)} BLEU by update, from the snapshots that are kept")
     # the update of the row's own weights; for an average, the last update
     own_step = int(context.train_record(subject).get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
     others = [step for step in snapshots if step != own_step]
@@ -84,7 +81,7 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
     records.sort(key=lambda r: (r["data"], r["step"]))
     return records + [
         columns | {"measure": "nll", "data": data, "step": step, "value": round(value, 6)}
-        for data, metric in LOSSES.items()
+        for data, metric in (("training", "train/nll"), ("validation", "valid/nll"))
         for step, value in context.curve(subject, metric)
     ]
 

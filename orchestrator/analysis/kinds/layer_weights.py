@@ -25,9 +25,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from models.connections.dense import AggregationNode
-from models.plain import SubLayer
-from models.seams import Component, Residual
+from models.component import Component
+from models.seams import Residual
 from models.stack import Stack
 from models.transformer import Transformer, build
 from orchestrator.analysis import figures
@@ -39,9 +38,6 @@ Matrix = dict[int, list[float]]
 """Reader (layer or sub-layer, from 1) -> its weights, the lowest source first."""
 Found = dict[tuple[str, str, str], Matrix]
 """By side, component and way."""
-
-LEAST_SPREAD = 0.1
-"""Minimum range of the colour scale around even use, so that small differences stay pale."""
 
 
 @register("exploitation", options={"side": "encoder"}, needs_weights=True)
@@ -84,15 +80,14 @@ def nodes(model: ModelSpec, side: str) -> Iterator[tuple[list[str], str]]:
     with torch.device("meta"):  # only the structure; widths come from the weights
         built = build(model.model_dump(), 8, 8)
     stack = getattr(built, side)
-    names = {module: f"{side}.{name}" for name, module in stack.named_modules() if isinstance(module, AggregationNode)}
     if config.connection["kind"] == "hierarchical":
         for i, node in enumerate(stack.connection.nodes, start=1):
             if not node.attends:
-                yield [f"H{2 * i - 1}", f"H{2 * i}", *([f"G{i - 1}"] if i > 1 else [])], names[node]
+                yield [f"H{2 * i - 1}", f"H{2 * i}", *([f"G{i - 1}"] if i > 1 else [])], f"{side}.connection.nodes.{i - 1}"
     if config.aggregation["kind"] == "iterative":
         for l, node in enumerate(stack.aggregation.nodes, start=2):
             if not node.attends:
-                yield [f"H{l}", "H1" if l == 2 else f"G{l - 1}"], names[node]
+                yield [f"H{l}", "H1" if l == 2 else f"G{l - 1}"], f"{side}.aggregation.nodes.{l - 2}"
 
 
 def _draw_nodes(figure: Figure, records: Records) -> None:
@@ -107,7 +102,7 @@ def _draw_nodes(figure: Figure, records: Records) -> None:
     for (_, label), own in frame.groupby(["row", "label"], sort=False):
         ratios, texts = (own.pivot(index="node", columns="position", values=name).iloc[::-1] for name in ("ratio", "text"))
         maps.append(figures.HeatMap(figures.short(label), ratios, texts.fillna("")))
-    spread = max(LEAST_SPREAD, (frame.ratio - 1).abs().max())
+    spread = max(0.1, (frame.ratio - 1).abs().max())  # small differences stay pale
     labels = ("input of the node, its share", f"node of the {records[0]['side']}")
     figures.heat_maps(figure, [maps], labels, "share / even share", (1 - 1.4 * spread, 1 + 1.4 * spread, "RdBu_r"), cell=0.55)
 

@@ -27,7 +27,7 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.errors import UserError
 from orchestrator.report.effects import Effects
 from orchestrator.report.figures import figures as figures_of
-from orchestrator.report.find import Finder
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.noise_floor import sentence_error
 from orchestrator.scoring.significance.estimator import LEVEL, quantile
 from orchestrator.specs.schema import ModelSpec
@@ -39,23 +39,22 @@ Point = tuple[Any, int | str]
 """(group, value of the option). A value that is not a number, such as J, comes last on the axis."""
 
 
-class Intervals:
-    """Half-widths of the intervals of an analysis's rows."""
+def effects_of(context: AnalysisContext) -> tuple[dict[str, list[SeedResult]], Effects]:
+    """Returns (the finished seeds of each row, their statistics)."""
+    finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
+    outcomes = {s.row.id: finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
+    return outcomes, Effects([s.row for s in context.subjects], outcomes, finder.reader)
 
-    def __init__(self, context: AnalysisContext) -> None:
-        finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
-        self.outcomes = {s.row.id: finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
-        self.effects = Effects([s.row for s in context.subjects], self.outcomes, finder.reader)
 
-    def half(self, row: str) -> tuple[float | None, str | None]:
-        """(half-width, what it is over). None where a row has no statistics of sentences: no translations, or no text of its corpus."""
-        arm = self.effects.arms.get(row)
-        if arm is None:
-            return None, None
-        spread = self.effects.spread(row)
-        if spread is None or arm.k == 1:
-            return round(quantile(1 - LEVEL / 2, math.inf) * sentence_error(arm), 4), "sentences"
-        return round(quantile(1 - LEVEL / 2, spread.df) * math.sqrt(spread.variance / arm.k), 4), "seeds"
+def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:
+    """Returns (half-width, what it is over), None where a row has no statistics of sentences: no translations, or no text of its corpus."""
+    arm = effects.arms.get(row)
+    if arm is None:
+        return None, None
+    spread = effects.spread(row)
+    if spread is None or arm.k == 1:
+        return round(quantile(1 - LEVEL / 2, math.inf) * sentence_error(arm), 4), "sentences"
+    return round(quantile(1 - LEVEL / 2, spread.df) * math.sqrt(spread.variance / arm.k), 4), "seeds"
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,10 @@ class OptionCurve:
 
     def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
-        intervals = Intervals(context)
+        outcomes, effects = effects_of(context)
         starts = {s.spec.init_from for s in context.subjects if self.point(s) is not None}
-        records = [record for subject in context.subjects for record in self._analyse_row(subject, intervals, starts)]
+        each = (self._analyse_row(subject, outcomes[subject.row.id], effects, starts) for subject in context.subjects)
+        records = [record for own in each for record in own]
         values = {r[self.option] for r in records if r[self.option] is not None}
         if not values:
             raise UserError(f"{self.kind}: found no row with {self.component}; expected some with different {self.option}")
@@ -100,21 +100,19 @@ class OptionCurve:
         if "sentences" in over:
             notes.append("an interval over sentences does not say what other seeds would give")
         if None in over:
-            notes.append(
-                "rows without an interval: their corpus is not prepared here (--data-dir, --cache-dir) or translations are missing"
-            )
+            notes.append("rows without an interval: their corpus is not prepared (--data-dir, --cache-dir) or translations are missing")
         columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over"]
         return Analysis(records, self.draw, notes, shown=columns, width="column")
 
-    def _analyse_row(self, subject: Subject, intervals: Intervals, starts: set[str | None]) -> Records:
+    def _analyse_row(self, subject: Subject, found: list[SeedResult], effects: Effects, starts: set[str | None]) -> Records:
         """Returns the figures of one row over its seeds: its own test set, then those of `also` and `means`."""
-        ours = figures_of(subject.row, intervals.outcomes[subject.row.id])
+        ours = figures_of(subject.row, found)
         if ours is None or "bleu" not in ours:
             return []
         group, value = self.point(subject) or (None, None)
         columns = {"row": subject.row.id, "label": subject.label, "seeds": len(ours["seeds"]), self.group: group, self.option: value}
         columns["is_start"] = value is None and subject.row.id in starts
-        half, over = intervals.half(subject.row.id)
+        half, over = half_width(effects, subject.row.id)
         own = {"figure": subject.spec.score.test, "bleu": ours["bleu"], "half_width": half, "over": over, "signature": ours["signature"]}
         others = [own | {"figure": name, "bleu": ours[name]} for name in (*subject.row.also, *subject.row.means) if name in ours]
         return [columns | own, *(columns | other | dict.fromkeys(("half_width", "over", "signature")) for other in others)]

@@ -41,7 +41,7 @@ DEFAULTS = {
     "device": "auto",
     "data": "",
 }
-"""tasks: names from the toolkit or the paper. nhid: hidden units, 0 for a linear classifier. limit: instances per split. data: folder of
+"""tasks: names of the toolkit. nhid: hidden units, 0 for a linear classifier. limit: instances per split. data: folder of
 files in SentEval's format, in the source language of the rows."""
 SEED = 1111
 """The toolkit's."""
@@ -134,13 +134,12 @@ def classify(data: dict[str, Examples], width: int, classes: int, space: dict[st
 
 
 def _tasks(text: str) -> tuple[SentEvalTask, ...]:
-    """Parses tasks such as `Length,WC`, by the toolkit's or the paper's names, into the paper's order."""
-    known = {name.lower(): task for task in TASKS.values() for name in (task.name, task.column)}
+    """Parses tasks such as `Length,Tense`, by the toolkit's names, into the paper's order."""
     parts = [part.strip() for part in text.split(",")] if text != "all" else list(TASKS)
     for part in parts:
-        if part.lower() not in known:
+        if part not in TASKS:
             raise UserError(f"--option tasks={shown(text)}: found '{shown(part, 40)}'; {nearest(part, TASKS)}")
-    return tuple(task for task in TASKS.values() if task in [known[part.lower()] for part in parts])
+    return tuple(task for name, task in TASKS.items() if name in parts)
 
 
 def _rates(name: str, text: str) -> list[float]:

@@ -80,17 +80,14 @@ def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) ->
     return None if first == row.id else known.get(first)
 
 
-@cache
-def _rows(file: str) -> tuple[Row, ...]:
-    """Returns the rows of a file that run; none if the file no longer exists."""
-    return tuple(row for row in resolve(file) if row.spec is not None) if Path(file).is_file() else ()
+_rows_of = cache(resolve)
 
 
 def _of_table(row: Row) -> str:
     """Returns the baseline of the row's table among all rows on the same corpus, not only the subjects."""
-    rows = _rows(row.source_file)
+    rows = _rows_of(row.source_file) if Path(row.source_file).is_file() else []
     corpora = {other.id: other.spec.data.corpus for other in rows if other.spec is not None}
-    return baseline([other for other in rows if corpora[other.id] == corpora.get(row.id)]) or row.id
+    return baseline([other for other in rows if other.spec is not None and corpora[other.id] == corpora.get(row.id)]) or row.id
 
 
 def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, Keys]]:

@@ -39,7 +39,6 @@ from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradien
 
 WORKS = ("train", "decode")
 FORMAT = 1
-UNLIMITED = 1 << 40
 OPTIONS = {"rounds": "5", "steps": "4", "sentences": "64", "batch": "own", "beam": "own", "device": "auto"}
 """rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
 beam size; `own` for the row's."""
@@ -56,7 +55,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     cases = [make_case(context, subject, sentences, steps, device, clock) for subject in context.subjects]
     for case in cases:
         if batch is not None:
-            case.batching = {"batch_tokens": UNLIMITED, "batch_sentences": batch}
+            case.batching = {"batch_tokens": 1 << 40, "batch_sentences": batch}
         if beam is not None:
             case.search = case.search.model_copy(update={"beam_size": beam})
     forced = measure(cases, rounds)

@@ -82,7 +82,7 @@ def _draw_norms(figure: Figure, records: Records) -> None:
         for layer, curve in group_by(own, "layer").items():
             axes.plot([r["step"] for r in curve], [r["norm"] for r in curve], color=colours.to_rgba(layer), linewidth=0.9)
         axes.set(title=figures.short(label), xlabel="updates", yscale="log" if all(r["norm"] > 0 for r in records) else "linear")
-        figures.integer_ticks(axes, 5)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         axes.grid()
     panels[0].set_ylabel("L2 norm of the gradient")
     figure.colorbar(colours, ax=panels, label="encoder layer", ticks=MaxNLocator(integer=True, nbins=8))

@@ -47,12 +47,8 @@ def analyse_lead(context: AnalysisContext) -> Analysis:
     """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
     count = context.integer("sentences", 1)
     records: Records = []
-    seen = set()
-    for subject in context.subjects:
-        corpus, test = str(subject.spec.data.corpus), subject.spec.score.test
-        if (corpus, test) in seen:
-            continue
-        seen.add((corpus, test))
+    first = {(str(s.spec.data.corpus), s.spec.score.test): s for s in reversed(context.subjects)}
+    for (corpus, test), subject in reversed(first.items()):
         prepared = context.prepared(subject)
         if not prepared.documents:
             raise UserError(f"{subject.row.id}: corpus {corpus} is of single sentences; expected documents, as in cnn-dailymail")

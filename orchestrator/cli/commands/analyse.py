@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from orchestrator.analysis.base import Analysis, AnalysisContext, kind_of, options_of
-from orchestrator.analysis.files import WIDTHS, write
+from orchestrator.analysis.figures import WIDTHS, write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.request import open_ledger
 from orchestrator.cli.output import console, print_json

@@ -90,8 +90,6 @@ def test_snapshots_give_points_of_a_curve(own: Any) -> None:
     assert [r["step"] for r in made.records if r["measure"] == "bleu" and r["data"] == "training"] == [1, 3, 4]
     assert not any("snapshots" in note for note in made.notes)
     assert len(drawn(made).axes) == 4
-    one = analyse(own.context("degradation", "base", options=FEW))
-    assert any("points=4" in note for note in one.notes)
     more = analyse(own.context("degradation", "hier", options=[*FEW, "points=3"]))
     assert any("hier: found 0 other snapshots for 3 points" in note for note in more.notes)
 

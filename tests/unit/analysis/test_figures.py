@@ -15,8 +15,7 @@ from scipy.stats import t
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis
-from orchestrator.analysis.files import images, write
-from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, Intervals
+from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, effects_of, half_width
 from orchestrator.analysis.kinds.training import accuracy
 
 
@@ -55,7 +54,7 @@ def test_labels_are_drawn_as_they_are_written() -> None:
         assert text == r"\x1b[31m costs \$1 or \$2_ {"
 
     analysis = Analysis([], lambda figure, _: figure.subplots().set_title(figures.short(label)))
-    assert ElementTree.fromstring(images(analysis, 3.0)["svg"])
+    assert ElementTree.fromstring(figures.images(analysis, 3.0)["svg"])
 
 
 def test_a_legend_never_covers_the_axes() -> None:
@@ -71,14 +70,14 @@ def test_a_legend_never_covers_the_axes() -> None:
 
 def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:
     context = lab.context("accuracy", "base", "iter")
-    pdf = write("accuracy", accuracy(context), context, tmp_path)["pdf"].read_bytes()
+    pdf = figures.write("accuracy", accuracy(context), context, tmp_path)["pdf"].read_bytes()
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
 
 
 @pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
 def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, width: str | None, inches: float) -> None:
     context = lab.context("accuracy", "base", "iter")
-    png = write("accuracy", accuracy(context), context, tmp_path, width)["png"].read_bytes()
+    png = figures.write("accuracy", accuracy(context), context, tmp_path, width)["png"].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
 
 
@@ -91,16 +90,15 @@ def test_a_bad_width_is_one_line_and_exit_2(lab: Any, cli: Any, tmp_path: Path) 
 def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own: Any) -> None:
     context = own.context("depth", "base", "hier")
     base, hier = (own.rows[name].id for name in ("base", "hier"))
-    one = Intervals(context)
-    half, over = one.half(base)
+    half, over = half_width(effects_of(context)[1], base)
     assert over == "sentences" and half is not None and 1.0 < half < 60.0
     for seed in (2, 3):
         own.finish("base", spoil=lambda source, seed=seed: len(source.split()) > 6 + seed, seed=seed)
-    more = Intervals(context)
-    scores = np.array([outcome.bleu for outcome in more.outcomes[base]])
-    half, over = more.half(base)
+    outcomes, effects = effects_of(context)
+    scores = np.array([outcome.bleu for outcome in outcomes[base]])
+    half, over = half_width(effects, base)
     assert over == "seeds" and half == pytest.approx(t.ppf(0.975, 2) * scores.std(ddof=1) / math.sqrt(3), abs=1e-3)
-    assert more.half(hier)[1] == "sentences"
+    assert half_width(effects, hier)[1] == "sentences"
 
 
 def test_bleu_by_depth_has_a_line_a_method(own: Any, about: Any) -> None:

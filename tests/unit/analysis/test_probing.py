@@ -180,7 +180,7 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
     toss = random.Random(1)
     written(lab, tmp_path, "Length", lambda line: "long" if len(line.split()) > 9 else "short", lines)
     written(lab, tmp_path, "Tense", lambda line: toss.choice(["PRES", "PAST"]), lines)
-    options = [*QUICK, f"data={tmp_path}", "tasks=Tense,SeLen"]
+    options = [*QUICK, f"data={tmp_path}", "tasks=Tense,Length"]
     made = analyse(lab.context("probing", "base", options=options))
     length, tense = made.records
     assert (length["task"], tense["task"]) == ("Length", "Tense"), "in the paper's order"
