@@ -27,6 +27,8 @@ def test_a_colour_a_model_and_a_marker_a_depth() -> None:
     labels = [f"{model}, {layers} layers" for model in ("plain", "MSC (ours, too)") for layers in (6, 18)]
     found = list(figures.styles(records(*labels)).values())
     assert found[0].colour == found[1].colour != found[2].colour and found[0].marker == found[2].marker != found[1].marker
+    mixed = figures.styles(records("a", "b", "c, k = 2", "c, k = 3")).values()
+    assert len({(style.colour, style.marker) for style in mixed}) == 4
 
 
 @pytest.mark.parametrize("count", [8, 9, 40])
@@ -34,12 +36,6 @@ def test_no_two_models_share_a_colour(count: int) -> None:
     found = figures.styles(records(*(f"model {i}" for i in range(count))))
     assert len({style.colour for style in found.values()}) == count
     assert len({style.marker for style in found.values()}) == min(count, len(figures.MARKERS))
-
-
-def test_models_with_and_without_variants_differ() -> None:
-    found = list(figures.styles(records("a", "b", "c, k = 2", "c, k = 3")).values())
-    assert len({(style.colour, style.marker) for style in found}) == 4
-    assert found[2].colour == found[3].colour and found[2].marker != found[3].marker
 
 
 def test_rows_of_one_label_differ() -> None:
