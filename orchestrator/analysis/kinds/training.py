@@ -80,8 +80,8 @@ def _draw_norms(figure: Figure, records: Records) -> None:
     panels = figures.panels(figure, len(rows), sharey=True)
     for axes, ((_, label), own) in zip(panels, rows.items(), strict=True):
         for layer, curve in group_by(own, "layer").items():
-            look = {"color": colours.to_rgba(layer), "linewidth": 0.9, "marker": "." if len(curve) <= 30 else None}
-            axes.plot([r["step"] for r in curve], [r["norm"] for r in curve], **look)
+            points, marker = [(r["step"], r["norm"]) for r in curve], "." if len(curve) <= 30 else None
+            axes.plot(*zip(*points, strict=True), color=colours.to_rgba(layer), linewidth=0.9, marker=marker)
         axes.set(title=figures.short(label), xlabel="updates", yscale="log" if all(r["norm"] > 0 for r in records) else "linear")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         axes.grid()

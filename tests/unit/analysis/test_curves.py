@@ -11,8 +11,7 @@ from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of, posi
 from orchestrator.analysis.kinds.training import accuracy, gradient_norms
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
-from orchestrator.training.metrics import SAMPLES
-from orchestrator.training.reporters import HistoryReporter
+from orchestrator.training.metrics import SAMPLES, HistoryReporter
 from tests.unit.analysis.conftest import drawn
 
 OVER_SENTENCES = ["an interval over sentences does not say what other seeds would give"]
