@@ -25,8 +25,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from models.component import Component
-from models.seams import Residual
+from models.plain import SubLayer
+from models.seams import Component, Residual
 from models.stack import Stack
 from models.transformer import Transformer, build
 from orchestrator.analysis import figures
