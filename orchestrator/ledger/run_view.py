@@ -141,13 +141,21 @@ class RunView:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files by name: train.json, spec.yaml, capsule.json, hypotheses.txt, score.json. A packed run has none."""
-        wanted = {name: name for name in ("train.json", "spec.yaml", "capsule.json")}
-        wanted |= {"hypotheses.txt": f"decode/{short(self.keys.decode)}.txt"} if self.keys.decode else {}
-        wanted |= {"score.json": f"score/{short(self.keys.score)}.json"} if self.keys.score else {}
-        places = self.ledger.places(self.keys.train) if self.keys.train else []
-        found = [(name, run / file) for run in reversed(places) for name, file in wanted.items()]
-        return {name: path for name, path in found if path.is_file()}
+        """The intact files by name: train.json, spec.yaml, capsule.json, hypotheses.txt, score.json. A packed run has none."""
+        train, decode, score = self.keys.train or "", self.keys.decode or "", self.keys.score or ""
+        wanted = {name: (name, train) for name in ("train.json", "spec.yaml", "capsule.json")}
+        wanted |= {"hypotheses.txt": (f"decode/{short(decode)}.txt", decode), "score.json": (f"score/{short(score)}.json", score)}
+        reader, found = self.ledger.reader, dict[str, Path]()
+        for run in self.ledger.places(train) if train else []:
+            for name, (file, key) in wanted.items():
+                if key and name not in found and (run / file).is_file():
+                    if name.endswith(".json"):
+                        intact = reader.record(run / file, key)
+                    else:
+                        intact = reader.spec(run) if name == "spec.yaml" else reader.decoding(run, key)
+                    if intact is not None:
+                        found[name] = run / file
+        return found
 
     @property
     def changed(self) -> list[str]:
