@@ -196,7 +196,7 @@ class Linear:
         if not runs_on(weight):
             return False
         panel, group = ("panel", 1) if bits == 32 else ("panel8", CALLS["group8"]())
-        return CALLS[panel]() <= weight.shape[0] and weight.shape[1] % group == 0
+        return CALLS[panel]() <= weight.shape[0] and weight.shape[1] % group == 0 and (bits == 32 or _exact())
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.contiguous()
@@ -205,6 +205,17 @@ class Linear:
         threads = threads_for(rows * self.inputs * self.outputs)
         self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, threads)
         return y
+
+
+@functools.cache
+def _exact() -> bool:
+    """Whether the largest 8-bit products have exact sums in this process: some processors' instructions cut them off at 16 bits."""
+    inputs, outputs = 64, CALLS["panel8"]()
+    found = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))(torch.ones(1, inputs))
+    exact = bool((found - 127.0 * inputs).abs().max() < 1e-2)
+    if not exact:
+        logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
+    return exact
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:
