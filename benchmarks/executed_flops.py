@@ -18,7 +18,7 @@ def _packed_flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **opti
     return 2 * x[-1] * int(np.prod(out_shape))
 
 
-PACKED = {torch.ops.mkldnn._linear_pointwise.default: _packed_flops} if hasattr(torch.ops.mkldnn, "_linear_pointwise") else {}
+PACKED = {torch.ops.mkldnn._linear_pointwise: _packed_flops} if hasattr(torch.ops.mkldnn, "_linear_pointwise") else {}
 
 
 class _Whole:

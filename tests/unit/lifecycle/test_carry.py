@@ -52,9 +52,8 @@ def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_
     assert table[0] == table[1] and json.loads(table[0])
     here, there = tree(tmp_path / "new"), tree(results)
     assert here.items() <= there.items() and not any("safetensors" in name for name in here)
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(
-        [*(key[:16] for key in rows_in(results).values()), "sweeps"]
-    )
+    names = {path.name for path in (tmp_path / "new").iterdir()} - {"looks.json", "looks.json.lock"}  # of the two tables
+    assert names == {*(key[:16] for key in rows_in(results).values()), "sweeps"}
 
 
 def test_with_weights_it_translates_there(carried, trained, tmp_path):

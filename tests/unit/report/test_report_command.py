@@ -69,9 +69,10 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     asked = ("--controls", "params", "--second-corpus", "tatoeba-de-en")
     whole = ("--markdown", "--text", folder / "words.md")
     assert cli("report", "dou2018/table1", "shen2018/table1", *places, *asked, *whole)[0] == 0
-    (page,) = (folder / "out").glob("*.md")
-    text = page.read_text()
-    assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n")
+    front, *pages = sorted((folder / "out").glob("dou2018*.md"), key=lambda path: len(path.name))
+    text, short = "".join(path.read_text() for path in pages), front.read_text()
+    assert re.match(r"# Ours\n\nRead this first.\n\n<img src=[^\n]*\n\n## Claims\n", short) and len(pages) == 2
+    assert "| dou2018/table1/row5 " in short and "| dou2018/table1/row3 " not in short, "what ran on the second corpus alone"
     (judged,) = [line for line in text.splitlines() if line.startswith("| dou2018/table1/row5 ")]
     cells = [cell.strip() for cell in judged.strip("|").split("|")]
     assert cells[2:4] == ["row1-continued", "+0.99"] and re.fullmatch(r"\+0\.\d\d \(.*\)", cells[4]) and min(map(float, cells[5:7])) > 0
@@ -93,7 +94,7 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     some = "dou2018/table1/row1,row1-continued,row5"
     assert cli("report", some, *places[:6], "--to", folder / "own.md", "--markdown", *continued)[0] == 0
     text = (folder / "own.md").read_text()
-    assert "--baseline row1-continued\n```" in text and '<img src="own-effects.svg"' in text
+    assert "--baseline row1-continued\n```" in text and '<img src="own-claims.svg"' in text
     assert "| dou2018/table1/row5 " in text, "one table has its claims beside those of a second corpus"
     for words, message in (
         (("--text", folder / "words.md"), "found no --markdown"),

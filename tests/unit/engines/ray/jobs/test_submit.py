@@ -69,7 +69,7 @@ def test_relative_folders_are_refused_all_at_once():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["cluster/smok.yaml"], "did you mean cluster/smoke.yaml?"),
+        (["cluster/smok.yaml"], "did you mean smoke.yaml?"),
         ([SMOKE, "--sede", "1"], "No such option"),
         ([SMOKE, "--seeds", "one"], "--seeds one: expected whole numbers"),
         ([SMOKE, "--set", "train.max_stepz=3"], "max_steps"),
