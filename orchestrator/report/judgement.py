@@ -49,7 +49,7 @@ class Judgement:
     def as_json(self, setting: str = "") -> dict[str, Any]:
         """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls"}.
 
-        effect: the difference to the strongest control; controls: those to the others; former: the word of version 0.2.
+        effect: the difference to the strongest control; controls: those to the others; former: the earlier word.
         """
         effects = [effect.as_json(self.level) for effect in self.effects]
         return {

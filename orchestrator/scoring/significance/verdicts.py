@@ -36,7 +36,7 @@ FORMER = {
     NO_EFFECT: "contradicted",
     REVERSED: "contradicted",
 }
-"""Words of version 0.2, which `--json` keeps beside the new ones for one version; of an open claim `former`."""
+"""The earlier words, which `--json` keeps beside these for one version; of an open claim see `former`."""
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
 """Default margins, in percent. An effect under the margin and half the claim is too small to be the claimed one."""
 AGREEMENT = {"bleu": (0.883, 0.966)}
@@ -118,7 +118,7 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
 
 
 def former(word: str, claimed: bool) -> str:
-    """The word of version 0.2 for a verdict."""
+    """The earlier word for a verdict."""
     return FORMER.get(word, ("underpowered" if claimed else "undecided") if word == OPEN else word)
 
 
