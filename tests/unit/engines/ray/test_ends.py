@@ -64,7 +64,10 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
 
 @pytest.mark.parametrize(("address", "told"), [(None, "Ray did not start"), ("10.0.0.1:6379", "RAY_ADDRESS 10.0.0.1:6379: Ray did not")])
 def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, told):
+    starts = []
+
     def fail(*_, **__):
+        starts.append(1)
         raise RuntimeError("The dashboard\nfailed to start")
 
     monkeypatch.setattr(cluster.ray, "init", fail)
@@ -75,6 +78,7 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
         pass
     (line,) = error.value.lines
     assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
+    assert len(starts) == (2 if address is None else 1), "a Ray of our own is started once more: a busy machine exceeds Ray's 30 s"
 
 
 SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
