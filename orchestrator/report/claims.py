@@ -20,15 +20,7 @@ from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.scoring.significance.verdicts import (
-    MARGINS,
-    ONE_SEED,
-    OPEN,
-    Expectation,
-    Verdict,
-    judge,
-    strongest,
-)
+from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, strongest
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -65,6 +57,10 @@ class Comparisons:
         self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
         self.planned, self.recording = planned, recording
         self.claims = self._claims(stated)
+        self._matched: dict[str, list[str]] = {}  # row -> addresses of its matched controls
+        for row in rows:
+            if row.control is not None:
+                self._matched.setdefault(row.control.against, []).append(row.id)
         self._floor = noise_floor.floors(reader.ledger, self.rows)
         self._effects: dict[str, Effects] = {}
         self._between: dict[tuple[str, str, str], Effect | None] = {}
@@ -72,22 +68,24 @@ class Comparisons:
     @cached_property
     def judgements(self) -> list[Judgement]:
         """Each claim on its own metric, then what the nll of the references says of it, if both rows have one."""
-        asked = [each for claim in self.claims for each in self._asked(claim)]
+        own_nll = {(claim.row, claim.against) for claim in self.claims if claim.metric == NLL}
+        asked = [each for claim in self.claims for each in self._asked(claim, (claim.row, claim.against) not in own_nll)]
         found = [self._effects_of(claim, expected.sign) for claim, _, expected in asked]
         raw = [_p(effects, expected.sign) for effects, (_, _, expected) in zip(found, asked, strict=True)]
         tests: dict[Any, float] = {}  # a claim on the same runs counts once
         names = [self._test(claim, effects, expected) for effects, (claim, _, expected) in zip(found, asked, strict=True)]
         tests |= {name: p for name, p in zip(names, raw, strict=True) if p is not None}
         adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
-        looks = Looks(self.reader.ledger)
-        states = {(claim.row, claim.against): self._state(claim) for claim in self.claims}
+        looks, states = Looks(self.reader.ledger), dict[tuple[str, str | None], State]()
         made = []
         for (claim, stated, expected), effects, p, name in zip(asked, found, raw, names, strict=True):
-            state = states[claim.row, claim.against]
-            look = looks.number(self._id(claim), state)
-            level = level_of(look, self.planned or looks.planned(self._id(claim)))
-            verdict = self._verdict(claim, expected, effects, adjusted.get(name), level)
-            p_adjusted = adjusted.get(name)
+            p_adjusted, look, level = adjusted.get(name), 1, level_of(1, self.planned)
+            if p is not None:
+                pair = claim.row, claim.against
+                state = states[pair] if pair in states else states.setdefault(pair, self._state(claim))
+                look = looks.number(state)
+                level = level_of(look, self.planned or looks.planned(state))
+            verdict = self._verdict(claim, expected, effects, p_adjusted, level)
             if stated or effects:
                 made.append(Judgement(claim, stated, expected.claimed, verdict, effects, p_adjusted, p, max(len(tests), 1), look, level))
         if self.recording:
@@ -145,23 +143,21 @@ class Comparisons:
         rest = [RowClaim(row, base, None, self._metric(row), source="row") for row, base in self.starts.items()]
         return own + [c for c in rest if (c.row, c.against, c.metric) not in said]
 
-    def _asked(self, claim: RowClaim) -> Iterator[tuple[RowClaim, bool, Expectation]]:
+    def _asked(self, claim: RowClaim, with_nll: bool) -> Iterator[tuple[RowClaim, bool, Expectation]]:
         """(claim, whether it is about the metric, what it expects) for the claim's metric and for the nll, of which it says the sign."""
         metric = str(claim.metric)
         better = -1.0 if metric in LOWER_IS_BETTER else 1.0
         margin = MARGINS.get(metric) if claim.margin is None else claim.margin
         sign = math.copysign(1.0, claim.effect) if claim.effect else better
         yield claim, True, Expectation(sign, claim.effect, claim.effect is not None, margin)
-        other = (claim.row, claim.against, NLL) in {(c.row, c.against, c.metric) for c in self.claims}
-        if metric != NLL and claim.effect != 0 and not other:
+        if with_nll and claim.effect != 0:
             yield replace(claim, metric=NLL, effect=None, margin=None), False, Expectation(-sign * better, None, claim.effect is not None)
 
     def _controls(self, claim: RowClaim) -> list[str]:
         """Addresses of what the row has to beat: the row that the claim names and, if that is the usual one, the row's controls."""
         if claim.against is None or claim.against != self.starts.get(claim.row) or claim.effect == 0:
             return [] if claim.against is None else [claim.against]
-        matched = [other.id for other in self.rows.values() if other.control is not None and other.control.against == claim.row]
-        return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *matched]))
+        return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
     def _effects_of(self, claim: RowClaim, sign: float) -> tuple[Effect, ...]:
         """The differences to the controls, the strongest first. Of controls with the same runs one counts, of one seed none."""
@@ -207,25 +203,18 @@ class Comparisons:
         done = {name: [o for o in self.outcomes.get(name, ()) if o.status == "done"] for name in names}
         seeds = {name: [o.seed for o in found] for name, found in done.items() if found}
         runs = {name: digest(sorted(str(o.keys.score) for o in done[name]))[:16] for name in seeds}
-        return State(claim.row, str(claim.against), seeds, runs)
+        both = [self.rows[name].spec for name in (claim.row, claim.against) if name in self.rows]
+        specs = [spec.model_dump(mode="json", exclude={"seed"}) for spec in both if spec is not None]
+        return State(digest([claim.row, claim.against, *specs])[:16], claim.row, str(claim.against), seeds, runs)
 
-    def _id(self, claim: RowClaim) -> str:
-        """Of the claim in this setting: the specs of both rows without their seeds."""
-        specs = [row.spec.model_dump(mode="json", exclude={"seed"}) for row in self._both(claim) if row.spec is not None]
-        return digest([claim.row, claim.against, *specs])[:16]
-
-    def _both(self, claim: RowClaim) -> list[Row]:
-        return [self.rows[name] for name in (claim.row, claim.against) if name in self.rows]
-
-    def _record(self, looks: Looks, made: Sequence[Judgement], states: Mapping[Any, State]) -> None:
-        judged: dict[Any, dict[str, Any]] = {}
+    def _record(self, looks: Looks, made: Sequence[Judgement], states: Mapping[tuple[str, str | None], State]) -> None:
+        judged: dict[tuple[str, str | None], dict[str, Any]] = {}
         for one in made:
             if one.p is not None:
                 about = {"delta": round(one.effects[0].delta, 6), "p": round(one.p, 8), "level": one.level, "word": one.verdict.word}
                 judged.setdefault((one.claim.row, one.claim.against), {})[one.metric] = about
-        for claim in self.claims:
-            if (pair := (claim.row, claim.against)) in judged:
-                looks.add(self._id(claim), states[pair], judged[pair], self.planned or looks.planned(self._id(claim)))
+        for pair, found in judged.items():
+            looks.add(states[pair], found, self.planned or looks.planned(states[pair]))
         looks.save()
 
     def _metric(self, row: str) -> str:

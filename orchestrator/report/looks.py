@@ -36,8 +36,8 @@ Record = dict[str, Any]
 def level_of(look: int, planned: int | None = None) -> float:
     """The level of a claim's n-th look: Pocock's for the planned number of looks.
 
-    Looks that nobody planned begin at 0.05. The next one has Pocock's level of one look more: 0.05 and 0.0221 find at most 6.3 % of the
-    differences that are none, at equal steps.
+    Looks that nobody planned begin at 0.05. The next one has Pocock's level of one look more: 0.05 and 0.0221 find 6.2 % of the
+    differences that are none, at equal steps and with a known variance.
     """
     looks = planned if planned is not None and look <= planned else look + (look > 1)
     return POCOCK[looks - 1] if looks <= len(POCOCK) else POCOCK[-1] * len(POCOCK) / looks
@@ -45,8 +45,12 @@ def level_of(look: int, planned: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class State:
-    """What a claim was judged with: row, its controls and the seeds of each; runs: digests of their records."""
+    """What a claim was judged with: row, its controls and the seeds of each; runs: digests of their records.
 
+    claim: digest of the claim in its setting.
+    """
+
+    claim: str
     row: str
     against: str
     seeds: Mapping[str, list[int]]
@@ -54,15 +58,19 @@ class State:
 
     def follows(self, record: Record) -> bool:
         """Whether a row or control that the recorded look had already has other runs now. A control more makes no new look."""
-        return any(self.runs[name] != run for name, run in record["runs"].items() if name in self.runs)
+        return _differ(record["runs"], self.runs)
 
 
 @dataclass
 class Looks:
-    """The looks that a ledger and its mirrors record. A packed or published ledger is only read."""
+    """The looks that a ledger and its mirrors record. A published ledger is only read.
+
+    claims: claim -> its looks in the order of time; new: those that this process adds.
+    """
 
     ledger: Ledger
     claims: dict[str, list[Record]] = field(default_factory=dict)
+    new: dict[str, Record] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for root in (*self.ledger.mirrors, self.ledger.root):
@@ -72,42 +80,41 @@ class Looks:
         for records in self.claims.values():
             records.sort(key=lambda record: str(record["time"]))
 
-    def number(self, claim: str, state: State) -> int:
+    def number(self, state: State) -> int:
         """Which look at the claim this is, from 1."""
-        records = self.claims.get(claim, [])
-        steps = [_state(new).follows(old) for old, new in pairwise(records)]
+        records = self.claims.get(state.claim, [])
+        steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records)]
         return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
 
-    def planned(self, claim: str) -> int | None:
+    def planned(self, state: State) -> int | None:
         """How many looks a sweep planned for the claim before its first one."""
-        return next((record["planned"] for record in self.claims.get(claim, [])[:1]), None)
+        return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), None)
 
-    def add(self, claim: str, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
-        """Appends a look, unless its records are those of the last one. `save` writes it."""
-        records = self.claims.setdefault(claim, [])
+    def add(self, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
+        """Adds a look, unless its records are those of the last one. `save` writes it."""
+        records = self.claims.get(state.claim, [])
         if not records or state.follows(records[-1]) or not state.runs.keys() <= records[-1]["runs"].keys():
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             about = {"row": state.row, "against": state.against, "seeds": dict(state.seeds), "runs": dict(state.runs)}
-            records.append({"time": time, **about, "judged": dict(judged), "planned": planned})
+            self.new[state.claim] = {"time": time, **about, "judged": dict(judged), "planned": planned}
 
     def save(self) -> None:
-        """Writes the looks into the results folder, where there is one; one line on stderr if it cannot be written."""
+        """Writes the new looks into the results folder, where there is one; one line on stderr if it cannot be written."""
         root = self.ledger.root
-        if not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
+        if not self.new or not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
             return
         try:
             with FileLock(root / f"{FILE}.lock"):
                 known = _read(root)
-                merged = {**known, **{claim: records for claim, records in self.claims.items() if records}}
-                merged = {claim: [*known.get(claim, []), *(r for r in merged[claim] if r not in known.get(claim, []))] for claim in merged}
-                if merged != known:
-                    write_document(root / FILE, {"claims": merged}, KEY)
+                added = {claim: [*known.get(claim, []), record] for claim, record in self.new.items()}
+                write_document(root / FILE, {"claims": known | added}, KEY)
         except OSError as error:
             log_once(f"warning: {root / FILE}: {error.strerror or error}; this look at the results is not recorded")
 
 
-def _state(record: Record) -> State:
-    return State(record["row"], record["against"], record["seeds"], record["runs"])
+def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether a row that both looks have has other runs in the newer one."""
+    return any(new[name] != run for name, run in old.items() if name in new)
 
 
 def _read(root: Path) -> dict[str, list[Record]]:
