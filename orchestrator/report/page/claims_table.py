@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,7 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
     rows: list[list[str]] = []
     left: dict[str, dict[str, list[str]]] = {}
     for section in sections:
-        second = {corpus: {_pair(one): one for one in judgements(table)} for corpus, table in section.second.items()}
-        for one in judgements(section.table):
-            beside = {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
+        for one, beside in on_corpora(section):
             if beside or not twice:
                 rows.append([*_cells(section, one), *([_on_second(beside)] if asked else [])])
         if lacking := _lacking(section):
@@ -56,6 +54,13 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
     heads = [*HEADS, *([SECOND] if asked else [])]
     chosen = [i for i, head in enumerate(heads) if not twice or head in SHORT]
     return ClaimsTable([heads[i] for i in chosen], [[row[i] for i in chosen] for row in rows], left)
+
+
+def on_corpora(section: Section) -> Iterator[tuple[dict[str, Any], dict[str, dict[str, Any]]]]:
+    """(judgement, corpus -> the same claim on a second corpus) of the section's table."""
+    second = {corpus: {_pair(one): one for one in judgements(table)} for corpus, table in section.second.items()}
+    for one in judgements(section.table):
+        yield one, {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
 
 
 def judgements(table: Table) -> list[dict[str, Any]]:

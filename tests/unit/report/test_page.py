@@ -103,10 +103,19 @@ def test_markdown(section: Section) -> None:
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
     said = {"verdict": {"word": "open", "claim": None}}
     lines = [
-        Line(f"demo/small/r{i}", "r", "run", {}, said | {"effect": {"delta": d, "against": "demo/small/base"}, "data": "toy"})
+        Line(
+            f"demo/small/r{i}",
+            "r",
+            "run",
+            {},
+            said | {"effect": {"delta": d, "metric": "bleu", "against": "demo/small/base"}, "data": "toy"},
+        )
         for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))
     ]
-    spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=[]), second={})])  # type: ignore[list-item]
+    beside = {"row": "demo/small/r0", "against": "demo/small/r1", "metric": "nll", "stated": True, "own": False, "verdict": "open"}
+    beside |= dict.fromkeys(("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level", "setting"))
+    claims = [beside | {"effect": {"delta": -0.01, "metric": "nll", "against": "demo/small/r1"}}]  # no difference in BLEU: not drawn
+    spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=claims), second={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
 
