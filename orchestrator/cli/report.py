@@ -184,8 +184,8 @@ def repro(
 ) -> None:
     """Run a recorded row again from its spec, in a fresh folder, with the rows it starts from, and compare with what was recorded.
 
-    Verdicts: `same bits` (exit 0), expected at equal code, versions, device and threads; `within tolerance` (0) where the capsules
-    differ; `bits differ` (1) where the capsules do not explain it; `outside tolerance` (1). Differing parts of the capsule are printed.
+    Exit code 0: `same bits`, as equal code, versions, device and threads give; or `within tolerance`, if the capsules differ. Exit code 1:
+    `bits differ`, if no part of the capsules explains it; or `outside tolerance`. The parts that differ are printed.
 
     Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
     """

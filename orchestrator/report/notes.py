@@ -95,8 +95,8 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     if tested:
         family = max(found["family"] for found in judged_rows.values())
         lines.append(
-            "±: standard deviation over seeds; (.. to ..): interval over other seeds and other sentences, 95 % at the first look; p-values "
-            f"are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm); {_spreads(tested.values())}{VERDICTS}"
+            f"±: standard deviation over seeds ({_spreads(tested.values())}). (.. to ..): interval over other seeds and other sentences, "
+            f"95 % for a single look. p-values are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm){VERDICTS}"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
@@ -114,7 +114,7 @@ def _spreads(effects: Collection[dict[str, Any]]) -> str:
     """The standard deviations over seeds, each moderated by those of the other rows."""
     low, *_, high = sorted(effect["sd"] for effect in (*effects, *effects))
     several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    return f"standard deviation over seeds {several}, moderated over {max(effect['sd_rows'] for effect in effects)} rows"
+    return f"{several} if moderated over {max(effect['sd_rows'] for effect in effects)} rows"
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

@@ -12,7 +12,7 @@ depends on what.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain, repeat
 
 ALPHA = 0.05
@@ -31,13 +31,3 @@ def level(number: int, discoveries: Iterable[int], alpha: float = ALPHA, start: 
     """alpha_t of the claim with this number. discoveries: numbers of those before it, in their order. Numbers count from 1."""
     weights = chain((start, alpha - start), repeat(alpha))
     return sum(weight * share(number - place) for weight, place in zip(weights, (0, *discoveries), strict=False))
-
-
-def decisions(values: Iterable[float], alpha: float = ALPHA, start: float = START) -> Iterator[tuple[float, bool]]:
-    """(level, whether it is a discovery) of each p-value, in the order of arrival."""
-    found: list[int] = []
-    for number, p in enumerate(values, 1):
-        bound = level(number, found, alpha, start)
-        if p <= bound:
-            found.append(number)
-        yield bound, p <= bound

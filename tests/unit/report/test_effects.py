@@ -143,7 +143,7 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path)
     effects = {name: one["effect"] for name, one in named(table).items() if "effect" in one}
     assert effects["better"]["sd"] < 1 < effects["worse"]["sd"]
     (note,) = [note for note in table.notes if note.startswith("±")]
-    assert f"standard deviation over seeds {effects['better']['sd']:.2f} to {effects['worse']['sd']:.2f}" in note
+    assert f"standard deviation over seeds ({effects['better']['sd']:.2f} to {effects['worse']['sd']:.2f}" in note
 
 
 def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

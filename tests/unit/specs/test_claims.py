@@ -63,6 +63,11 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
     assert words in str(error.value) and "demo.yaml:9" in str(error.value)
 
 
+def test_a_control_row_that_the_table_does_not_have(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"demo.yaml:10: control_rows\[1\]: found 'bas': no such row; .*did you mean base"):
+        resolve(written(tmp_path, "  []\ncontrol_rows: [base, bas]\n"))
+
+
 def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
     one, other = ({"table": "demo/small", "file_sha256": "a", "claims": [{"row": "fused", "effect": effect}]} for effect in (0.8, 0.2))
     first = with_claims([], [one], 10.0)

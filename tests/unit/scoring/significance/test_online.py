@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from orchestrator.scoring.significance.online import ALPHA, START, decisions, share
+from orchestrator.scoring.significance.online import ALPHA, START, level, share
+
+
+def decisions(values: Iterable[float]) -> Iterator[tuple[float, bool]]:
+    """(level, whether it is a discovery) of each p-value, in the order of arrival."""
+    found: list[int] = []
+    for number, p in enumerate(values, 1):
+        bound = level(number, found)
+        found += [number] if p <= bound else []
+        yield bound, p <= bound
 
 
 def test_the_shares_add_up_to_one() -> None:
