@@ -6,11 +6,10 @@ fields; the sentence. A task's instances are a data frame with the columns split
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from orchestrator.data.corpus import iter_lines
@@ -83,12 +82,3 @@ def read(path: Path) -> pd.DataFrame:
     for i, label in instances.loc[~instances["label"].isin(known), "label"].items():
         raise UserError(f"{path}: line {i + 1}: found the label '{shown(label, 40)}'; expected one that tr has")
     return instances
-
-
-def split_up(sentences: Sequence[str], labels: Sequence[str], held_out: float = 0.1) -> pd.DataFrame:
-    """Assigns the first instances to tr, then a share of `held_out` each to va and te, without labels that tr lacks."""
-    each = max(1, int(len(labels) * held_out))
-    left = len(labels) - np.arange(len(labels))  # instances from this one to the end
-    split = np.select([left <= each, left <= 2 * each], ["te", "va"], "tr")
-    instances = pd.DataFrame({"split": split, "label": list(labels), "sentence": list(sentences)})
-    return instances[instances["label"].isin(instances.loc[split == "tr", "label"])].reset_index(drop=True)

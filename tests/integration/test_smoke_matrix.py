@@ -35,7 +35,7 @@ def rows(target: str) -> list[Row]:
     return [row for address in tables(target) for row in shipped.rows(address)]
 
 
-TABLES = ("grid", "properties", "parameters", "significance", "probing", "speed")
+TABLES = ("grid", "properties", "parameters", "significance", "speed")
 """Kinds of analysis that have a table and no figure."""
 
 
@@ -43,7 +43,7 @@ def analyses(target: str) -> list[str]:
     """What to call: tables whose analysis rows are of one kind, and else those rows one by one."""
     found: dict[str, dict[str, str]] = {}
     for row in rows(target):
-        if row.kind == "analysis" and row.id not in LONG:
+        if row.kind == "analysis" and row.id not in LONG and row.analysis != "probing":  # probing needs SentEval's files
             found.setdefault("/".join(row.id.split("/")[:2]), {})[row.id] = row.analysis or ""
     return [name for table, kinds in found.items() for name in ([table] if len(set(kinds.values())) == 1 else kinds)]
 

@@ -23,7 +23,6 @@ from torch import Tensor
 from models.transformer import PAD, Transformer
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.analysis.classifier import Examples, fit, search, share
-from orchestrator.data import toy_probing
 from orchestrator.data.senteval import NAME, SOURCE, SPLITS, TASKS, SentEvalTask, load
 from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
@@ -51,7 +50,6 @@ LANGUAGE = "en"
 BATCH_TOKENS = 8192
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
-_generated = cache(toy_probing.generate)
 
 
 @register("probing", options=DEFAULTS, needs_weights=True)
@@ -59,7 +57,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
 
     majority: accuracy of tr's most frequent label. paper: the figure of the analysis row for the task's column. delta: ours minus the
-    paper's, on SentEval's data only. Raises UserError for invalid options or files, or if no row can be probed.
+    paper's. Raises UserError for invalid options or files, or if no row can be probed.
     """
     records, notes = context.each_row(analyse_row)
     frame = pd.DataFrame(records)
@@ -78,20 +76,18 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    """Returns one record per task of a row for which there are sentences."""
+    """Returns one record per task, none with a note for a row whose source language is not that of the sentences."""
     tasks, device, limit = _tasks(context.options["tasks"]), context.device(), context.limit()
     space: dict[str, Any] = {"nhid": context.numbers("nhid")} | {name: _rates(name, context.options[name]) for name in ("dropout", "l2")}
-    source = instances_of(context, subject, tasks)
-    if isinstance(source, str):
-        notes.append(source)
+    folder, language = context.options["data"], load_entry(subject.spec.data.corpus).src
+    if not folder and language != LANGUAGE:
+        hint = "--option data=DIR has files in its language"
+        notes.append(f"{subject.row.id}: its source language is {language}, SentEval's is {LANGUAGE}; left out ({hint})")
         return []
-    kind, instances = source
-    if kind == "toy":
-        missing = ", ".join(name for name in TASKS if name not in instances)
-        notes.append(f"toy: sentences of the built-in language, not SentEval's data; not made for it: {missing}")
+    instances = _files(tasks, _folder(context))
     prepared, model = context.prepared(subject), context.model(subject).to(device)
     records: Records = []
-    for task in (task for task in tasks if task.name in instances):
+    for task in tasks:
         whole = instances[task.name]
         sample = whole if limit is None else whole.sample(frac=1, random_state=SEED).groupby("split").head(limit).sort_index()
         vectors, width = features(model, prepared.encode_text(sample["sentence"].tolist()))
@@ -102,8 +98,8 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
         made = classify(data, width, len(encoder.classes_), space | ({"nhid": [0]} if task.name == "WordContent" else {}))
         log(f"{subject.name} {task.name}: {made['accuracy']:.2f} %")
         paper = number(subject.expect.get(task.column))
-        delta = round(made["accuracy"] - paper, 4) if paper is not None and kind == "senteval" else None
-        columns = subject.columns | {"data": kind, "encoders": 1 if model.extra_encoder is None else 2}
+        delta = None if paper is None else round(made["accuracy"] - paper, 4)
+        columns = subject.columns | {"encoders": 1 if model.extra_encoder is None else 2}
         records.append(columns | {"task": task.name, "column": task.column} | made | {"paper": paper, "delta": delta})
     return records
 
@@ -153,22 +149,13 @@ def _rates(name: str, text: str) -> list[float]:
     return values
 
 
-def instances_of(context: AnalysisContext, subject: Subject, tasks: tuple[SentEvalTask, ...]) -> tuple[str, dict[str, pd.DataFrame]] | str:
-    """Returns (`senteval` or `toy`, instances by name of the task), or the reason why the row is left out.
-
-    Raises UserError for missing or malformed files.
-    """
-    entry, folder = load_entry(subject.spec.data.corpus), context.options["data"]
-    if entry.generated is not None and not folder:
-        return "toy", _generated(entry.generated)
-    if not folder and entry.src != LANGUAGE:
-        hint = "--option data=DIR has files in its language"
-        return f"{subject.row.id}: its source language is {entry.src}, SentEval's is {LANGUAGE}; left out ({hint})"
+def _folder(context: AnalysisContext) -> Path:
+    folder = context.options["data"]
     if folder and not Path(folder).is_dir():
         raise UserError(f"--option data={shown(folder)}: no such folder; expected one that holds sentence_length.txt and so on")
     if not folder and context.data_dir is None:
         raise UserError(f"probing: found no --data-dir; expected one with the folder {NAME}: {SOURCE}, or --option data=FOLDER")
-    return "senteval", _files(tasks, Path(folder) if folder else Path(context.data_dir or "") / NAME)
+    return Path(folder) if folder else Path(context.data_dir or "") / NAME
 
 
 @cache
