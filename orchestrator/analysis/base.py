@@ -54,7 +54,6 @@ class Subject:
 
     @property
     def spec(self) -> RunSpec:
-        """The spec that reproduces the row, with the tuned length penalty if there is one."""
         spec = self.tuned or self.row.spec
         assert spec is not None, f"{self.row.id} is no row that runs"
         return spec
@@ -66,12 +65,10 @@ class Subject:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The leading columns of most records."""
         return {"row": self.row.id, "label": self.label, "seed": self.spec.seed}
 
     @property
     def name(self) -> str:
-        """The name used in messages."""
         return f"{self.row.id} seed {self.spec.seed}"
 
     @property
@@ -120,11 +117,9 @@ class AnalysisContext:
         return record
 
     def train_record(self, subject: Subject) -> Record:
-        """Returns the summary of the training, or {}."""
         return self.ledger.read_train(subject.train_key) or {}
 
     def curve(self, subject: Subject, metric: str) -> list[tuple[int, float]]:
-        """Returns (update, value) for each report of the history that has the metric."""
         points = [(report["step"], number(report.get(metric))) for report in self.ledger.history(subject.train_key)]
         return [(int(step), value) for step, value in points if value is not None]
 
@@ -181,7 +176,6 @@ class Analysis:
 
     @property
     def columns(self) -> list[str]:
-        """The keys of all records, in order of appearance."""
         return list(dict.fromkeys(name for record in self.records for name in record))
 
 

@@ -69,7 +69,6 @@ class Style:
     marker: str
 
     def line(self, style: str = "-", **more: Any) -> dict[str, Any]:
-        """Arguments of `Axes.plot`."""
         return {"color": self.colour, "marker": self.marker, "linestyle": style} | more
 
 

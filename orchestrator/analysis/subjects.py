@@ -34,7 +34,6 @@ class RowSelection:
 
     @cached_property
     def data(self) -> Data:
-        """What matched controls depend on."""
         return Data(self.options.data_dir, self.options.cache_dir)
 
     def rows(self, target: str) -> list[Row]:
@@ -118,7 +117,6 @@ def _label(row: Row, analysis_row: Row | None) -> str:
 
 
 def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
-    """Returns why the row cannot be analysed, or None if it can."""
     assert row.spec is not None
     if keys.train is None or keys.score is None:
         return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"

@@ -41,12 +41,10 @@ def translate(model: nn.Module, ids: Sequence[Sequence[int]], spec: RunSpec, pre
 
 
 def bleu(lines: tuple[Sequence[str], Sequence[str]], references: References, split: str, spec: RunSpec) -> float:
-    """Returns BLEU of (text, tokens) by the row's metric, rounded to 4 decimals."""
     return round(float(score(*lines, references, split, spec.score)["bleu"]), 4)
 
 
 def snapshots_of(context: AnalysisContext, subject: Subject) -> dict[int, Path]:
-    """Returns the snapshot files of a row by update, oldest first."""
     files = snapshots(context.store(subject).run_dir / "snapshots")
     return {int(path.stem.removeprefix("step-")): path for path in files}
 

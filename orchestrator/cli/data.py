@@ -76,7 +76,7 @@ def check(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everything that is wrong with a corpus: missing files, encoding, empty lines, unequal counts, overlap of splits.
+    """What is wrong with a corpus: missing files, the first fault of each split (encoding, empty lines, unequal counts), overlap of splits.
 
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """

@@ -71,7 +71,6 @@ class Batches:
         return np.lexsort((self.src + noise[1], tgt)).astype(np.int64)
 
     def _cut(self, order: Indices, size: int) -> list[int]:
-        """Start index of each batch."""
         if self.batch.unit == "sentences":
             return list(range(0, len(order), size))
         src, tgt = self.src[order], self.tgt[order]

@@ -137,7 +137,6 @@ def _held_out(
 
 
 def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:
-    """Name of the filter that a pair of these subword lengths fails, or None."""
     if data.max_length is not None and max(src, tgt) > data.max_length:
         return "max_length"
     if data.max_ratio is not None and max(src, tgt) > data.max_ratio * min(src, tgt):

@@ -98,6 +98,5 @@ def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
 
 
 def unequal(paths: Sequence[Path | str], counts: Sequence[int]) -> str:
-    """The message for files whose numbers of lines differ."""
     found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
     return f"{found}; a line and its translation must have the same number"

@@ -29,7 +29,6 @@ Text = dict[str, Any]
 
 
 def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
-    """The text of a prepared corpus. Pairs are counted before the filters of the spec."""
     sizes = {split: size for split, size in prepared.stats["splits"].items() if split in splits}
     pairs = {split: int(size["pairs"]) + sum(int(n) for n in size["dropped"].values()) for split, size in sizes.items()}
     text = prepared.manifest["text"]
@@ -56,7 +55,6 @@ def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
 
 
 def differences(entry: CorpusEntry, text: Mapping[str, Any]) -> list[str]:
-    """A line for each split of the text that differs from the entry."""
     pairs, sums = text.get("pairs") or {}, text.get("sha256") or {}
     lines = []
     for name, split in entry.splits.items():
@@ -148,7 +146,6 @@ def form_warnings(entry: CorpusEntry, data_dir: Path | None) -> list[str]:
 
 
 def consequence(form: Form) -> str:
-    """Describes what happens if the form of a text differs from `form`, that of its entry."""
     if form == RAW:
         return "data.tokenizer moses would tokenise it twice, and a metric of running text counts its tokens and escapes as words"
     return "it is not tokenised (`tokenised`, `tokenised-escaped`) or not unescaped (`tokenised`) where it should be"

@@ -57,7 +57,6 @@ def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda li
 
 
 def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Iterable[Row]) -> list[Path]:
-    """Writes the files of a split, or its CSV file, each completely or not at all."""
     names = entry.splits[split].files if entry.csv is None else [entry.splits[split].src]
     paths = [data_dir / entry.folders[0] / name for name in names]
     paths[0].parent.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,6 @@ class Pairs:
         return np.diff(self.tgt_offsets)
 
     def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
-        """Source and target ids of pair i."""
         if not 0 <= i < len(self):
             raise IndexError(i)
         sides = ((self.src, self.src_offsets), (self.tgt, self.tgt_offsets))
@@ -108,7 +107,6 @@ class Prepared:
         return self._tokenizers[side].tokenise(lines)
 
     def tokenise_text(self, lines: list[str], side: Side) -> list[str]:
-        """Tokenises running text, whatever the form of the corpus."""
         return self._tokenizers[side].tokenise_text(lines)
 
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
@@ -116,7 +114,6 @@ class Prepared:
         return self.encode_tokens(self.tokenise(lines, side), side)
 
     def encode_text(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Encodes running text to ids, whatever the form of the corpus."""
         return self.encode_tokens(self.tokenise_text(lines, side), side)
 
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
@@ -175,5 +172,4 @@ def load(path: Path, key: str) -> Prepared | None:
 
 
 def own_sha256(record: dict[str, Any]) -> str:
-    """sha256 of everything in `about.json` except this sum."""
     return digest({name: value for name, value in record.items() if name != OWN_SHA256})

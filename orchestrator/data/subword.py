@@ -159,7 +159,6 @@ def learn(
 
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
-    """Loads a segmenter that `save` wrote."""
     if kind == "word":
         return Words(json.loads(path.read_text(encoding="utf-8")))
     pieces, used = Pieces(path.read_bytes()), path.with_suffix(USED)

@@ -26,7 +26,6 @@ FUTURE = 2
 
 
 def manifest(params: ToyParams) -> dict[str, Any]:
-    """Everything that determines the text."""
     return {"generator": GENERATOR_VERSION, "parameters": params.model_dump(mode="json")}
 
 

@@ -49,7 +49,6 @@ class Zipf(Generic[T]):
         self.bounds = list(accumulate(UNIT // (rank + 2) for rank in range(len(items))))
 
     def draw(self, rng: Random) -> T:
-        """Draws one item."""
         return self.items[bisect_right(self.bounds, int(rng.random() * self.bounds[-1]))]
 
 

@@ -38,7 +38,6 @@ class Checked(NamedTuple):
 
 
 def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Checked:
-    """Validates a merged row and fills in the defaults of its components."""
     problems: list[Problem] = []
     data, unfit = dict(row.data), False
     if isinstance(data.get("model"), dict):
@@ -107,7 +106,6 @@ def whole(spec: RunSpec) -> list[Problem]:
 
 @functools.cache
 def _splits(corpus: str | CorpusFiles) -> tuple[str, ...]:
-    """Returns the held-out splits of a corpus."""
     return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 

@@ -87,7 +87,6 @@ def check(document: Document, claims: Sequence[Claim], rows: Collection[str]) ->
 
 
 def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:
-    """The claims of the table at `address`."""
     own = [claim.model_dump() for claim in claims]
     return [
         RowClaim(**claim | {key: None if claim[key] is None else f"{address}/{claim[key]}" for key in ("row", "against")}) for claim in own

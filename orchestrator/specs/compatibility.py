@@ -42,7 +42,6 @@ class _Model:
         return _Part(component["kind"], REGISTRIES[path[-1]].get(component["kind"]), options)
 
     def get(self, slot: str) -> _Part | None:
-        """Returns a component of the whole model that may be absent."""
         return self[slot,] if (slot,) in self.components else None
 
     def wrong(self, path: tuple[str, ...], why: str, expected: str | Callable[[Any], bool]) -> Problem:
@@ -57,7 +56,6 @@ class _Model:
 
 
 def check_compatibility(components: Components) -> list[Problem]:
-    """Returns the first incompatibility found, or an empty list."""
     return list(itertools.islice(_problems(_Model(components)), 1))
 
 

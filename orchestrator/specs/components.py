@@ -116,7 +116,6 @@ def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Proble
 
 
 def side_of(path: KeyPath) -> str:
-    """Returns the side of the component at `path`: encoder, decoder or both."""
     of = {"decoder": "decoder", "bridge": "decoder", "head": "decoder", "regularizers": "both"}
     return of.get(str(path[0]), "encoder")
 

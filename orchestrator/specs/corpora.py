@@ -171,7 +171,6 @@ class CorpusEntry(Strict):
 
     @property
     def needs_data_dir(self) -> bool:
-        """Whether some file is looked for below the data directory."""
         return any(not file.startswith("/") for split in self.splits.values() for file in split.files)
 
     def find(self, file: str, data_dir: Path | None) -> Path | None:
@@ -197,7 +196,6 @@ class CorpusEntry(Strict):
         return found if len(found) == len(files) else None
 
     def lacks(self, splits: Iterable[str], data_dir: Path | None) -> list[str]:
-        """Returns the files of these splits that do not exist."""
         return list(dict.fromkeys(file for name in splits for file in self.splits[name].files if self.find(file, data_dir) is None))
 
     def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
@@ -230,7 +228,6 @@ def folders() -> list[Path]:
 
 
 def list_entries() -> list[str]:
-    """Returns the names of all corpora."""
     return sorted({path.stem for folder in folders() for path in folder.glob("*.yaml")})
 
 

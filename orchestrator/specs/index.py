@@ -32,7 +32,6 @@ class Target:
 
     @property
     def row(self) -> str | None:
-        """The row if the user named one alone."""
         return self.rows[0] if len(self.rows) == 1 else None
 
 

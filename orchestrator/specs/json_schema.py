@@ -39,7 +39,6 @@ def field_texts(cls: type) -> dict[str, str]:
 
 @functools.cache
 def _texts_of_file(file: str) -> dict[str, dict[str, str]]:
-    """Returns class -> field -> the text below it."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(Path(file).read_bytes()).body:
         if isinstance(node, ast.ClassDef):
@@ -72,7 +71,6 @@ class _Described(GenerateJsonSchema):
 
 
 def section_schema(section: type[BaseModel]) -> dict[str, Any]:
-    """Returns the JSON schema of a section, with descriptions."""
     return section.model_json_schema(schema_generator=_Described)
 
 
@@ -122,7 +120,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def component_schema(registry: str, name: str) -> dict[str, Any]:
-    """Returns the JSON schema of a component, with the descriptions that its docstring gives."""
     cls, own = REGISTRIES[registry].get(name), schema(registry, name).model_json_schema()
     own["description"], texts = component_texts(cls)
     texts["kind"] = own["description"].split("\n\n")[0]

@@ -53,7 +53,6 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
 
 
 def _names_of(item: Any) -> str:
-    """Returns the names that a literal allows: `a, b or c`."""
     return str(item["ctx"]["expected"]).replace("'", "")
 
 

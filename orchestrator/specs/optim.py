@@ -42,12 +42,10 @@ class BatchSpec(Strict):
         return stages
 
     def size_at(self, epoch: int) -> int:
-        """Returns the batch size in an epoch (from 0)."""
         return next((stage.size for stage in reversed(self.stages) if stage.from_epoch <= epoch), self.size)
 
     @property
     def max_size(self) -> int:
-        """Largest batch size of any epoch."""
         return max(self.size, *(stage.size for stage in self.stages), 0)
 
 
@@ -136,7 +134,6 @@ class Schedule(Strict):
         return self.kind in ("wsd", "cosine") or self.warmup_ratio is not None
 
     def rate_after(self, cuts: int) -> float:
-        """Returns the rate of a plateau schedule after `cuts` cuts: lr * shrink^cuts."""
         assert self.lr is not None and self.shrink is not None
         return float(self.lr * self.shrink**cuts)
 
@@ -152,7 +149,6 @@ class Schedule(Strict):
         return 0 if self.kind != "plateau" else next(cuts for cuts in itertools.count(1) if self.ends_after(cuts))
 
     def summary(self) -> str:
-        """Returns the schedule in one line."""
         warmup = str(self.warmup) if self.warmup_ratio is None else f"{self.warmup_ratio:.0%}"
         if self.kind == "noam":
             return f"noam x{self.factor:g}, warmup {warmup}"
@@ -235,6 +231,5 @@ class OptimSpec(Strict):
         return value
 
     def summary(self) -> str:
-        """Returns optimiser and schedule in one line."""
         first = f"{self.kind}, {self.schedule.summary()}"
         return first if self.restart is None else f"{first}, then {self.restart.schedule.summary()}"

@@ -26,7 +26,6 @@ class Position:
     path: KeyPath
 
     def under(self, *rest: str | int) -> Position:
-        """Returns the position with `rest` appended to its path."""
         return Position(self.where, (*self.path, *rest))
 
     def line(self, message: str) -> str:
@@ -90,7 +89,6 @@ class Document(Located):
         self.problems: list[str] = []
 
     def wrong(self, path: KeyPath, message: str) -> None:
-        """Adds a problem of the key at `path`."""
         self.problems.append(self.at(path).line(message))
 
 
@@ -140,7 +138,6 @@ def describe(value: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns `expected one of a, b; did you mean a?` for an unknown name."""
     names = sorted(known)
     if not names:
         return "expected none"

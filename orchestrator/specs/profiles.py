@@ -67,7 +67,6 @@ class Profile(Scale):
 
 
 def names() -> list[str]:
-    """Returns the names of all profiles."""
     return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
 
 
@@ -218,7 +217,6 @@ def _nest(override: Override, path: tuple[str, ...], current: Any, done: KeyPath
 
 
 def _slot(path: tuple[str, ...]) -> KeyPath | None:
-    """Returns the component slot that a path leads into, or None."""
     if path[:2] == ("model", "regularizers"):
         return ("regularizers",)
     return next((slot for slot in SLOTS if path[1 : 1 + len(slot)] == slot), None) if path[0] == "model" else None

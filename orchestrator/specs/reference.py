@@ -74,7 +74,6 @@ TITLES = {
 
 
 def page() -> str:
-    """Returns docs/spec.md."""
     found = definitions()
     for name, key in itertools.product(("TableHead", "RowHead"), FigureHeader.model_fields):
         del found[name]["properties"][key]
@@ -93,7 +92,6 @@ def page() -> str:
 
 @functools.cache
 def _titles() -> dict[str, str]:
-    """Returns class of a part -> its heading."""
     found, titles = definitions(), dict(TITLES)
 
     def add(name: str, path: str) -> None:
@@ -140,7 +138,6 @@ def _registry(registry: str, places: list[str], description: str) -> Iterator[st
 
 
 def _cells(name: str, key: dict[str, Any], owner: dict[str, Any]) -> str:
-    """Returns the cells of a key: its type, its default, and its description."""
     words = type_of(key, lambda name: _link(_titles().get(name, name)), lambda value: f"`{value}`")
     rest = words.removesuffix(" | null")
     type_ = rest.replace(" | ", ", ") + (" or null" if rest != words else "")

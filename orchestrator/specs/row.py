@@ -78,12 +78,10 @@ class Row:
 
 
 def table_of(row_id: str) -> str:
-    """`paper/table` of a row's address."""
     return "/".join(row_id.split("/")[:2])
 
 
 def by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Address of each table -> its rows, in their order."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(table_of(row.id), []).append(row)

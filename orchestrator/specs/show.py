@@ -26,7 +26,6 @@ def to_yaml(row: Row) -> str:
 
 
 def as_plain(row: Row) -> dict[str, Any]:
-    """Returns a row, its spec and the specs of its parents as plain data."""
     data = as_data(row) | {"spec": row.spec.model_dump() if row.spec is not None and row.kind == "run" else None}
     parents: dict[str, Any] = {}
     parent = row.parent
@@ -100,7 +99,6 @@ def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
 
 @functools.lru_cache(4096)
 def _is_plain(value: str) -> bool:
-    """Returns whether the text, unquoted, reads back as itself."""
     try:
         return yaml_file.parse(value, "").data == value and value.isprintable()
     except UserError:

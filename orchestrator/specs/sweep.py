@@ -59,7 +59,6 @@ class Scheduler(Strict):
 
 
 def _counted(seeds: Any) -> Any:
-    """Expands a number of seeds, `3` -> [1, 2, 3]; returns anything else unchanged."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if not 1 <= seeds <= MAX_SEEDS:
             raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")

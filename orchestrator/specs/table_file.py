@@ -71,7 +71,6 @@ class TableFile:
 
     @property
     def problems(self) -> list[str]:
-        """Complete error lines."""
         return self.document.problems
 
     @property
@@ -81,7 +80,6 @@ class TableFile:
 
     @property
     def address(self) -> str:
-        """`paper/table`, or `local/STEM` if the file names no source."""
         if self.source is not None:
             return f"{self.source.paper}/{self.source.table}"
         return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"

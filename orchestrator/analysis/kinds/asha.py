@@ -152,7 +152,6 @@ def _measures(replays: Sequence[Mapping[str, int]], curves: Curves, best: Sequen
 
 
 def _survival(replays: Sequence[Mapping[str, int]], subject: Subject) -> dict[str, Any]:
-    """Returns the columns of a row."""
     rungs = sorted(stopped[subject.row.id] for stopped in replays if subject.row.id in stopped)
     low, high = (rungs[0], rungs[-1]) if rungs else (None, None)
     return subject.columns | {"survived": round(1 - len(rungs) / len(replays), 4), "low": low, "high": high}

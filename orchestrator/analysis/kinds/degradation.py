@@ -43,7 +43,6 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 
 def sample(count: int, pairs: int, seed: int) -> list[int]:
-    """Returns `pairs` increasing indices below `count`, or all of them; deterministic for a seed."""
     generator = torch.Generator().manual_seed(stream_seed(seed, "degradation"))
     return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
 

@@ -162,14 +162,12 @@ def positions(values: set[int | str]) -> dict[int | str, float]:
 
 
 def option_of(registry: str, component: Mapping[str, Any], option: str) -> Any:
-    """Returns the value of a component's option, or its default."""
     if option in component:
         return component[option]
     return inspect.signature(REGISTRIES[registry].get(component["kind"])).parameters[option].default
 
 
 def hops_of(model: ModelSpec) -> dict[str, int]:
-    """Maps each side to n_hop of its layer self-attention; empty for a baseline."""
     sides = (("encoder", model.encoder.aggregation), ("decoder", model.decoder.aggregation))
     return {side: int(option_of("aggregation", component, "n_hop")) for side, component in sides if component["kind"] == FUSION}
 

@@ -126,7 +126,6 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
 
 
 def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
-    """Returns the losses of the test set [K, N] under K snapshots."""
     device = context.device()
     model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
     losses = []
@@ -163,7 +162,6 @@ def quartiles(scores: Floats) -> list[list[int]]:
 
 
 def draw_length(figure: Figure, records: Records) -> None:
-    """Draws BLEU by group with one line per row."""
     axes = _draw(figure, records, "bleu")
     axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU [%], {records[0]['metric']}, {records[0]['test']}")
 

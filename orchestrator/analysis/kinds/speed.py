@@ -143,7 +143,6 @@ class Case:
         return build_optimizer(self.model, self.subject.spec.optim)
 
     def train(self) -> float:
-        """Runs all updates and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
         self.objective, self.optimizer  # noqa: B018  built before the clock starts
@@ -157,7 +156,6 @@ class Case:
         return self._now() - started
 
     def decode(self) -> float:
-        """Translates all sentences and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
@@ -168,14 +166,12 @@ class Case:
         return seconds
 
     def loss(self, update: Update, batch: Batch) -> Tensor:
-        """Returns the loss of one micro-batch as in the training loop."""
         tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
             loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
         return loss
 
     def rates(self, work: str) -> list[float]:
-        """Returns updates/s (`train`) or sentences/s (`decode`) of each round."""
         count = len(self.updates if work == "train" else self.sources)
         return [count / seconds for seconds in self.seconds[work]]
 

@@ -62,7 +62,6 @@ def analyse_lead(context: AnalysisContext) -> Analysis:
 
 
 def lead(documents: list[str], count: int) -> list[str]:
-    """Returns the first `count` sentences of each document as its summary."""
     return [JOINT.join(sentences_of(line)[:count]) for line in documents]
 
 

@@ -39,7 +39,6 @@ class Setting:
 
     @cached_property
     def placeholders(self) -> list[str]:
-        """The axes of kind words that its path refers to."""
         return list(dict.fromkeys(name for part in self.path for name in _WORD.findall(part)))
 
     def paths(self, words: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -78,7 +77,6 @@ class CompiledAxis:
 
     @property
     def plain(self) -> list[Any] | None:
-        """The plain values; None for an axis that draws from a range."""
         return None if self.axis.range is not None else [value.plain for value in self.values]
 
     @property
@@ -272,7 +270,6 @@ def key(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Formats a value as on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

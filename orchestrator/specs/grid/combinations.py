@@ -190,7 +190,6 @@ def _with_regularizers(row: Located, sets: list[tuple[tuple[str, ...], Any, Posi
 
 
 def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
-    """Returns a copy of nested mappings with a value at a path."""
     first, rest = path[0], path[1:]
     below = tree if isinstance(tree, dict) else {}
     return {**below, first: placed(below.get(first), rest, value) if rest else value}

@@ -84,7 +84,6 @@ def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
 
 
 def _unknown(axis: CompiledAxis, value: str) -> str | None:
-    """Returns what is wrong with a value of the axis, or None."""
     limits = axis.axis.range
     if limits is None:
         known = any(_is(value, each) for each in axis.values)

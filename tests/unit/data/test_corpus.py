@@ -63,10 +63,10 @@ def test_unequal_files_name_both_counts(tmp_path):
 
 BAD = {
     "unequal": ("train.b", lambda b: b + b"MORE\n", "train.a has 60 lines"),
-    "nul": ("train.a", lambda b: b.replace(b"x3\n", b"x\x003\n"), "line 4: NUL character"),
-    "not UTF-8": ("valid.a", lambda b: b + b"\xff\n", "line 7: not UTF-8"),
+    "nul": ("train.a", lambda b: b.replace(b"x3\n", b"x\x003\n"), "line 4 has a NUL character"),
+    "not UTF-8": ("valid.a", lambda b: b + b"\xff\n", "line 7 is not UTF-8"),
     "empty line": ("test.b", lambda b: b"\n" + b.split(b"\n", 1)[1], "line 1: empty; test must have none"),
-    "empty file": ("valid.b", lambda b: b"", "the file is empty"),
+    "empty file": ("valid.b", lambda b: b"", "valid.b has 0 lines"),
 }
 
 
