@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of, positions
+from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of
 from orchestrator.analysis.kinds.training import accuracy, gradient_norms
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
@@ -115,11 +115,6 @@ def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
     ]
     with pytest.raises(UserError, match="steps: found no row with extra_encoder biarn; expected some with different steps"):
         STEPS.analyse(recurrent.context("steps", "base"))
-
-
-def test_words_stand_behind_the_numbers() -> None:
-    assert list(positions({12, "J", 1, 10}).items()) == [(1, 1.0), (10, 10.0), (12, 12.0), ("J", 14.0)]
-    assert positions({"J"}) == {"J": 1.0} and positions({4, "J"}) == {4: 4.0, "J": 5.0}
 
 
 def logged(lab: Any, name: str, samples: list[Any]) -> None:

@@ -31,17 +31,6 @@ def test_a_colour_a_model_and_a_marker_a_depth() -> None:
     assert len({(style.colour, style.marker) for style in mixed}) == 4
 
 
-@pytest.mark.parametrize("count", [8, 9, 40])
-def test_no_two_models_share_a_colour(count: int) -> None:
-    found = figures.styles(records(*(f"model {i}" for i in range(count))))
-    assert len({style.colour for style in found.values()}) == count
-    assert len({style.marker for style in found.values()}) == min(count, len(figures.MARKERS))
-
-
-def test_rows_of_one_label_differ() -> None:
-    assert [style.name for style in figures.styles(records("BASE", "BASE")).values()] == ["BASE [t/0]", "BASE [t/1]"]
-
-
 def test_labels_are_drawn_as_they_are_written() -> None:
     """A control character would make the SVG no XML, and dollars a formula."""
     label = "\x1b[31m costs $1 or $2_ {"
@@ -51,17 +40,6 @@ def test_labels_are_drawn_as_they_are_written() -> None:
 
     analysis = Analysis([], lambda figure, _: figure.subplots().set_title(figures.short(label)))
     assert ElementTree.fromstring(figures.images(analysis, 3.0)["svg"])
-
-
-def test_a_legend_never_covers_the_axes() -> None:
-    figure = Figure(figsize=(figures.COLUMN, 2.0), layout="constrained")
-    axes = figure.subplots()
-    for name in ("one", "another", "a third model with a rather long name"):
-        axes.plot([1, 2], [1, 2], label=name)
-    figures.legend(figure, axes.get_legend_handles_labels()[0])
-    figure.draw_without_rendering()
-    box, inside = figure.legends[0].get_window_extent(), axes.get_tightbbox()
-    assert inside is not None and box.y1 <= inside.y0 and box.x0 >= 0 and box.x1 <= figure.bbox.width
 
 
 def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:

@@ -142,20 +142,6 @@ def test_epochs_decide_not_updates() -> None:
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 
 
-def test_a_measured_speed_is_taken_before_what_the_runs_reached(own: Any) -> None:
-    trained(own, "base", [4.0, 3.0], words=100.0)
-    trained(own, "hier", [3.0, 2.0], words=300.0)
-    loose = analyse(own.context("loss-curves", "base", "hier"))
-    assert values(loose, "hier")["speed_ratio"] == 3.0 and any("does not compare" in note for note in loose.notes)
-    keys = [own.subject(name).train_key for name in ("base", "hier")]
-    rows = [{"id": key[:4], "train_key": key, "train_speed": [speed]} for key, speed in zip(keys, (10.0, 8.0), strict=True)]
-    (own.results / "speed").mkdir()
-    (own.results / "speed" / "0123456789abcdef.json").write_text(json.dumps({"measured": "2026-01-01T00:00:00", "rows": rows}))
-    made = analyse(own.context("loss-curves", "base", "hier"))
-    assert values(made, "hier")["speed_ratio"] == 0.8 and not any("does not compare" in note for note in made.notes)
-    assert values(made, "hier")["time_saved_to_baseline_loss_pct"] == pytest.approx(100 * (1 - 0.5 / 0.8))
-
-
 def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: Any) -> None:
     for name in ("base", "hier", "iter", "hop1"):
         trained(own, name, [4.0, 3.0, 2.0])
@@ -178,23 +164,6 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     figure = drawn(made)
     assert [axes.get_title() for axes in figure.axes] == ["left panel", "right panel"]
     assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
-
-
-def test_the_figure_has_both_curves_of_each_row_and_the_cut(own: Any) -> None:
-    trained(own, "base", falling(8, 5), cuts=(5,))
-    trained(own, "hier", [9.0] * 8)
-    made = analyse(own.context("loss-curves", "base", "hier"))
-    (axes,) = drawn(made).axes
-    assert axes.get_xlabel() == "epochs"
-    lines = {style: [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == style] for style in ("-", "--", ":")}
-    epochs = list(range(1, 9))
-    assert lines == {"-": [epochs] * 2, "--": [epochs] * 2, ":": [[5, 5]]}, "the second row has no cut"
-
-
-def test_without_a_whole_epoch_the_figure_is_by_updates(lab: Any) -> None:
-    made = analyse(lab.context("loss-curves", "base"))
-    assert {r["step"] for r in made.records if r["measure"] == "nll"} == {2, 4}
-    assert drawn(made).axes[0].get_xlabel() == "updates"
 
 
 def test_rows_without_losses_are_left_out(own: Any) -> None:

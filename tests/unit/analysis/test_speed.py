@@ -12,7 +12,6 @@ import torch
 from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds import speed
 from orchestrator.decoding import translate
-from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.speeds import ratios
 
@@ -102,9 +101,3 @@ def test_the_papers_ratios(own: Any) -> None:
     assert speed.paper_speed(replace(base, analysis_row=asked), "decode_speed") is None
     own_row = replace(hier.row, expect={"train_speed": 1.69})
     assert speed.paper_speed(replace(hier, row=own_row), "train_speed") == 1.69
-
-
-def test_bad_options(own: Any) -> None:
-    for option, found in (("rounds=0", ">= 1"), ("steps=1,2", "expected one"), ("device=tpu", "cuda")):
-        with pytest.raises(UserError, match=f"--option {option}: .*{found}"):
-            speed.analyse(own.context("speed", "base", options=[option]))

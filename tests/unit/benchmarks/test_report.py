@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import contenders
 import decode
-import machine
 import pytest
 import report
 import train
@@ -55,21 +52,6 @@ def test_ratios_are_medians_of_ratios_within_a_round() -> None:
     assert ours["loss"] == {"first": 9.0, "last": 7.0, "fell": True}
 
 
-def test_mfu_is_useful_work_over_the_measured_rate() -> None:
-    found = training()
-    assert 0.07 < found["gflop_per_target_token"] < 0.09, "81 MFLOP a target token, measured on such text"
-    assert found["rows"][0]["mfu"] == pytest.approx(200 * found["gflop_per_target_token"] / 100.0, abs=1e-4)
-
-
-def test_the_rate_is_that_of_the_best_library_in_use() -> None:
-    rates = machine.MatrixRates()
-    assert math.isnan(rates.peak("fp32", onednn=True))
-    rates.rates = {"fp32 default": [50.0, 60.0, 90.0], "fp32 onednn": [100.0], "bf16": [200.0], "int8": [400.0]}
-    assert [rates.peak("fp32", onednn=onednn) for onednn in (False, True)] == [60.0, 100.0]
-    assert [rates.peak(name, onednn=True) for name in ("bf16", "int8")] == [200.0, 400.0]
-    assert machine.rates_text(rates.summary()) == "matrix GFLOP/s: fp32 default 60, fp32 onednn 100, bf16 200, int8 400"
-
-
 def decoding() -> dict:
     base = {"batch": "32", "precision": "fp32"}
     outcomes = [
@@ -91,25 +73,6 @@ def test_decoding_compares_at_the_same_beam() -> None:
     assert one["over_plain"] is None and one["over_ctranslate2"] is None
     shown = report.table(found["rows"], decode.COLUMNS)
     assert shown.row_count == 5, "a precision that is not offered is in the JSON alone"
-
-
-def test_every_peer_has_a_worker_and_pinned_requirements() -> None:
-    for name in contenders.PEERS:
-        assert (contenders.WORKERS / f"{name.replace('-', '_')}.py").is_file()
-        lines = (contenders.WORKERS.parent / "requirements" / f"{name}.txt").read_text().split()
-        assert lines and all("==" in line for line in lines)
-        assert not any(line.startswith(("torch==", "nvidia")) for line in lines), "torch is the main environment's"
-
-
-def test_rows_of_a_machine_whose_mkl_needs_no_mending(tmp_path) -> None:
-    setting = contenders.Setting(1, tmp_path, {}, False)
-    rows = contenders.training_rows(setting, ["sockeye", "ctranslate2"], ["fp32"])
-    assert [row.name for row in rows] == ["ours", "ours, off", "plain", "Sockeye"], "CTranslate2 does not train"
-    assert rows[-1].program.missing.startswith("not installed: make peers")
-    amd = contenders.Setting(1, tmp_path, {"LD_PRELOAD": "x.so"}, True)
-    names = [row.name for row in contenders.training_rows(amd, ["sockeye"], ["fp32", "bf16"])]
-    assert names[2:8] == ["plain", "plain+onednn", "plain+mkl", "Sockeye", "Sockeye+onednn", "Sockeye+mkl"]
-    assert names[8:] == ["ours", "ours, off", "plain", "Sockeye"]
 
 
 @pytest.mark.slow

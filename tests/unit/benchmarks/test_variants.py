@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import variants
 from rich.console import Console
 
 from models.registry import REGISTRIES
-from orchestrator.analysis.kinds.speed import paper_speed
-from orchestrator.specs.rows import resolve
-
-SPACES = Path(__file__).resolve().parents[3] / "search_spaces"
-
-
-@pytest.mark.slow
-def test_every_table_with_a_reported_speed_is_found() -> None:
-    found = variants.tables()
-    assert {"dou2018/table1", "mlrf2018/text"} <= set(found)
-    named = [path for path in SPACES.glob("*/*.yaml") if "_speed:" in path.read_text() or "analysis: speed" in path.read_text()]
-    assert len(found) == len(named)
-
-
-@pytest.mark.slow
-def test_every_reported_speed_of_a_table_has_a_row() -> None:
-    subjects = variants.reporting("dou2018/table1")
-    assert [s.row.id for s in subjects] == [row.id for row in resolve("dou2018/table1") if "train_speed" in row.expect]
-    assert (paper_speed(subjects[0], "train_speed"), paper_speed(subjects[0], "decode_speed")) == (1.82, 1.33)
-    mlrf = variants.reporting("mlrf2018/text")
-    assert [paper_speed(s, "train_speed") for s in mlrf] == [2.6, 2.4]
 
 
 @pytest.mark.parametrize("address", ["dou2018/table1", "mlrf2018/text"])
@@ -51,16 +28,6 @@ def test_at_the_benchmarks_size_a_row_keeps_its_components(address: str) -> None
 
 def _without_widths(component: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if component is None else {k: v for k, v in component.items() if not k.startswith("d_")}
-
-
-def test_packed_products_are_counted() -> None:
-    """Decoding packs its weights; torch's own counter does not know the operation that uses them."""
-    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
-        pytest.skip("no packed products here")
-    with variants.counter_of_flops() as counter, torch.no_grad():
-        weight = torch.ops.mkldnn._reorder_linear_weight(torch.randn(7, 16))
-        torch.ops.mkldnn._linear_pointwise.default(torch.randn(3, 5, 16), weight, None, "none", [], "")
-    assert counter.get_total_flops() == 2 * 3 * 5 * 16 * 7
 
 
 @pytest.mark.slow
@@ -82,11 +49,3 @@ def test_a_measurement_has_every_figure(capsys: pytest.CaptureFixture[str]) -> N
     assert base["kept"] == 1.0 and row["kept"] == pytest.approx(row["kept_bytes"] / base["kept_bytes"], abs=1e-3) and row["kept"] > 1.0
     variants.show(result)
     assert "hierarchical aggregation" in capsys.readouterr().out
-
-
-def test_rows_that_do_not_fit_together_are_measured_in_groups_with_the_baseline() -> None:
-    subjects, size = variants.reporting("dou2018/table1"), variants.SIZES["tiny"]
-    groups = list(variants.groups(subjects, size, 0.0))
-    assert all(group[0] is subjects[0] and len(group) == 2 for group in groups)
-    assert [group[1] for group in groups] == subjects[1:]
-    assert list(variants.groups(subjects, size, 100.0)) == [subjects]

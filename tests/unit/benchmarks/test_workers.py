@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-from pathlib import Path
-
 import common
-import competition
-import contenders
 import ctranslate2_model
 import flops
 import numpy as np
 import pytest
-import toolkit
 import torch
 from sizes import SIZES, Size, text
 
@@ -21,18 +14,6 @@ from models import build
 from models.embedding import sinusoids
 
 TINY = SIZES["tiny"]
-
-
-def test_buckets_hold_every_pair_once_within_the_limit() -> None:
-    pairs = text(1000, 500)
-    groups = common.bucketed(pairs, 600)
-    assert sorted(i for group in groups for i in group) == list(range(500))
-    widths = [max(len(side) + 1 for i in group for side in pairs[i]) for group in groups]
-    assert all(len(group) * width <= 600 for group, width in zip(groups, widths, strict=True))
-    ready = [common.tensors(pairs, group) for group in groups]
-    assert sum(b.tgt_tokens for b in ready) == sum(len(t) + 1 for _, t in pairs)
-    assert common.padding_share(ready) < 0.15
-    assert all(b.payload[1][:, 0].eq(2).all() for b in ready)
 
 
 def test_rounds_take_batches_of_all_lengths_and_count_real_tokens() -> None:
@@ -74,37 +55,3 @@ def test_the_converter_places_every_weight(norm: str) -> None:
     assert np.array_equal(found["decoder/projection/weight"], shared)
     assert ("encoder/layer_norm/gamma" in found) == (norm == "pre")
     np.testing.assert_allclose(found["encoder/position_encodings/encodings"][:90], sinusoids(0, 90, 64, torch.device("cpu")), atol=1e-5)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not in this environment")
-def test_a_spec_takes_what_the_converter_gives(tmp_path) -> None:
-    ours, config = weights()
-    ctranslate2_model.convert(ctranslate2_model.variables(ours, config), config, tmp_path / "model")
-    assert (tmp_path / "model" / "model.bin").stat().st_size > 1_000_000
-
-
-def test_a_trainer_is_taken_out_of_its_main_function(tmp_path) -> None:
-    class Trainer:
-        def fit(self, batches, valid=None):
-            raise AssertionError("training must not begin")
-
-    def main():
-        try:
-            Trainer().fit([1, 2], valid=3)
-        except Exception as error:  # toolkits guard their training
-            raise SystemExit(1) from error
-
-    trainer, args, given = toolkit.catch(Trainer, "fit", main)
-    assert isinstance(trainer, Trainer) and args == ([1, 2],) and given == {"valid": 3}
-    with pytest.raises(RuntimeError, match="never called"):
-        toolkit.catch(Trainer, "fit", lambda: None)
-    with pytest.raises(AssertionError, match="must not begin"):
-        Trainer().fit([])
-
-
-@pytest.mark.parametrize("worker", sorted(contenders.WORKERS.glob("*.py")), ids=lambda path: path.stem)
-def test_a_worker_asks_for_nothing_that_its_job_has_not(worker: Path) -> None:
-    told = set(competition.job_of("tiny", 1, "decode", Path("text.json"), 96)) | {"length", "weights", "config"}
-    asked = set(re.findall(r'job\["(\w+)"\]', worker.read_text()))
-    assert asked and asked <= told
-    assert set(re.findall(r'job\["(\w+)"\]', Path(common.__file__).read_text())) <= told | {"updates"}

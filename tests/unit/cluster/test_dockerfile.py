@@ -36,25 +36,6 @@ def test_the_last_user_is_a_number_and_not_root(stage):
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
 
 
-def copies() -> list[tuple[str, list[str]]]:
-    found = []
-    for stage, word, rest in instructions():
-        assert word != "ADD"
-        if word == "COPY" and "--from=" not in rest:
-            found.append((stage, [part for part in rest.split() if not part.startswith("--")][:-1]))
-    return found
-
-
-def test_every_source_exists_and_is_in_the_build_s_context():
-    lines = [line.strip() for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
-    anywhere, from_root = {line[3:] for line in lines if line.startswith("**/")}, {line for line in lines if not line.startswith("**/")}
-    sources = [source for _, group in copies() for source in group]
-    assert sources
-    for source in sources:
-        assert (ROOT / source).exists(), source
-        assert not {source, source.split("/")[0]} & from_root and not set(source.split("/")) & anywhere, source
-
-
 def test_no_secret_is_asked_for_or_kept():
     for _, word, rest in instructions():
         if word in ("ARG", "ENV"):

@@ -42,11 +42,6 @@ def calls(tmp_path: Path) -> list[str]:
     return [line for line in lines if line != "ready"]
 
 
-def test_a_job_is_a_sweep(job, tmp_path):
-    assert job("cluster/smoke.yaml", "--seeds", "1,2").wait() == 0
-    assert calls(tmp_path) == ["-m orchestrator sweep cluster/smoke.yaml --seeds 1,2"]
-
-
 def test_it_waits_for_cpus_makes_the_data_s_folder_and_does_not_wait_for_the_server(job, tmp_path):
     data = tmp_path / "share" / "data"
     assert job("spec.yaml", NMT_MIN_CPUS="12", NMT_DATA_DIR=str(data), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == 0

@@ -17,7 +17,6 @@ from orchestrator.engines.ray.schedulers import NodeLossStopper
 from orchestrator.engines.ray.shared_folders import problems
 from orchestrator.engines.ray.train import interface_of
 from orchestrator.engines.resources import Capacity, Demand, Node
-from orchestrator.ledger.run_lock import RunLock
 
 ROOT = Path(__file__).parents[3]
 
@@ -70,17 +69,3 @@ def test_a_shared_folder_shows_what_the_driver_wrote_and_can_be_written(tmp_path
 def test_the_interface_of_an_address():
     assert interface_of("127.0.0.1") == "lo"
     assert interface_of("203.0.113.77") is None
-
-
-def test_the_next_attempt_takes_the_lock_of_the_one_before_and_nobody_else_s(tmp_path):
-    from orchestrator.errors import FencedError, LockedError
-
-    old = RunLock(tmp_path / "lock", "sweep-trial").acquire()
-    for other in ("", "another"):
-        with pytest.raises(LockedError):
-            RunLock(tmp_path / "lock", other).acquire()
-    with RunLock(tmp_path / "lock", "sweep-trial") as new:
-        assert new.epoch == old.epoch + 1
-        with pytest.raises(FencedError):
-            old.check()
-    old.release()

@@ -144,14 +144,6 @@ def test_blocking_equals_the_slow_transcription(toy, search_slowly, beam, ngram)
     assert blocked, "nothing was blocked: the case proves nothing"
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_max_length_bounds_every_output(toy, search_slowly, beam):
-    model, decode = toy(vocab=9, seed=2), blocking(beam, 3, max_length=4)
-    for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
-        assert len(found[0].ids) <= 3
-        close(found, search_slowly(model, [*source, EOS], decode)[:1])
-
-
 def test_repeated_names_each_completion():
     history = torch.tensor([[5, 6, 7, 8, 5, 6, 9, 5, 6], [4, 4, 4, 4, 4, 4, 4, 4, 4]])
     assert [set(row.tolist()) - {0} for row in repeated(history, 3)] == [{7, 9}, {4}]

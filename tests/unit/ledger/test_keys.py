@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger import keys
-from orchestrator.ledger.keys import Keys, component_versions, keys_of, short
+from orchestrator.ledger.keys import Keys, keys_of, short
 from orchestrator.specs.schema import RunSpec
 
 MANIFEST = {
@@ -29,10 +29,6 @@ class Plain:
     version = 1
 
     def __init__(self, site, *, wide: bool = True, size: int = 4) -> None: ...
-
-
-class Newer(Plain):
-    version = 2
 
 
 @pytest.fixture(autouse=True)
@@ -261,22 +257,6 @@ def test_text_of_the_test_set():
     assert changed.train == key().train and changed.decode != key().decode and changed.score != key().score
     with pytest.raises(UserError, match="test2019"):
         key(("score.test", "test2019"))
-
-
-def test_version_of_a_used_component(stubs):
-    before, unused = key().train, {"dense": Newer}
-    stubs["aggregation"].get = staticmethod({"top": Plain, **unused}.__getitem__)
-    assert key().train == before
-    stubs["aggregation"].get = staticmethod({"top": Newer}.__getitem__)
-    assert key().train != before
-    assert component_versions(spec().model) == {
-        "aggregation/top": 2,
-        "bridge/top": 1,
-        "connection/residual": 1,
-        "cross_attention/single": 1,
-        "layer/transformer": 1,
-        "self_attention/single": 1,
-    }
 
 
 def test_unknown_component_is_a_user_error():

@@ -91,20 +91,6 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     assert import_ledger(carried[0], copy, conflicts="keep", dry_run=True).kept == [key] and tree(copy) == before
 
 
-def test_a_conflict_that_is_kept(carried, copy):
-    key = rows_in(copy)["life/cycle/base"][:16]
-    (path,) = (copy / key / "score").glob("*.json")
-    for name in ("train.json", f"score/{path.name}"):
-        shutil.rmtree(copy)
-        import_ledger(carried[1], copy)
-        edit(copy / key / name, **({"weights_sha256": "f" * 64} if name == "train.json" else {"bleu": 99.0}))
-        changed = tree(copy)
-        with pytest.raises(UserError, match=f"differs here in {key}/{name}"):
-            import_ledger(carried[1], copy)
-        assert import_ledger(carried[1], copy, conflicts="keep").kept == [key]
-        assert tree(copy) == changed
-
-
 def test_a_run_that_is_at_work_is_left_alone(carried, copy, cli):
     key = rows_in(copy)["life/cycle/base"][:16]
     (copy / key / "train.json").unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,21 +107,3 @@ def test_the_papers_speeds_are_ratios(made: Made) -> None:
     assert [lines[name][column] for name in ("old", "base", "fused", "theirs")] == ["1.10", "1.00", "0.50", ""]
     assert any("ours are not measured" in note for note in made().notes)
     assert made().as_json()["rows"][0]["reported"]["train_speed"] == 2.0, "as the file has them"
-
-
-def test_measured_speeds(made: Made, rows: list[Row], ledger: Ledger) -> None:
-    measured = [
-        {"id": row.id, "train_key": keys_for(row, Data(None)).train, "train_speed": train, "decode_speed": decode}
-        for row, train, decode in ((rows[1], [4.0, 2.0, 9.0], [10.0]), (rows[2], [3.0, 1.5, 4.0], [12.0]))
-    ]
-    folder = ledger.root / "speed"
-    folder.mkdir()
-    (folder / "broken.json").write_text("{")
-    (folder / "older.json").write_text(json.dumps({"measured": "2020", "rows": [r | {"train_speed": [1.0]} for r in measured]}))
-    (folder / "newer.json").write_text(json.dumps({"measured": "2021", "rounds": 5, "device": "a CPU", "rows": measured}))
-    (folder / "part.json").write_text(json.dumps({"measured": "2022", "rows": measured[:1]}))
-    found = ours(made())
-    assert (found["fused"]["train_speed"], found["fused"]["decode_speed"]) == (0.75, 1.2)
-    assert (found["Baseline"]["train_speed"], found["before"].get("train_speed")) == (1.0, None)
-    assert shown(made())["fused"]["train speed × base (ours)"] == "0.75"
-    assert any("5 rounds" in note and "a CPU" in note for note in made().notes)

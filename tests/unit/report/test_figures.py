@@ -15,7 +15,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.json_schema import json_schema
 from orchestrator.specs.rows import resolve, sweep_of
-from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import AnalysisName, number
 from orchestrator.sweeps.plan import plan
 
@@ -64,25 +63,6 @@ def test_overrides_and_profiles_reach_other_scorings(spec: Write) -> None:
     }
     smoke = resolve(f"{path}#r", profile="smoke")[0]
     assert {name: s.test for name, s in smoke.also.items()} == {"valid": "valid", "greedy-cased": "test", "news": "test"}
-
-
-def test_shown_rows_keep_their_figures(spec: Write, tmp_path: Path) -> None:
-    file = tmp_path / "shown.yaml"
-    for row in resolve(written(spec)):
-        file.write_text(to_yaml(row))
-        (again,) = resolve(file)
-        assert (again.also, again.means, again.of, again.analysis, again.note, again.expect) == (
-            row.also,
-            row.means,
-            row.of,
-            row.analysis,
-            row.note,
-            row.expect,
-        )
-        assert to_yaml(again) == to_yaml(row)
-    file.write_text(to_yaml(resolve(written(spec))[0]))
-    (again,) = resolve(file, sets=["score.lowercase=true"], profile="smoke")
-    assert {name: (s.test, s.lowercase) for name, s in again.also.items()} == {"valid": ("valid", True), "greedy-cased": ("test", True)}
 
 
 @pytest.mark.parametrize(

@@ -54,17 +54,6 @@ def table(spec: Write, tmp_path: Path) -> Table:
     return make("demo/small", rows, Finder(ledger_with(tmp_path / "r", rows, figures), Data(None)), ["params", "bleu"])
 
 
-def test_figures(table: Table) -> None:
-    base, fused, cut, never, theirs = table.as_json()["rows"]
-    assert base["reported"] == {"bleu": 27.64, "params": 88e6}
-    assert (base["ours"]["bleu"], base["ours"]["bleu_spread"], base["ours"]["seeds"]) == (31.0, pytest.approx(2**0.5), [1, 2])
-    assert (fused["ours"]["bleu"], fused["ours"]["delta"], fused["ours"]["seeds"]) == (33.5, 2.5, [1])
-    assert fused["ours"]["unfinished"] == {"2": "stopped at step 4"}
-    assert cut["ours"] == {"status": "stopped", "reason": "stopped at step 4", "seeds": [1]}, "a stopped row has no figures"
-    assert never["ours"] is None and theirs["ours"] is None and theirs["kind"] == "quoted"
-    assert table.columns[:2] == ["params", "bleu"]
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats_say_what_did_not_run(table: Table, form: str) -> None:
     text = FORMATS[form](table)

@@ -72,16 +72,6 @@ def test_final_figures_are_rounded_and_stand_at_the_runs_end_without_a_step(fake
     assert "params" not in store.told("cut"), "a run that may go on has no final figures"
 
 
-def test_a_run_that_has_its_training_and_not_its_score_has_no_final_figures_yet(fake_results: Any, project: Any) -> None:
-    row = fake_results.row("one")
-    fake_results.spec(row)
-    fake_results.train(row)
-    fake_results.sweep([row])
-    assert project(live=True).told("one") == {}
-    fake_results.score(row)
-    assert project(live=True).told("one")["bleu"][0][:2] == (0, 27.64)
-
-
 def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_results: Any, project: Any) -> None:
     _, rows = fake_results.typical()
     again = fake_results.row("dense", seed=2)
@@ -195,15 +185,6 @@ def test_figures_that_are_no_numbers_are_left_out(fake_results: Any) -> None:
     found = read_result([fake_results.root], sweep.rows[0], sweep)
     assert found is not None and set(found.metrics) == {"steps", "sentences_per_second", "bleu", "chrf"}
     assert number(True) is None and number("inf") == float("inf")
-
-
-def test_a_finished_run_in_a_mirror_wins_over_an_unfinished_one_here(fake_results: Any, tmp_path: Path) -> None:
-    row = fake_results.row("one")
-    fake_results.finished(row)
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    (tmp_path / "here" / row["keys"]["train"][:16]).mkdir(parents=True)
-    found = read_result([tmp_path / "here", fake_results.root], sweep.rows[0], sweep)
-    assert found is not None and found.state == "done" and found.artifacts["train.json"] == fake_results.run_dir(row) / "train.json"
 
 
 def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: Any, tmp_path: Path) -> None:

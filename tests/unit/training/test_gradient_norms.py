@@ -12,7 +12,7 @@ from orchestrator.tracking.history import read_points
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.metrics import METRIC, SAMPLES, GradientNorms, HistoryReporter, history_lines
 from orchestrator.training.objective import Normalizer, Objective
-from tests.unit.training.support import Recorder, changed, fit
+from tests.unit.training.support import changed, fit
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
 EVERY_3 = {"log_gradient_norms": 3}
@@ -60,29 +60,6 @@ def test_it_is_taken_before_clipping_and_changes_no_weight(prepared, tmp_path):
     found = logged(tmp_path / "logged")
     assert list(found) == [3, 6, 9, 12, 15, 18] and {len(norms) for norms in found.values()} == {2}
     assert min(min(norms) for norms in found.values()) > 1e-2, "all gradients together are clipped to 1e-3"
-
-
-def test_a_run_that_is_asked_to_end_tells_what_it_has(prepared, tmp_path, monkeypatch):
-    from orchestrator import interrupt
-
-    recorder = Recorder()
-    spec = changed(train={"log_gradient_norms": 1, "validate_every": 20, "checkpoint_every": 20})
-    asked = iter([False, False, True])
-    monkeypatch.setattr(interrupt, "requested", lambda: next(asked))
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path, recorder)
-    assert [step for step, _ in recorder.reports[-1][SAMPLES]] == [1, 2, 3]
-
-
-def test_a_run_that_diverges_tells_its_last_gradients(prepared, tmp_path):
-    recorder = Recorder()
-    spec = changed(
-        optim={"schedule": {"kind": "fixed", "lr": 1e12, "warmup": 0, "factor": 1.0}, "clip_norm": 0.0}, train={"log_gradient_norms": 1}
-    )
-    result = fit(spec, prepared, tmp_path, recorder)
-    assert result.status == "diverged"
-    steps = [step for report in recorder.reports for step, _ in report.get(SAMPLES, [])]
-    assert steps == list(range(1, result.progress.step + 2))
 
 
 def test_the_history_has_a_line_for_each_update(tmp_path):

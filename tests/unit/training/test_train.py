@@ -55,18 +55,6 @@ def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
     assert "step 7" in result.reason
 
 
-def test_patience_stops_on_validation(prepared, tmp_path):
-    spec = changed(
-        optim={"schedule": {"kind": "fixed", "lr": 1e-12, "warmup": 0, "factor": 1.0}},
-        train={"max_steps": 200, "validate_every": 2, "patience": 3},
-        model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}},
-    )
-    result = fit(spec, prepared, tmp_path / "run")
-    assert result.status == "done"
-    assert result.progress.step < 200
-    assert result.progress.worse == 3
-
-
 def test_restart_gives_adam_and_the_schedule_a_fresh_clock(prepared, tmp_path):
     restart = {"after_steps": 8, "schedule": {"kind": "fixed", "lr": 1e-4, "warmup": 0}, "batch": {"unit": "sentences", "size": 8}}
     recorder = Recorder()
