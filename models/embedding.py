@@ -54,18 +54,16 @@ class InputEmbedding(nn.Module):
         x = self.project(self.words(tokens_BT)) * self.scale
         return x if self.bias is None else x + self.bias
 
-    def placed(self, x_BTD: Tensor, past: int = 0, positions_BT: Tensor | None = None) -> Tensor:
-        """drop(x + position); positions count from `past` on, unless they are given. TooLongError: beyond the last one learned."""
+    def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
+        """drop(x + position); positions count from `past` on. TooLongError: beyond the last one learned."""
+        stop = past + x_BTD.shape[1]
         if self.places is not None:
-            stop, longest = past + x_BTD.shape[1], self.places.num_embeddings
+            longest = self.places.num_embeddings
             if stop > longest:
                 raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
-            x_BTD = x_BTD + (self.places.weight[past:stop] if positions_BT is None else self.places(positions_BT))
-        elif self.positions == "sinusoidal" and positions_BT is not None:
-            table = sinusoids(0, x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
-            x_BTD = x_BTD + table[positions_BT]
+            x_BTD = x_BTD + self.places.weight[past:stop]
         elif self.positions == "sinusoidal":
-            x_BTD = x_BTD + sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
+            x_BTD = x_BTD + sinusoids(past, stop, x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
         return self.dropout(x_BTD)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from models import native
 from models.attention import MultiHeadAttention
 from models.linear import NormedLinear
 from models.native import Linear
@@ -36,21 +35,20 @@ class PrecisionError(ValueError):
 
 
 @contextmanager
-def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) -> Iterator[None]:
-    """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile.
-    `beam`: hypotheses a sentence. Inside another of the same kind it does nothing: whoever decodes many times packs once.
+def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
+    """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile. Inside
+    another of the same precision it does nothing: whoever decodes many times packs once.
 
     fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
     row, inputs by position (symmetric, 8 bits), sums exact on every processor; the rest of the model stays fp32. PrecisionError: int8
     elsewhere than on a CPU.
     """
-    device, kind = next(model.parameters()).device, (precision, beam > 1)
-    make = _maker(precision, device)
-    if model.__dict__.get("prepared_as") == kind:
+    make = _maker(precision, next(model.parameters()).device)
+    if model.__dict__.get("prepared_as") == precision:
         yield
         return
     with ExitStack() as stack:
-        _swap(stack, model, "prepared_as", kind)
+        _swap(stack, model, "prepared_as", precision)
         if make is None:
             for module in model.modules():
                 if isinstance(module, NormedLinear):
@@ -61,15 +59,11 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
                     _swap(stack, module, "forward", _at_first_use(make, [module]))
                 elif isinstance(module, MultiHeadAttention) and module.one_product:
                     _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
-                elif isinstance(module, nn.LayerNorm):
-                    _swap(stack, module, "forward", _norm(module))
                 elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
                     _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)
-        if device.type == "cpu" and beam == 1:
-            stack.enter_context(_default_products())
         yield
 
 
@@ -109,16 +103,6 @@ def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
 def _folded(module: NormedLinear) -> Map:
     weight, bias = _joined([module])
     return lambda x: nn.functional.linear(x, weight, bias)
-
-
-def _norm(module: nn.LayerNorm) -> Map:
-    weight, bias, eps = module.weight.detach(), module.bias.detach(), module.eps
-
-    def apply(x: Tensor) -> Tensor:
-        fast = len(weight) % native.LANES == 0 and native.runs_on(x)
-        return native.layer_norm(x, weight, bias, eps) if fast else nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
-
-    return apply
 
 
 def _fp32(maps: Sequence[nn.Linear], after: str) -> Map:
@@ -182,19 +166,3 @@ def _swap(stack: ExitStack, module: nn.Module, name: str, value: Any) -> None:
     else:
         stack.callback(module.__dict__.pop, name)
     module.__dict__[name] = value
-
-
-@contextmanager
-def _default_products() -> Iterator[None]:
-    """Where each sentence has one hypothesis, attention multiplies vectors by slices of the cache: torch's default products take those as
-    they are, oneDNN's copy them first. The cache of several hypotheses is made for oneDNN's, where they are on (models.cache)."""
-    backend = getattr(torch.backends.mkldnn, "matmul", None)
-    if backend is None or not hasattr(backend, "fp32_precision"):
-        yield
-        return
-    before = backend.fp32_precision
-    backend.fp32_precision = "none"
-    try:
-        yield
-    finally:
-        backend.fp32_precision = before

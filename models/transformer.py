@@ -118,24 +118,18 @@ class Transformer(nn.Module):
         self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, *, packs: bool = False
     ) -> tuple[Encoded, History, Tensor]:
         """(what the decoder attends to, the encoder's history, the mask of its rows)"""
-        mask = src_BS != PAD
-        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
-        rows = mask if sentences is None else sentences.row_mask
-        packing = self._packing("encoder", rows) if packs else None
-        if sentences is None:
-            flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
-            words = self.src_embedding.scaled(src_BS)
-            h_0 = self.src_embedding.placed(words)
-        else:
-            flow = Flow(mask=rows, bias=sentences.bias, trace=trace, packing=packing, segments=sentences)
-            words = self.src_embedding.scaled(sentences.rows)
-            h_0 = self.src_embedding.placed(words, positions_BT=sentences.positions)
+        sentences = Sentences(src_BS) if self.bridge.by_sentence else None
+        ids, mask = (src_BS, src_BS != PAD) if sentences is None else (sentences.rows, sentences.row_mask)
+        packing = self._packing("encoder", mask) if packs else None
+        flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing, segments=sentences)
+        words = self.src_embedding.scaled(ids)
+        h_0 = self.src_embedding.placed(words)
         encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
         memories = self.bridge(encoded, history, extra, flow)
         reads_words = self.head is not None and self.head.reads_words
         read = flow.memory(encoded, words if packing is None else packing.pack(words)) if reads_words else None
-        return Encoded(memories, mask, read), history, rows if packing is None else packing.ones()
+        return Encoded(memories, src_BS != PAD, read), history, mask if packing is None else packing.ones()
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
@@ -200,15 +194,8 @@ class Transformer(nn.Module):
         return Output(hidden, encoder, src_mask, decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:
-        return worth_packing(mask) if self._packs(side, mask.device) else None
-
-    def _packs(self, side: str, device: torch.device) -> bool:
         wanted = (self.training and self.encoder.compiled is None) or (self.packs_sources and side == "encoder")
-        return wanted and self.packable[side] and may_pack(device)
-
-    def _sentences(self, src_BS: Tensor) -> Sentences:
-        linear = 4 * self.config.d_model + 2 * self.config.d_ff
-        return Sentences(src_BS, linear, packs=self._packs("encoder", src_BS.device))
+        return worth_packing(mask) if wanted and self.packable[side] and may_pack(mask.device) else None
 
     def regularize(self, output: Output) -> list[tuple[str, str, float, Tensor, Tensor]]:
         """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""

@@ -37,7 +37,6 @@ _SIGNATURES = {
     "attend_memory": [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
     "lay_out_memory": [_POINTER] * 8 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
-    "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
     "linear": [_POINTER] * 4 + [_LONG, _INT],
     "linear8": [_POINTER] * 4 + [_LONG, _INT],
     "pack": [_POINTER] * 2 + [_LONG] * 2,
@@ -149,14 +148,6 @@ def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos
         *(scratch.data_ptr(), rows, words, len(banned), repeated.shape[1], count, eos, threads),
     )
     return value, word, special
-
-
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, a multiple of LANES."""
-    x = x.contiguous()
-    y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
-    CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, threads_for(8 * size))
-    return y
 
 
 class _LinearMap(ctypes.Structure):

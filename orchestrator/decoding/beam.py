@@ -1,4 +1,4 @@
-"""Batched beam search and greedy search over an incremental model.
+"""Batched beam search over an incremental model; with a beam of 1 it is greedy search.
 
 Shapes: B sentences still searched, W rows per sentence (1 at the first step, then K), K beam size, N = B * W rows (sentence-major),
 V vocabulary, C candidates per row. |Y| counts EOS, |X| counts the source's EOS.
@@ -84,10 +84,7 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
         model.eval()
     try:
         search = _Search(model, src_BS, decode, nbest)
-        if decode.beam_size == 1:
-            search.greedy()
-        else:
-            search.beam()
+        search.run()
         return search.hypotheses()
     finally:
         if training:
@@ -144,7 +141,7 @@ class _Search:
         self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
         most = getattr(model, "max_positions", None) or sys.maxsize
         limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
-        self.longest, self.limits = max(limits), set(limits)
+        self.longest = max(limits)
         self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
         self.limit = torch.tensor(limits, device=self.device)
         self.limit_penalty = torch.tensor([self.penalty[n] for n in limits], device=self.device)
@@ -158,7 +155,7 @@ class _Search:
         self.none = torch.empty((1, 0), dtype=torch.long, device=self.device)
         self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far]; for n-gram blocking
 
-    def beam(self) -> None:
+    def run(self) -> None:
         live = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(live, BOS, dtype=torch.long)
         ended = self.outcome
@@ -184,38 +181,6 @@ class _Search:
             self.cache.reorder((rows[:, None] * width + parent).flatten())
         self._store(ended)
 
-    def greedy(self) -> None:
-        """Same output as `beam` with K = 1, without candidates, parents and reordering."""
-        logprob = torch.zeros(len(self.sentence), 1, device=self.device)
-        token = torch.full_like(logprob, BOS, dtype=torch.long)
-        ended, done, count = self.outcome, torch.zeros_like(token, dtype=torch.bool), 0
-        for length in range(1, self.longest + 1):
-            words = self._next(token, length, 1)
-            (best, token), eos = words.first(), words.eos.view(-1, 1)
-            if length in self.limits:
-                last = (self.limit == length)[:, None]
-                token, best = token.masked_fill(last, EOS), torch.where(last, eos, best)
-            logprob = logprob + best
-            self.tokens[length - 1, self.sentence] = token
-            self._append_history(token)
-            now = (token == EOS) & ~done
-            fresh, broken = torch.stack((now.sum(), eos.isnan().any())).tolist()
-            _check(broken, length)
-            if not fresh:
-                continue
-            values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
-            ended = _Ended(*(torch.where(now, new, old) for new, old in zip(values, ended, strict=True)))
-            done, count = done | now, count + fresh
-            if count == len(done):
-                break
-            if count * COMPACT_SHARE >= len(done):
-                rows = (~done[:, 0]).nonzero().squeeze(1)
-                self._store(ended)
-                token, logprob, ended, done, count = token[rows], logprob[rows], ended.rows(rows), done[rows], 0
-                self._compact(rows)
-                self.cache.reorder(rows)
-        self._store(ended)
-
     def _next(self, token_BW: Tensor, length: int, count: int) -> Candidates:
         """Candidates for the token after these, without PAD and BOS, and without EOS as the first token."""
         hidden = self.model.decode(token_BW.view(-1, 1), self.encoded, self.cache)
@@ -223,12 +188,10 @@ class _Search:
         repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
         return Candidates(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
 
-    def _append_history(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
+    def _append_history(self, token_BK: Tensor, parent_BK: Tensor) -> None:
         """Appends to the tokens of each hypothesis for n-gram blocking."""
         if self.ngram:
-            history = self.history
-            if parent_BK is not None:
-                history = history.gather(1, parent_BK[:, :, None].expand(-1, -1, history.shape[2]))
+            history = self.history.gather(1, parent_BK[:, :, None].expand(-1, -1, self.history.shape[2]))
             self.history = torch.cat((history, token_BK[:, :, None]), dim=2)
 
     def _extend(self, words: Candidates, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:

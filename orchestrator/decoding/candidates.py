@@ -55,10 +55,3 @@ class Candidates:
         if self._native is not None:
             return *self._native, torch.zeros((), dtype=torch.long)
         return exact_top_k(self._logprobs, self.count, exact=exact)
-
-    def first(self) -> tuple[Tensor, Tensor]:
-        """Log-probability and id of the best word of each row, [N, 1] each."""
-        if self._native is not None:
-            return self._native[0][:, :1], self._native[1][:, :1]
-        value, word = self._logprobs.max(dim=1, keepdim=True)
-        return value, word

@@ -68,7 +68,7 @@ def decode_corpus(
             f"decode: found a source of {longest} subwords with its EOS; expected at most {most}, the positions the model learned"
         )
     try:
-        with prepared(model, decode.precision, beam=decode.beam_size):
+        with prepared(model, decode.precision):
             for indices in batches([len(source) for source in ids], tokens, sentences):
                 nbest_lists = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
                 for index, hypotheses in zip(indices, nbest_lists, strict=True):

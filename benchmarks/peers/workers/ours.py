@@ -43,7 +43,7 @@ class OurDecoding(Decoding):
     def round(self, *, beam, precision="fp32", fast=True, off="", **options):
         switches.set(fast, off=off)
         # weights are packed once per round, as the product does once per corpus
-        with prepared(self.model, precision, beam=beam):
+        with prepared(self.model, precision):
             return super().round(beam=beam, precision=precision, fast=fast, **options)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from orchestrator.decoding.beam import EOS, PAD, _Search, beam_search, length_penalty, repeated
+from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty, repeated
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
@@ -46,16 +46,6 @@ def test_equals_the_slow_transcription(toy, search_slowly, kind, alpha, beam):
         model, decode = toy(vocab=9, seed=seed), spec(beam, kind, alpha, ratio=1.5, extra=3)
         for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
             close(found, search_slowly(model, [*source, EOS], decode)[:1])
-
-
-@pytest.mark.parametrize("decode", [*(spec(1, kind, alpha, extra=5) for kind, alpha in PENALTIES), blocking(1, 2)])
-def test_greedy_is_beam_one(toy, decode):
-    for seed in range(5):
-        model = toy(vocab=11, seed=seed, sharpness=4.0)
-        with torch.inference_mode():
-            search = _Search(model, pad(SOURCES), decode, 1)
-            search.beam()
-        assert beam_search(model, pad(SOURCES), decode) == search.hypotheses()
 
 
 @pytest.mark.parametrize("beam", [1, 4])

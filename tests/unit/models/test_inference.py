@@ -48,14 +48,11 @@ def test_nothing_is_left_of_it(precision):
     src, tgt = batch()
     names = [set(m.__dict__) for m in model.modules()]
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    backend = getattr(torch.backends.mkldnn, "matmul", None)
-    route = getattr(backend, "fp32_precision", None)
     with torch.no_grad():
         before = model(src, tgt).hidden
     with pytest.raises(KeyError), prepared(model, precision):
         assert set(model.state_dict()) == set(state)
         raise KeyError
-    assert getattr(backend, "fp32_precision", None) == route
     assert [set(m.__dict__) for m in model.modules()] == names
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
@@ -68,9 +65,9 @@ def test_nothing_is_left_of_it(precision):
 def test_one_inside_another_packs_nothing_anew_and_leaves_the_outer_one():
     model = fresh(PLAIN)
     src, tgt = batch()
-    with prepared(model, beam=5):
+    with prepared(model):
         want, forward = steps(model, src, tgt), model.output.forward
-        with prepared(model, beam=5):
+        with prepared(model):
             assert model.output.forward is forward
         with prepared(model, "bf16"):
             assert model.output.forward is not forward
@@ -87,7 +84,7 @@ def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
     src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
     src[1, 3:], src[2, 2:] = 0, 0
     tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
-    with torch.no_grad(), prepared(model, beam=3):
+    with torch.no_grad(), prepared(model):
         encoded, cache = model.encode(src), Cache()
         rows = torch.cat((torch.full((3, 1), 2), tgt[::3, :1]), dim=1)[:, :1]
         place = torch.arange(3)

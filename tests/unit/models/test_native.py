@@ -127,7 +127,6 @@ def test_the_best_words_are_those_of_a_stable_sort(random, words, levels):
     assert not tied
     torch.testing.assert_close(value, allowed.gather(1, order), atol=2e-6, rtol=1e-6)
     torch.testing.assert_close(found.eos, logprobs[:, 3], atol=2e-6, rtol=1e-6)
-    assert torch.equal(found.first()[1], word[:, :1])
 
 
 def test_a_number_that_is_none_is_not_lost():
@@ -135,11 +134,10 @@ def test_a_number_that_is_none_is_not_lost():
     x[1, 7] = NAN
     words = Candidates(x.clone(), torch.tensor([0]), torch.empty(3, 0, dtype=torch.long), 3, 2)
     assert words.eos.isnan().tolist() == [False, True, False]
-    norm = native.layer_norm(x, torch.ones(64), torch.zeros(64), 1e-5)
     for relu in (False, True):
         product = Linear(torch.randn(40, 64), None, relu)(x)
         rounded = Linear(torch.ones(40, 64, dtype=torch.int8), None, relu, torch.ones(40))(x)
-        for y in (norm, product, rounded):
+        for y in (product, rounded):
             assert y.isnan().all(dim=1).tolist() == [False, True, False]
 
 
@@ -171,18 +169,13 @@ def test_a_linear_map_of_bytes_has_exact_sums(random, rows, inputs, outputs, rel
         torch.testing.assert_close(y, wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-6)
 
 
-def test_the_norm_is_that_of_torch(random):
-    x, w, b = torch.randn(5, 96, generator=random), torch.randn(96, generator=random), torch.randn(96, generator=random)
-    torch.testing.assert_close(native.layer_norm(x, w, b, 1e-5), F.layer_norm(x, (96,), w, b, 1e-5), atol=2e-6, rtol=1e-5)
-
-
 def test_the_number_of_threads_changes_no_bit(random):
-    x, w, b = torch.randn(300, 256, generator=random), torch.randn(2000, 256, generator=random), torch.randn(256, generator=random)
+    x, w = torch.randn(300, 256, generator=random), torch.randn(2000, 256, generator=random)
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            logits = Linear(w, None, False)(native.layer_norm(x, b, b, 1e-5))
+            logits = Linear(w, None, False)(x)
             found.append((logits.clone(), *native.best_words(logits, torch.tensor([0]), torch.empty(300, 0, dtype=torch.long), 6, 3)))
     finally:
         torch.set_num_threads(before)
@@ -204,7 +197,7 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
         expected = beam_search(model, src, decode)
     for within in (False, True):
         if within:
-            with prepared(model, beam=beam):
+            with prepared(model):
                 found = beam_search(model, src, decode)
         else:
             found = beam_search(model, src, decode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from models import build
@@ -29,36 +28,14 @@ def hierarchical(norm="pre", **more):
 
 
 def test_rows_are_the_sentences():
-    found = Sentences(DOCUMENTS, apart=True)
+    found = Sentences(DOCUMENTS)
     flat = [sentence for document in SPLIT for sentence in document]
     assert [
         [i for i, real in zip(row, mask, strict=True) if real]
         for row, mask in zip(found.rows.tolist(), found.row_mask.tolist(), strict=True)
     ] == flat
-    assert found.counts.tolist() == [3, 2, 1, 3]
+    assert found.sentence_mask.sum(1).tolist() == [3, 2, 1, 3]
     assert DOCUMENTS[DOCUMENTS != 0][found.ends].tolist() == [s[-1] for s in flat]
-    whole = Sentences(DOCUMENTS, apart=False)
-    assert [p for p, real in zip(whole.positions.flatten().tolist(), whole.mask.flatten().tolist(), strict=True) if real] == [
-        place for sentence in flat for place in range(len(sentence))
-    ]
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("train", [False, True])
-def test_sentences_as_rows_and_documents_with_a_mask_are_one_model(monkeypatch, norm, train):
-    model = hierarchical(norm, dropout={"embedding": 0.0, "residual": 0.0}).train(train)
-    target = torch.randint(4, VOCAB, (len(DOCUMENTS), 5), generator=torch.Generator().manual_seed(1))
-    found = []
-    for apart in (True, False):
-        monkeypatch.setattr(model, "_sentences", lambda src, apart=apart: Sentences(src, apart=apart))
-        model.zero_grad()
-        output = model(DOCUMENTS, target)
-        output.real_hidden().square().sum().backward()
-        found.append((output.real_hidden().detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}))
-    torch.testing.assert_close(found[0][0], found[1][0], atol=2e-5, rtol=1e-4)
-    assert found[0][1].keys() == found[1][1].keys()
-    for name, gradient in found[0][1].items():
-        torch.testing.assert_close(gradient, found[1][1][name], atol=2e-3, rtol=2e-3, msg=name)
 
 
 @torch.no_grad()
@@ -79,16 +56,6 @@ def test_equals_the_equation():
         expected = torch.cat([bridge.norm(w + g_i) for w, g_i in zip(states, g, strict=True)])
         torch.testing.assert_close(memory.keys[row, : len(expected)], expected, atol=2e-5, rtol=1e-4)
         assert memory.mask[row].sum() == len(expected)
-
-
-def test_a_long_sentence_among_many_is_not_paid_by_all():
-    """Rows are sentences only where that multiplies less."""
-    short = torch.randint(4, VOCAB, (4, 60))
-    short[:, 9::10] = 3
-    assert Sentences(short, 100).apart
-    long = short.clone()
-    long[0] = 5
-    assert not Sentences(long, 100).apart
 
 
 def test_nothing_to_read():
