@@ -6,6 +6,7 @@ Shapes: B batch, S source, T target, D d_model, L layers. h_0 = embeddings, x_l 
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch import Tensor, nn
@@ -28,11 +29,27 @@ class Component(nn.Module):
     def __init__(self, site: Site) -> None:
         super().__init__()
 
+    norm_orders: tuple[str, ...] = ("pre", "post")
+    """The model's orders of norm that it may stand in."""
+    min_layers = 1
+    """Of its side."""
+    read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
+    """(option, another option, values of that with which the first is read)."""
+
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         """What is wrong with the options at this site, beyond their `Bounds`, in one line; None: nothing.
 
         `site`: side, num_layers, d_model, num_heads, norm."""
+        if site["norm"] in Component.norm_orders and site["norm"] not in cls.norm_orders:
+            return f"found norm {site['norm']}; expected {' or '.join(cls.norm_orders)} with {cls.registry} {cls.kind}"
+        if site["num_layers"] < cls.min_layers:
+            return f"{cls.kind} needs at least {cls.min_layers} layers; num_layers is {site['num_layers']}"
+        default = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+        given = default | options
+        for name, other, values in cls.read_if:
+            if given[name] != default[name] and given[other] not in values:
+                return f"found {name} with {other} {_yaml(given[other])}, where it does nothing; expected {_yaml(default[name])}"
         return None
 
     @classmethod
@@ -46,6 +63,10 @@ class Component(nn.Module):
         s: of a residual, the stream that its `read` or `end` is given; leading axes are tokens then. Empty: it has no such numbers.
         """
         return {}
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def packable(module: nn.Module) -> bool:
@@ -90,7 +111,7 @@ class Aggregation(Component):
 class Residual(Component):
     """How a sub-layer reads the stack's stream s and how its output joins it. One instance a sub-layer (site.place >= 1).
 
-    `norms`: the model's orders of norm that it may stand in. `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
+    `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
     initial values of the function's maps, those of queries and keys excepted; `output_gain`: of its last map alone.
@@ -99,18 +120,11 @@ class Residual(Component):
     """
 
     takes_views = False
-    norms: tuple[str, ...] = ("pre", "post")
     streams = False
     views = 1
     initial_gain = 1.0
     output_gain = 1.0
     starts_as_identity = False
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if site["norm"] in cls.norms or cls.norms == Residual.norms:
-            return None
-        return f"found norm {site['norm']}; expected {' or '.join(cls.norms)} with residual {cls.kind}"
 
     @classmethod
     def order(cls, norm: str, **options: Any) -> str:

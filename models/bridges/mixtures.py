@@ -17,24 +17,6 @@ from models.seams import Bridge
 from models.site import Flow, History, Memory, Site
 
 
-class _Mixtures(torch.autograd.Function):
-    """z_m = sum_i w_{i,m} h_i for all m at once; of the states only references are kept."""
-
-    @staticmethod
-    def forward(ctx: Any, weights_KN: Tensor, *states: Tensor) -> Tensor:
-        ctx.save_for_backward(weights_KN, *states)
-        with torch.autocast(weights_KN.device.type, enabled=False):
-            return torch.tensordot(weights_KN.to(states[0].dtype), torch.stack(states), dims=([0], [0]))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        weights_KN, *states = ctx.saved_tensors
-        with torch.autocast(grad.device.type, enabled=False):
-            d_weights = torch.mm(torch.stack(states).flatten(1), grad.flatten(1).t())
-            d_states = torch.tensordot(weights_KN.to(grad.dtype), grad, dims=([1], [0]))
-        return d_weights, *d_states.unbind(0)
-
-
 @BRIDGES.register("transparent")
 class TransparentBridge(Bridge):
     """memories_m = (LN(sum_{i=0}^{L} softmax_i(drop(s_m + 1/(L+1))) h_i),) for decoder layer m (Bapna et al. 2018, section 4).
@@ -59,8 +41,9 @@ class TransparentBridge(Bridge):
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         weights = self.dropout(self.scalars + 1.0 / len(self.scalars)).softmax(dim=0)
-        mixtures = self.norm(_Mixtures.apply(weights, *history.kept))
-        return [(flow.memory(z),) for z in mixtures.unbind(0)]
+        with full_precision(weights):
+            mixtures = torch.tensordot(weights.to(history.kept[0].dtype), torch.stack(history.kept), dims=([0], [0]))
+        return [(flow.memory(z),) for z in self.norm(mixtures).unbind(0)]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """softmax s_m; a reader is a decoder layer, a source h_0 .. h_L."""

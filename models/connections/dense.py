@@ -87,16 +87,13 @@ class Iterative(Aggregation):
     """
 
     reads_top = False
+    min_layers = 2
 
     def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: Probability = 0.0) -> None:
         super().__init__(site)
         self.nodes = nn.ModuleList(
             AggregationNode(site, 2, activation=activation, residual=residual, dropout=dropout) for _ in range(site.num_layers - 1)
         )
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return "iterative needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         node = history.kept[1]

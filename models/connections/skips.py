@@ -56,6 +56,8 @@ class EmbeddingSkip(Connection):
         rate: factor of the learning rate of a, b and c (theirs is 5).
     """
 
+    min_layers = 2
+
     def __init__(
         self, site: Site, *, own: float = 1.0, skip: float = 0.0, normed: bool = False, backout: bool = False, rate: Positive = 1.0
     ) -> None:
@@ -63,10 +65,6 @@ class EmbeddingSkip(Connection):
         self.normed, self.rate = normed, rate
         self.weight = starts_as(torch.tensor([own, skip]).repeat(site.num_layers - 1, 1))
         self.backout = Backout(site, rate=rate) if backout else None
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return "embedding_skip needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         if layer == 1 and self.normed:

@@ -174,6 +174,8 @@ class Dwa(Connection):
         rate: factor of the learning rate of the weights a.
     """
 
+    read_if = (("dilation", "where", ("all",)), ("period", "where", ("all",)))
+
     def __init__(
         self,
         site: Site,
@@ -195,12 +197,10 @@ class Dwa(Connection):
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         layers, k, p = site["num_layers"], options.get("dilation", 1), options.get("period", 1)
-        if options.get("where", "all") == "top" and (k, p) != (1, 1):
-            return f"found dilation {k} and period {p} with where top; expected 1 and 1"
         step = k * p if options.get("keeps", "all") == "units" else k
         if not any(l % p == 0 and l >= step for l in range(1, layers + 1)):
             return f"found dilation {k} and period {p} in {layers} layers, where no sum has two states; expected less"
-        return None
+        return super().check(site, **options)
 
     def rows(self) -> Tensor:
         """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
@@ -236,6 +236,7 @@ class Corrector(Connection):
     """
 
     corrects = True
+    norm_orders = ("pre",)
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -243,10 +244,6 @@ class Corrector(Connection):
         self.predicted, self.weight = starts_as(averages(states)), starts_as(averages(states))
         self.prediction_norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
         self.norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return None if site["norm"] == "pre" else f"found norm {site['norm']}; expected pre with connection corrector"
 
     def corrected(self, layer: int, h: Tensor, history: History) -> Tensor:
         return self._mixed(self.predicted[layer], [*history.kept, self.prediction_norms[layer - 1](h)])

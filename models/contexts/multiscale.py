@@ -232,19 +232,6 @@ class ContextualCrossAttention(SingleCrossAttention):
         return self.sublayer(x, lambda q: fusion(self.attention.over(q, memories[0], flow), q, x, memories[1], flow))
 
 
-class _SquaredSum(torch.autograd.Function):
-    """sum ||W||^2 without a temporary tensor a matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, *weights: Tensor) -> Tensor:
-        ctx.save_for_backward(*weights)
-        return torch.stack(torch._foreach_norm(weights)).float().square().sum()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        return tuple(torch._foreach_mul(ctx.saved_tensors, 2.0 * grad))
-
-
 @REGULARIZERS.register("encoder_l2")
 class EncoderL2(WeightPenalty):
     """loss + weight * sum ||W||^2 over the matrices of the encoder's layers and of its context's cell (Wei et al. 2020, section 4.1).
@@ -261,4 +248,4 @@ class EncoderL2(WeightPenalty):
         self.weight = weight
 
     def forward(self, encoder: nn.Module) -> Tensor:
-        return _SquaredSum.apply(*(module.weight for module in encoder.modules() if isinstance(module, nn.Linear)))
+        return torch.stack([module.weight.square().sum() for module in encoder.modules() if isinstance(module, nn.Linear)]).sum()

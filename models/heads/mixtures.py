@@ -70,18 +70,13 @@ class SurfaceFusion(Head):
     """
 
     reads_words = True
+    read_if = (("temperature", "mode", ("soft",)), ("gate", "mode", ("hard",)))
 
     def __init__(self, site: Site, *, mode: Literal["hard", "soft"] = "hard", gate: Share = 0.8, temperature: Positive = 1.0) -> None:
         super().__init__(site)
         self.gate, self.temperature = gate, temperature
         self.parts = 2 if mode == "hard" else 1
         self.attention = MultiHeadAttention(site, heads=1)
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        mode, gate, temperature = options.get("mode", "hard"), options.get("gate", 0.8), options.get("temperature", 1.0)
-        unread = ("temperature", temperature, 1.0) if mode == "hard" else ("gate", gate, 0.8)
-        return None if unread[1] == unread[2] else f"found {unread[0]} with mode {mode}, which does not read it; expected {unread[2]}"
 
     @classmethod
     def predictions(cls, num_layers: int, **options: Any) -> int:

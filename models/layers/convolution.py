@@ -73,6 +73,7 @@ class ConvolutionLayer(Layer):
     any_width = True
     adds_attended = True
     self_attends = False
+    norm_orders = ("post",)  # there are no norms
 
     def __init__(self, site: Site, *, widths: int | list[int], kernels: int | list[int] = 3, residual: bool = True) -> None:
         super().__init__(site)
@@ -88,14 +89,14 @@ class ConvolutionLayer(Layer):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if site["norm"] != "post":
-            return f"found norm {site['norm']}; expected post: a convolution has no norms"
         for name in ("widths", "kernels"):
             fault = list_fault(name, options.get(name, 3), site["num_layers"])
             if fault is not None:
                 return fault
         even = [k for k in per_layer(options.get("kernels", 3), site["num_layers"]) if k % 2 == 0]
-        return f"kernels has {even[0]}; expected odd numbers" if even and site["side"] == "encoder" else None
+        if even and site["side"] == "encoder":
+            return f"kernels has {even[0]}; expected odd numbers"
+        return super().check(site, **options)
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

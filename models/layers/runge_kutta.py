@@ -44,6 +44,7 @@ class RungeKutta(TransformerLayer):
     """
 
     takes_residual = False
+    norm_orders = ("pre",)
 
     def __init__(
         self,
@@ -66,13 +67,11 @@ class RungeKutta(TransformerLayer):
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         order, kind = options.get("order", 2), options.get("coefficients", "gate")
-        if site["norm"] != "pre":
-            return f"found norm {site['norm']}; expected pre with layer runge_kutta, which adds branches of layers"
         if kind in ("gate", "learned") and order != 2:
             return f"found order {order} with coefficients {kind}; expected 2"
         if kind in ("ema", "chain") and order == 1:
             return f"found order 1 with coefficients {kind}; expected 2 or 4"
-        return None
+        return super().check(site, **options)
 
     @classmethod
     def runs(cls, **options: Any) -> int:

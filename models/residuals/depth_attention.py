@@ -201,8 +201,13 @@ class DepthAttention(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("pre",)
+    norm_orders = ("pre",)
     streams = True
+    read_if = (
+        ("final", "sources", ("states",)),  # the last of the outputs is no output of a stack
+        ("query", "weights", ("softmax", "sigmoid")),
+        ("key_norm", "weights", ("softmax", "sigmoid")),
+    )
 
     def __init__(
         self,
@@ -232,15 +237,6 @@ class DepthAttention(Residual):
         self.gain = starts_as(torch.ones(d)) if content else None
         self.map = starts_as(torch.zeros(d, d)) if content and query == "input" else None
         self.logits = starts_as(torch.zeros(self.number)) if self.mixes and not content else None
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if options.get("final", "mix") == "top" and options.get("sources", "outputs") == "outputs":
-            return "found final top with sources outputs, of which the last is no output of a stack; expected sources states"
-        scalars = options.get("weights", "softmax") == "scalars"
-        if scalars and (options.get("query", "learned") != "learned" or not options.get("key_norm", True)):
-            return "found weights scalars with options of queries or keys, which they do not read; expected softmax or sigmoid"
-        return super().check(site, **options)
 
     def start(self, h_0: Tensor) -> State:
         """A compiler is given the equation itself."""

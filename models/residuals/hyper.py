@@ -187,6 +187,8 @@ class Hyper(StreamsResidual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
+    read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = (("tanh", "dynamic", (True,)), ("stream_norm", "dynamic", (True,)))
+
     def __init__(
         self,
         site: Site,
@@ -219,13 +221,6 @@ class Hyper(StreamsResidual):
         self.weight = starts_as(torch.zeros(d, numbers)) if dynamic else None
         self.scale = starts_as(torch.full((1 if self.reduces else 2,), 0.01)) if dynamic else None  # of m and R, of w
         self.gain = starts_as(torch.ones(d)) if dynamic and stream_norm == "rms" else None
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        for name, value in (("tanh", True), ("stream_norm", "layer")):
-            if not options.get("dynamic", True) and options.get(name, value) != value:
-                return f"found {name} with dynamic false, where it does nothing; expected dynamic true"
-        return super().check(site, **options)
 
     def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         c, s = self._coefficients(s)

@@ -39,6 +39,7 @@ class Mudd(Residual):
 
     takes_views = True
     streams = True
+    read_if = (("round", "dynamic", (True,)),)
 
     def __init__(
         self,
@@ -72,8 +73,6 @@ class Mudd(Residual):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if options.get("round", 0) and not options.get("dynamic", True):
-            return "found round with dynamic false, where it does nothing; expected round 0"
         if options.get("norms", "none") == "code" and options.get("ways", 4) == 1:
             return "found norms code with ways 1, which is norms printed; expected printed"
         if options.get("grow") and site["num_layers"] == 1:
@@ -154,7 +153,7 @@ class DeepCrossAttention(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("pre",)
+    norm_orders = ("pre",)
     takes_views = True
     streams = True
 

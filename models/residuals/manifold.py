@@ -110,7 +110,12 @@ class ManifoldHyper(StreamsResidual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("pre",)
+    norm_orders = ("pre",)
+    read_if = (
+        ("temperature", "manifold", ("sinkhorn",)),
+        ("temperature", "positive", ("exp",)),
+        ("post_scale", "weights", ("sigmoid",)),
+    )
     matrices: Tensor
 
     def __init__(
@@ -167,10 +172,6 @@ class ManifoldHyper(StreamsResidual):
         n, manifold = options.get("streams", 4), options.get("manifold", "sinkhorn")
         if manifold == "permutations" and n > MAX_PERMUTED:
             return f"streams is {n}; expected 1 to {MAX_PERMUTED} with manifold {manifold}"
-        if options.get("temperature", 1.0) != 1.0 and (manifold == "permutations" or options.get("positive", "exp") == "sigmoid"):
-            return "found temperature without manifold sinkhorn and positive exp, where it does nothing; expected 1.0"
-        if options.get("weights", "sigmoid") == "softmax" and options.get("post_scale", 2.0) != 2.0:
-            return "found post_scale with weights softmax, which sum to 1; expected 2.0"
         return super().check(site, **options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
@@ -230,7 +231,8 @@ class ManifoldStreams(Hyper):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("pre",)
+    norm_orders = ("pre",)
+    read_if = ()
 
     def __init__(
         self,
@@ -245,10 +247,6 @@ class ManifoldStreams(Hyper):
         self.iterations = iterations
         if site.place:
             self.scale = starts_as(torch.full((3,), 0.01))  # of m, of R, of w
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return super().check(site, **{name: value for name, value in options.items() if name != "iterations"})
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """([B, T, n, n + 2]: of stream a m_a, R_a1 .. R_an, w_a; s as it goes on)"""

@@ -74,7 +74,7 @@ class DeepNorm(Residual):
         gain: the encoder's beta. paper: with the factor .87; torchscale: with 1.15, as the authors' code has it.
     """
 
-    norms = ("post",)
+    norm_orders = ("post",)
     starts_as_identity = True  # beta, a part of the method, would do nothing to maps of zero
 
     def __init__(self, site: Site, *, gain: Literal["paper", "torchscale"] = "paper") -> None:
@@ -155,7 +155,7 @@ class Delta(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("pre",)
+    norm_orders = ("pre",)
 
     def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: Positive = 1.0) -> None:
         super().__init__(site)
@@ -204,7 +204,7 @@ class Admin(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    norms = ("post",)
+    norm_orders = ("post",)
     starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
 
     def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code", rate: Positive = 1.0) -> None:

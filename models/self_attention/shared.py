@@ -66,6 +66,10 @@ class ValueResidual(SingleSelfAttention):
     """
 
     shares = True
+    read_if = (
+        *((name, "share", (False,)) for name in ("first", "own", "learn", "form", "rate")),
+        *(("own", "form", ("two",)), ("rate", "learn", (True,))),
+    )
 
     def __init__(
         self,
@@ -88,13 +92,7 @@ class ValueResidual(SingleSelfAttention):
         start, layers = options.get("from_layer", 2), site["num_layers"]
         if not 2 <= start <= layers:
             return f"from_layer is {start}; expected 2 to num_layers, {layers}"
-        unread = {"first": 0.5, "own": 0.5, "learn": True, "form": "two"} if options.get("share") else {}
-        unread = unread or ({"own": 0.5} if options.get("form") == "interpolate" else {})
-        found = [name for name, value in unread.items() if options.get(name, value) != value]
-        if found:
-            return f"found {found[0]} with {'share true' if options.get('share') else 'form interpolate'}, where it does nothing"
-        rate, learns = options.get("rate", 1.0), options.get("learn", True) and not options.get("share", False)
-        return None if learns or rate == 1.0 else f"found rate {rate} where nothing learns at it; expected 1.0"
+        return super().check(site, **options)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """(a, b), or (a) where b = 1 - a."""
@@ -155,14 +153,11 @@ class LayerMemory(SingleSelfAttention):
     """
 
     shares = True
+    min_layers = 2
 
     def __init__(self, site: Site, *, others: Literal["random", "zero"] = "random", rate: Positive = 1.0) -> None:
         router = Router(site.num_heads, site.layer, random=others == "random", rate=rate) if site.layer > 1 else None
         super().__init__(site, RoutedAttention(site, router))
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return "layer_memory needs at least 2 layers; num_layers is 1" if site["num_layers"] < 2 else None
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """sum_{h,g} |R_l[h, (j, g)]| / H of each layer j, the own one last."""

@@ -103,5 +103,5 @@ def test_one_line_where_nothing_is_mixed():
 
     assert "no sum has two states" in line(kind="dwa", dilation=5)
     assert "no sum has two states" in line(kind="dwa", dilation=2, period=3, keeps="units")
-    assert line(kind="dwa", where="top", period=2) == "found dilation 1 and period 2 with where top; expected 1 and 1"
+    assert line(kind="dwa", where="top", period=2) == "found period with where top, where it does nothing; expected 1"
     assert "below the last" in line(kind="backout", layer=4)

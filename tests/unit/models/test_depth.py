@@ -141,15 +141,6 @@ def test_transparent_attention_drops_scalars_about_their_constant():
     assert found <= {0.0, -0.0, 0.4} and 0.4 in found
 
 
-def test_transparent_mixtures_have_the_gradients_of_the_definition():
-    from models.bridges.mixtures import _Mixtures
-
-    g = torch.Generator().manual_seed(3)
-    weights = torch.randn(4, 3, generator=g, dtype=torch.float64).requires_grad_()
-    hs = [torch.randn(2, 3, 5, generator=g, dtype=torch.float64).requires_grad_() for _ in range(4)]
-    assert torch.autograd.gradcheck(_Mixtures.apply, (weights, *hs))
-
-
 # ---------------------------------------------------------------- encoder_l2
 
 

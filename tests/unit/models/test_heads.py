@@ -137,5 +137,5 @@ def test_one_line_where_a_head_cannot_stand():
     ((path, line),) = problems(head=surface, bridge={"kind": "transparent"})
     assert path == ("bridge", "kind") and "which reads the encoder's output; expected" in line
     ((path, line),) = problems(head={"kind": "surface_fusion", "mode": "soft", "gate": 0.5})
-    assert line == "found gate with mode soft, which does not read it; expected 0.8"
+    assert line == "found gate with mode soft, where it does nothing; expected 0.8"
     assert problems(head=surface, decoder={"residual": {"kind": "hyper"}}) == []

@@ -94,6 +94,8 @@ def test_one_line_where_options_do_nothing():
         return found
 
     assert line(kind="value_residual", from_layer=5) == "from_layer is 5; expected 2 to num_layers, 4"
-    assert line(kind="value_residual", share=True, first=0.25) == "found first with share true, where it does nothing"
-    assert line(kind="value_residual", form="interpolate", own=1.0) == "found own with form interpolate, where it does nothing"
-    assert "nothing learns" in line(kind="value_residual", learn=False, rate=10.0)
+    assert line(kind="value_residual", share=True, first=0.25) == "found first with share true, where it does nothing; expected 0.5"
+    assert (
+        line(kind="value_residual", form="interpolate", own=1.0) == "found own with form interpolate, where it does nothing; expected 0.5"
+    )
+    assert "where it does nothing" in line(kind="value_residual", learn=False, rate=10.0)

@@ -141,5 +141,5 @@ def test_one_line_where_options_do_nothing():
         return found
 
     assert "where it does nothing" in line(kind="manifold_hyper", temperature=0.5, manifold="permutations")
-    assert "which sum to 1" in line(kind="manifold_hyper", weights="softmax", post_scale=1.0)
+    assert "where it does nothing" in line(kind="manifold_hyper", weights="softmax", post_scale=1.0)
     assert "expected printed" in line(kind="mudd", norms="code", ways=1)

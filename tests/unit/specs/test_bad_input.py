@@ -116,7 +116,7 @@ ROWS = [
     ("{model: {encoder: {layer: {kind: convolution}, connection: {kind: projected}}}}", "widths"),
     (
         model("norm: pre, encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}"),
-        "found norm pre; expected post: a convolution has no norms",
+        "found norm pre; expected post with layer convolution",
     ),
     (encoder("layer: {kind: convolution, widths: 8}, connection: {kind: concatenated}"), "residual: found true; expected false"),
     (decoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: projected}"), "residual: found false; expected"),
