@@ -21,10 +21,7 @@ from models.site import Flow, Memory, Site
 
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps carry biases.
-
-    `d_memory` is the width of keys and values where it is not d_model. `own_values` False: values have no map, `shared` gives them.
-    `heads`: another number of them than the model's.
-    """
+    `d_memory`: width of keys and values. `own_values` False: values have no map, `shared` gives them. `heads`: their number."""
 
     def __init__(
         self, site: Site, *, d_query: int | None = None, d_memory: int | None = None, own_values: bool = True, heads: int | None = None
@@ -59,12 +56,10 @@ class MultiHeadAttention(nn.Module):
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
     def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
-        """Keys and values [N, S, D] of self-attention as it reads and caches them, made of those that its maps gave: itself, or with those
-        of other layers, which `flow.memo` has."""
+        """Keys and values [N, S, D] as self-attention reads and caches them, from those of its maps and of other layers (`flow.memo`)."""
         return k, v
 
-    joint: Callable[[Tensor], Tensor] | None = None
-    """x -> [q; k; v] in one product, where `models.inference` has prepared one."""
+    joint: Callable[[Tensor], Tensor] | None = None  # x -> [q; k; v] in one product, prepared by `models.inference`
 
     def _step(self, x_NTD: Tensor, keys_NTD: Tensor, values_NTD: Tensor, flow: Flow) -> Tensor:
         """New positions over all cached ones: the W hypotheses of a sentence are W*T queries over the cells they share."""
@@ -169,11 +164,8 @@ def _packed(x: Tensor, packing: Packing | None) -> Tensor:
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:
-    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding.
-
-    A row of padding alone (prefetch adds them on a GPU) hides nothing: where all scores are near -1e9, fp32 rounds them to steps of 64,
-    and the backward pass of CUDA's kernel makes inf * 0 of exp(score - logsumexp).
-    """
+    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding. A row of padding alone (prefetch adds them on a GPU) hides
+    nothing: with all scores near -1e9 the backward pass of CUDA's kernel makes inf * 0 of exp(score - logsumexp)."""
     hidden_BS = ~mask_BS & mask_BS.any(dim=1, keepdim=True)
     return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(hidden_BS, -1e9)[:, None, None, :]
 

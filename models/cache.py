@@ -1,13 +1,10 @@
-"""Everything incremental decoding remembers, outside the model; a slot is the module that asks, and which time in a step where
-it is not the first.
+"""Everything incremental decoding remembers. A slot is the module that asks, with its call in the step.
 
 Shapes: N hypothesis rows (sentence-major), B sentences, W = N / B rows a sentence (1 at first, then the beam), H heads, T new positions,
 C cells of a sentence, K width of a head.
 
-Keys and values of self-attention lie in cells and never move when hypotheses are reordered: the cells of a sentence belong to all its
-hypotheses, and `past` says which of them are a hypothesis's own. Reordering permutes the rows of that small table alone. `attend` reads
-those cells and no others; `extend` returns all, for products under a bias that hides the rest: cells not yet filled too, so that attention
-multiplies whole buffers, in the order of their memory.
+Keys and values of self-attention lie in cells that never move: the cells of a sentence belong to all its hypotheses, and `past` says which
+of them are a hypothesis's own. `attend` reads those cells alone; `extend` returns all, for products under a bias that hides the rest.
 """
 
 from __future__ import annotations
@@ -24,8 +21,7 @@ HIDDEN = native.HIDDEN
 STEPS_AHEAD, ROUNDED = 8, 16
 """Cells are made for some steps to come, in multiples of what a processor adds at once."""
 COMPACT_AFTER = 256
-"""New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs as
-much as several steps of reading them all."""
+"""New cells of a sentence after which those that are nobody's past are dropped."""
 Slot = Hashable
 CLOCK = nn.Identity()
 """Slot of the cells' own times."""
@@ -76,10 +72,8 @@ class Cache:
         return self._bias
 
     def extend(self, slot: Slot, *new: Tensor) -> tuple[Tensor, ...]:
-        """Put `new` [N, T, H, K] into this step's cells; return the sentences' cells [B, H, C, K], as `bias` counts.
-
-        Where hypotheses share cells, the first of several tensors (keys) is kept as [B, H, K, C], the order in which Q K^T reads it.
-        """
+        """Puts `new` [N, T, H, K] into this step's cells; returns the sentences' cells [B, H, C, K], as `bias` counts. Where hypotheses
+        share cells, the first of several tensors (keys) lies in memory as [B, H, K, C], the order in which Q K^T reads it."""
         (B, W, T), start, end, shared = self._shape, self._start, self._end, self._shared
         buffers = self._cells.get(slot)
         assert buffers is None or buffers[0].shape[3] == new[0].shape[3], "a slot's steps are all traced, or none is"

@@ -12,7 +12,7 @@ Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of an option that is a number, in its `Annotated` type; the product checks them before anything is built."""
+    """Of an option that is a number, in its `Annotated` type."""
 
     gt: float | None = None
     ge: float | None = None

@@ -1,9 +1,8 @@
 """Dropout with cheap exact masks on a CPU.
 
-torch draws one float per element; here one 64-bit draw serves four elements: an element is kept where its 16 bits are at least p * 2^16,
-so the probability is right to 2^-17. Masks are fresh at every call and come from torch's default CPU generator, which the training loop
-seeds by step. A mask is made as a number of the type it multiplies (torch's kernels for booleans are several times slower), and made
-again from its bits in the backward pass.
+One 64-bit draw of torch's default generator serves four elements: an element is kept where its 16 bits are at least p * 2^16, so the
+probability is right to 2^-17. A mask is a number of the type it multiplies (torch's kernels for booleans are several times slower), and is
+made again from its bits in the backward pass.
 """
 
 from __future__ import annotations

@@ -27,11 +27,8 @@ class TooLongError(ValueError):
 
 
 class InputEmbedding(nn.Module):
-    """h_0 = drop(P E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side.
-
-    P is a linear map where words are embedded in another width than d_model (`word_dim`), else nothing. Positions `learned` are a table of
-    `max_positions` rows.
-    """
+    """h_0 = drop(P E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side. P is a linear map where
+    words are embedded in another width than d_model (`word_dim`), else nothing."""
 
     def __init__(self, site: Site, words: nn.Embedding, *, bias: bool) -> None:
         super().__init__()
@@ -68,10 +65,8 @@ class InputEmbedding(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """The modules whose sizes are vocabularies: both embeddings and the output layer, with one table where `embeddings` says so.
-
-    width: of the decoder's states; a linear map follows where the output layer reads another one.
-    """
+    """The modules whose sizes are vocabularies: both embeddings and the output layer. width: of the decoder's states; a linear map follows
+    where the output layer reads another one."""
 
     def __init__(self, site: Site, src_vocab: int, tgt_vocab: int, width: int) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
 """Gated recurrent units, a forward and a backward one side by side, and the arithmetic of their scans with gradients by hand.
 
 Shapes: d units of a direction, D width of the input, P rows of all steps, n of one step; the leading 2 are the directions. Rows of the
-weights: reset, update, candidate. A step is what depends on the step before, and nothing else: products of the inputs come before the
-scan, gradients of the weights after it. On a CPU torch's tanh takes several times as long as its sigmoid, hence tanh x = 2 s(2x) - 1.
+weights: reset, update, candidate. On a CPU torch's tanh takes several times as long as its sigmoid, hence tanh x = 2 s(2x) - 1.
 """
 
 from __future__ import annotations

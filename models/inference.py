@@ -1,8 +1,7 @@
 """A trained model's linear maps, made ready for decoding, for the time of a `with`.
 
-Every nn.Linear of the model, of whatever variant, gets another forward: weights packed once in the order that the CPU's library multiplies
-in, q, k and v in one product, and the precision asked for. The modules, their parameters and the state dict stay what they were, and
-afterwards nothing is left of it. Where a library function is not there (another device, another build of torch), fp32 stays as it is.
+Every nn.Linear gets another forward: weights packed once, q, k and v in one product, and the precision asked for. Parameters and the state
+dict stay what they were. Where a library function is absent (another device, another build of torch), fp32 stays as it is.
 """
 
 from __future__ import annotations

@@ -36,15 +36,12 @@ def stream_seed(seed: int, *names: object) -> int:
 def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     """Draw every parameter on the CPU, whatever its device.
 
-    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou
-    2018, THUMT);
+    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0;
     `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), a map of n inputs, of which dropout
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
     normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
-    Transformer layers are 0: each sublayer starts as the identity, or its norm, and a deep post-norm stack passes gradients at once
-    (Zhang et al. 2019, Fixup), unless its residual has a start of its own. A residual's `initial_gain` multiplies what it says. A module
-    with `initialise(name, generator)` draws its own, and what `starts_as` made keeps its value.
-    NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
+    Transformer layers are 0 (Zhang et al. 2019, Fixup), unless their residual has a start of its own. A module with
+    `initialise(name, generator)` draws its own, and what `starts_as` made keeps its value. NoInitialValueError: none of these covers it.
     """
     require_all(model)
     done: set[int] = set()

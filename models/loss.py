@@ -20,9 +20,7 @@ CHUNK_CUDA = 8192
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Gradients are made in the forward pass, chunk by chunk, so that no [P, V] tensor outlives its chunk.
-
-    What smoothing adds is the same for every word, so it is taken out of the sums over V:
+    """Gradients are made in the forward pass, chunk by chunk. What smoothing adds is the same for every word, so it is taken out of sums:
     sum_v z_v = h . sum_v w_v + sum_v b_v, and (p - off) W = p W - off sum_v w_v.
     """
 
@@ -110,7 +108,6 @@ def label_smoothed_loss(
     hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, smoothing: float, real_P: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """(loss, nll), both summed over positions.
-
     loss = -sum_v q_v log p_v with q = 1 - smoothing at the target and smoothing / (V - 1) elsewhere (Vaswani et al. 2017, section 5.4).
     real_P: 1.0 where a position counts, 0.0 where it does not (padding); all count where it is not given.
     """

@@ -1,6 +1,5 @@
 """Padding-free rows: the real positions of a padded batch side by side, [1, P, D] for [B, S, D]; documents as their sentences.
 
-Everything that treats positions one by one then works on real positions only; attention unpacks its queries, keys and values.
 Shapes: B sentences (or documents), S longest, P real positions, D width; R sentences of all documents, J longest sentence, N most
 sentences of a document.
 """

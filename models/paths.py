@@ -1,12 +1,7 @@
-"""Fast forms of the same arithmetic. Each is on by itself where it is safe, and can be taken out, to compare or to look for a fault.
-
-NMT_SLOW=packing,dropout takes some out for a process; `Paths.without` for the time of a `with`.
-"""
+"""Fast forms of the same arithmetic, which tests and benchmarks take out to compare."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -37,15 +32,6 @@ class Paths:
     def names(cls) -> list[str]:
         return [field.name for field in fields(cls)]
 
-    @classmethod
-    def of(cls, slow: str) -> Paths:
-        """All but those named, separated by commas. ValueError: an unknown name."""
-        off = [name.strip() for name in slow.split(",") if name.strip()]
-        for name in off:
-            if name not in cls.names():
-                raise ValueError(f"NMT_SLOW: found {name}; expected some of {', '.join(cls.names())}")
-        return cls(**dict.fromkeys(off, False))
-
     @contextmanager
     def without(self, *names: str) -> Iterator[None]:
         before = {name: getattr(self, name) for name in names}
@@ -58,13 +44,5 @@ class Paths:
                 setattr(self, name, value)
 
 
-def _of_environment() -> Paths:
-    try:
-        return Paths.of(os.environ.get("NMT_SLOW", ""))
-    except ValueError as error:  # asked for by a person, answered as bad input is: one line, exit code 2
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-PATHS = _of_environment()
+PATHS = Paths()
 """Of this process."""

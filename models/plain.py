@@ -18,7 +18,6 @@ from models.site import Flow, History, Memory, Site
 
 class SubLayer(nn.Module):
     """pre: x + drop(f(LN(x))); post: LN(x + drop(f(x))) (Vaswani et al. 2017, section 3.1 and its pre-norm form); none: without LN.
-
     Where the side has another residual than `plain`, it says what f reads and how its output joins; each view has a norm of its own.
     """
 
@@ -55,8 +54,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(site.config.dropout.ffn)
         self.activation = getattr(F, site.config.activation)
 
-    rectified: Callable[[Tensor], Tensor] | None = None
-    """x -> max(W1 x + b1, 0) in one product, where `models.inference` has prepared one."""
+    rectified: Callable[[Tensor], Tensor] | None = None  # x -> max(W1 x + b1, 0) in one product, prepared by `models.inference`
 
     def forward(self, x: Tensor) -> Tensor:
         if self.rectified is not None:

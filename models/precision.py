@@ -1,8 +1,7 @@
 """Where a model computes in fp32, and products of bf16 numbers on a CPU without instructions for them.
 
 Such a processor multiplies bf16 numbers some fifteen times slower than fp32 numbers. There Muon, the loss and bf16 decoding round inputs to
-bf16, multiply in fp32 and round the result: the numbers differ only by the order of summation. `NMT_SLOW=bf16` turns it off. Autocast's
-products are torch's own on every processor.
+bf16, multiply in fp32 and round the result: the numbers differ only by the order of summation. Autocast's products are torch's own.
 """
 
 from __future__ import annotations

@@ -105,7 +105,6 @@ def halved(keys_nSd: Tensor, queries_2nd: Tensor, buffer: Tensor) -> Tensor:
 
 class ArnScan(torch.autograd.Function):
     """c = sum_j softmax_j(v tanh(q + k_j) + bias_j) x_j, q = W_q h; a = W c + b; h' = GRU(a, h); -> states [2, T, B, d].
-
     active: how many sentences take part in each step, the first ones; slots of the others hold zeros.
     tanh(q + k) = 2s - 1 with s = 1 / (1 + exp(-2q) exp(-2k)), its derivative 4 s (1 - s): one exponential for each q and each k, none for
     a pair of them. The constant cancels in the softmax, and so does its gradient, for gradients of scores sum to 0.

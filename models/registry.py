@@ -1,7 +1,6 @@
-"""Registries of components. A variant is one class, registered by a file of any package of `models`.
+"""Registries of components: classes with a positional `Site` (place in the network) and keyword-only options (their schema).
 
-A registered class takes a positional `Site` (its place in the network) and keyword-only options (its schema). `version` is raised when
-the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
+`version` is raised when the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The seams: what a variant may replace, and with which signature. Concrete classes register themselves (models.registry);
-a file holds one class or a family.
+"""What a variant may replace, and with which signature.
 
 Shapes: B batch, S source, T target, D d_model, L layers. h_0 = embeddings, x_l = input and h_l = output of layer l.
 """
@@ -16,31 +15,23 @@ from models.site import Flow, History, Memory, Site
 
 
 class Component(nn.Module):
-    """A module that stands at a site. `check` names what is wrong with a set of options there, before anything is built."""
+    """A module that stands at a site."""
 
     registry: str
     kind: str
     version: int
-    packable = True
-    """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
-    rate = 1.0
-    """Factor of the learning rate of all parameters within, an option of some; any module may have one (orchestrator.training.optim)."""
+    packable = True  # positions are treated one by one, or by MultiHeadAttention alone: states may come as packed rows
+    rate = 1.0  # factor of the learning rate of all parameters within (any module may have one)
+    norm_orders: tuple[str, ...] = ("pre", "post")  # the model's orders of norm that it may stand in
+    min_layers = 1
+    read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()  # (option, another one, values of that with which the option is read)
 
     def __init__(self, site: Site) -> None:
         super().__init__()
 
-    norm_orders: tuple[str, ...] = ("pre", "post")
-    """The model's orders of norm that it may stand in."""
-    min_layers = 1
-    """Of its side."""
-    read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
-    """(option, another option, values of that with which the first is read)."""
-
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """What is wrong with the options at this site, beyond their `Bounds`, in one line; None: nothing.
-
-        `site`: side, num_layers, d_model, num_heads, norm."""
+        """A line on what is wrong with the options, beyond their `Bounds`. site: side, num_layers, d_model, num_heads, norm."""
         if site["norm"] in Component.norm_orders and site["norm"] not in cls.norm_orders:
             return f"found norm {site['norm']}; expected {' or '.join(cls.norm_orders)} with {cls.registry} {cls.kind}"
         if site["num_layers"] < cls.min_layers:
@@ -54,14 +45,12 @@ class Component(nn.Module):
 
     @classmethod
     def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
+        """Why fewer bits would change more than rounding: decoding in them is refused, training warned of."""
         return None
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """What it learned to read, by name: [.., readers, sources], or [.., sources] of one reader; nan where there is no source.
-
-        s: of a residual, the stream that its `read` or `end` is given; leading axes are tokens then. Empty: it has no such numbers.
-        """
+        s: of a residual, the stream that its `read` or `end` is given; leading axes are tokens then."""
         return {}
 
 
@@ -76,7 +65,6 @@ def packable(module: nn.Module) -> bool:
 
 class Connection(Component):
     """What each layer reads: forward(layer, history, flow) -> x_l [B, T, D] from the history of layers below; L+1: the stack's output.
-
     `any_width`: states may have other widths than d_model, as those of layers with `any_width`; `passes_attended`: layers see what those
     below attended to. `corrects`: each layer runs once more, on what `corrected` makes of its first output; its second one is its output.
     """
@@ -100,7 +88,6 @@ class Connection(Component):
 
 class Aggregation(Component):
     """What a stack returns: forward(x_top, history, flow) -> [B, T, D].
-
     `reads_top` is False where x_top is ignored, so that nothing is built for it. `top_alone`: x_top is all that is read, so that it can
     stand behind each block of layers as well."""
 
@@ -110,7 +97,6 @@ class Aggregation(Component):
 
 class Residual(Component):
     """How a sub-layer reads the stack's stream s and how its output joins it. One instance a sub-layer (site.place >= 1).
-
     `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
@@ -165,7 +151,6 @@ class Residual(Component):
 
 class SelfAttention(Component):
     """forward(x, lower, context, flow) -> [B, T, D]; owns its residual and norm.
-
     `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...). `reads_context`: the context below its block
     is read. `reads_stream`: more of the stream than the sub-layer's residual gives it. `takes_views`: queries, keys and values may come
     from three states. `shares`: layers read each other's keys or values (flow.memo)."""
@@ -196,7 +181,6 @@ class CrossAttention(Component):
 
 class Layer(Component):
     """One layer: forward(x_l, lower states, context, memories, flow) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
-
     `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
     `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual.
     """
@@ -228,8 +212,8 @@ class Layer(Component):
 class Bridge(Component):
     """What each decoder layer attends to: forward(encoded, history, extra, flow) -> a tuple of memories per layer.
 
-    `needs_output` is False where the encoder's output is not read (then its final norm is not
-    built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
+    `needs_output` is False where the encoder's output is not read (then its final norm is not built). `reads_extra`: the extra
+    encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
     `any_width`: the encoder's layers may have other widths than d_model. `mapped`: memories are keys and values as they are.
@@ -275,7 +259,6 @@ class Context(Component):
 
 class Head(Component):
     """How the decoder's states become predictions: log p = sum_g w_g log softmax(W h_g + b), up to a number that makes p sum to 1.
-
     forward(hidden, history, source, flow) -> h_g [B, T, D]; hidden [B, T, D]: the decoder's output; source: its encoder's output as keys,
     the embedded words as values. `reads_layers`: h_g are made of the decoder's layers, and its output is not built. `reads_words`: `source`
     is given. `parts`: how many h_g an instance makes.

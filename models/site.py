@@ -15,9 +15,7 @@ from models.packing import Packing, Sentences
 
 class Memory(NamedTuple):
     """keys: [B, S, D]; mask: [B, S], True = real; values: [B, S, D] where they differ from the keys (DenseNMT); bias: [B, 1, 1, S].
-
-    packing: where it is given, keys and values are packed rows [1, P, D].
-    """
+    packing: where it is given, keys and values are packed rows [1, P, D]."""
 
     keys: Tensor
     mask: Tensor
@@ -55,11 +53,9 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """Position of a module in the network; positional in constructors, never from YAML.
-
+    """Position of a module in the network.
     `layer` counts from 1; 0 stands for the whole side. `memory_dims` are the widths of the memories a decoder layer is given.
-    `extra_width` is the width of the extra encoder's memory, where there is one (for bridges).
-    `output` False: nobody reads what the stack returns.
+    `extra_width` is the width of the extra encoder's memory, where there is one. `output` False: nobody reads what the stack returns.
     `input_width` is the width of a layer's input where its connection sets one (`width`: that, or d_model).
     `before`: sub-layers of the stack below this layer; `place`: of a sub-layer in its layer, from 1, `role` its function: self, cross or
     ffn (0 and "": of none that the side's residual joins). `sublayers`: of the whole stack.
@@ -120,9 +116,7 @@ class Site:
 @dataclass
 class Flow:
     """What travels with one pass of one side.
-
-    mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S]
-    (where there is a cache, the cache has it);
+    mask: [B, S] True = real token (None while decoding step by step); bias: additive, broadcastable to [B, heads, T, S] (or in the cache);
     cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
     h_0: the decoder's embedded words, for cross-attention that reads them.
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
@@ -157,7 +151,6 @@ class Flow:
 
 class History:
     """All a connection, aggregation, bridge or regularizer may read: lists indexed by layer, h_0 at index 0.
-
     inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l.
     blocks: b^1 .. b^N, the blocks' outputs, where the stack is cut into blocks; contexts: C^0 .. C^N, where it has a context.
     group: the states since the last summary layer, its output first; h_0, h_1, .. where there is none.

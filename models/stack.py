@@ -18,18 +18,13 @@ from models.site import Flow, History, Memory, Site
 
 class Stack(nn.Module):
     """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)). A connection that `corrects` runs layers twice.
-
     Where the side's residual has several streams, x_l and h_l are what its `start` makes, and its `end` stands before the aggregation.
-
     `memory_dims`: per layer the widths of its memories (empty tuples in an encoder). `output` False: the aggregation is not built.
     `blocks` N > 0: behind every L/N layers b^n = aggregation(x), x what the next layer reads, and C^n = context(C^{n-1}, b^n), C^0 = h_0.
     """
 
-    recompute = False
-    """Layers keep nothing but their inputs for the backward pass, which runs them once more. What stands between the layers
-    (connection, context, aggregation) keeps what it needs."""
-    compiled: list[Callable[..., Any]] | None = None
-    """What runs in training in place of each layer, after `compile_layers`."""
+    recompute = False  # layers keep nothing but their inputs for the backward pass, which runs them once more
+    compiled: list[Callable[..., Any]] | None = None  # what runs in training in place of each layer, after `compile_layers`
 
     def __init__(
         self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, blocks: int = 0, output: bool = True

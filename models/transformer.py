@@ -29,12 +29,8 @@ PAD = 0
 
 
 class Output(NamedTuple):
-    """hidden [B, T, D] before the output layer, and each side's history for the regularizers. Where the head makes several predictions,
-    their states stand side by side in D.
-
-    A mask tells the real positions of its side, [B, S] and [B, T]; it is [1, P] where that side is packed, and [R, J] where the encoder's
-    rows are sentences.
-    """
+    """hidden [B, T, D] before the output layer (the states of several predictions side by side in D), and each side's history. A mask tells
+    the real positions of its side, [B, S] and [B, T]; [1, P] where that side is packed, [R, J] where the encoder's rows are sentences."""
 
     hidden: Tensor
     encoder: History
@@ -48,13 +44,10 @@ class Output(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017), with every seam replaceable.
+    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017). In training on a CPU, a side with
+    much padding travels as packed rows where all its components allow (models.packing)."""
 
-    In training, on a CPU, a side with much padding travels as packed rows where all its components allow (models.packing).
-    """
-
-    packs_sources = False
-    """The encoder's side does so in decoding too; models.inference turns it on."""
+    packs_sources = False  # whether the encoder's side does so in decoding too: models.inference turns it on
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__()
@@ -102,10 +95,7 @@ class Transformer(nn.Module):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Each layer runs compiled in training, by torch.compile with these `options`; what stands between layers runs as before.
-
-        The whole network as one graph takes longer to compile the more layers it has.
-        """
+        """Each layer runs compiled in training, by torch.compile with these `options`; what stands between layers runs as before."""
         for module in self.modules():
             if isinstance(module, Stack):
                 module.compile_layers(**options)

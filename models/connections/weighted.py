@@ -19,10 +19,8 @@ from models.site import Flow, History, Site
 class RunningMix:
     """x_l = sum_{k<l} W_{l,k} y_k, for growing l; the y_k are put in turn.
 
-    The states lie side by side in one [K, M] tensor, so that a sum is one product and reads every state once. Backwards, the gradient of
-    y_k is the sum over l > k of W_{l,k} dx_l: it is made at one time, when the first x_l that y_k is in asks for it, and by then all dx_l
-    above are there. Memory is 2 K states; autograd by itself would hold or pass down something of every state for every x_l above it.
-    """
+    The states lie side by side in one [K, M] tensor. Backwards, the gradient of y_k is made at one time, when the first x_l that y_k is in
+    asks for it, and by then all dx_l above are there. Memory is 2 K states; autograd would hold something of every y_k for every x_l."""
 
     def __init__(self, weights: Tensor) -> None:
         """weights [K, K]: row l-1 is of x_l."""

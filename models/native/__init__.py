@@ -1,8 +1,7 @@
 """Fast forms of decoding's small steps, in C, for fp32 on a CPU; compiled at first use where there is a C compiler.
 
-Torch runs these steps as many small operations over tensors that pass through memory again and again, and hides by a mask what a
-hypothesis may not see. Here one call makes one pass over what is needed alone. The same equations to rounding (tested); where there is no
-compiler, on another device, in another type or while gradients are kept, torch's operations run (`PATHS.native`).
+One call makes one pass over what is needed alone; the same equations to rounding. Where there is no compiler, on another device, in another
+type or while gradients are kept, torch's operations run (`PATHS.native`).
 
 Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words; of linear maps D inputs, M
 outputs.
@@ -82,7 +81,6 @@ def attend_cells(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, past: Tensor, *, sentences: int, start: int, heads: int
 ) -> Tensor:
     """softmax(Q K^T / sqrt(K)) V of new positions q, k, v [N, T, D], each over its own cells: [N, T, D].
-
     keys, values [B, .., C, D]: `k` and `v` are put into them from cell `start` on. past [N, P]: each row's cells, the new ones last.
     """
     rows, length, width = q.shape
@@ -102,9 +100,7 @@ def attend_cells(
 def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int, *, packed: bool) -> tuple[Tensor, ...]:
     """Keys and values [.., D] of B sentences, whose rows begin at starts [B + 1] (the last is their end), and bias [B, 1, 1, S] -> keys
     [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions behind which all are hidden. S': S rounded up to LANES.
-
-    packed: the rows are those alone that `bias` does not hide.
-    """
+    packed: the rows are those alone that `bias` does not hide."""
     k, v = k.contiguous(), v.contiguous()
     (B, _, _, given), D = bias.shape, k.shape[-1]
     S = -(-given // LANES) * LANES
@@ -134,10 +130,8 @@ def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths
 
 def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
     """log-softmax of logits [N, V] (changed by the call); the `count` largest of each row and their words, [N, count], best first, of equal
-    values the lower word first; and that of word `eos` [N].
-
-    Words in banned [I] and repeated [N, R] have their share of the probability and are not chosen.
-    """
+    values the lower word first; and that of word `eos` [N]. Words in banned [I] and repeated [N, R] have their share of the probability
+    and are not chosen."""
     logits, repeated = logits.contiguous(), repeated.contiguous()
     rows, words = logits.shape
     value, word = logits.new_empty(rows, count), banned.new_empty(rows, count)
@@ -160,11 +154,8 @@ class _LinearMap(ctypes.Structure):
 
 
 class Linear:
-    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`; b [M] or None.
-
-    W [M, D] in fp32, or as 8-bit numbers with a `scale` [M]: then x is rounded to 8 bits by row (`quantise`), sums are exact and
-    y = s_x s (Q_x W) + b.
-    """
+    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`; b [M] or None. W [M, D] in fp32, or as 8-bit numbers with a `scale`
+    [M]: then x is rounded to 8 bits by row, sums are exact and y = s_x s (Q_x W) + b."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool, scale: Tensor | None = None) -> None:
         self.outputs, self.inputs = weight.shape

@@ -23,12 +23,9 @@ from models.site import Site
 class DepthMix:
     """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), for growing J; the v_j are put in turn.
 
-    The states lie side by side in one [K, N, D] tensor, in fp32, so that an x is one product for its scores and one for the sum. Backwards,
-    the gradient of v_j is made at one time, when the first x that v_j is in asks for it, and by then those of all x above are there. Memory
-    is K states, and K gradients of x in the backward pass; autograd by itself would hold every v_j and its norm once for each x above it.
-
-    A layer may run again for the backward pass (train.recompute): it puts the same numbers in the same places.
-    """
+    The states lie side by side in one [K, N, D] tensor, in fp32. Backwards, the gradient of v_j is made at one time, when the first x that
+    v_j is in asks for it, and by then those of all x above are there. Autograd would hold every v_j once for each x above it. A layer that
+    runs again for the backward pass (train.recompute) puts the same numbers in the same places."""
 
     def __init__(self, number: int, eps: float) -> None:
         """number: K"""

@@ -1,9 +1,7 @@
 """Hyper-connections of Zhu et al. 2025, and their products with backward passes of their own: n streams read, mixed and written.
 
-Shapes: n streams, D numbers in a stream; leading axes are tokens. Streams are fp32. Autograd by itself keeps copies of the streams for each
-product, and adds up their gradients product by product; here a sub-layer keeps the streams once, and their gradient is made on its way
-down: what reads the streams hands them on, and only the last to read them writes new ones. Under a compiler, and where nothing learns, the
-plain forms run.
+Shapes: n streams, D numbers in a stream; leading axes are tokens. Streams are fp32. A sub-layer keeps the streams once; their gradient is
+made on its way down: what reads the streams hands them on. Under a compiler, and where nothing learns, the plain forms run.
 """
 
 from __future__ import annotations

@@ -67,9 +67,3 @@ def test_every_path_is_on_by_itself_and_comes_back():
     with PATHS.without("packing", "matmul"):
         assert not PATHS.packing and not PATHS.matmul and PATHS.dropout
     assert Paths() == PATHS
-
-
-def test_some_may_be_taken_out_for_a_process():
-    assert Paths.of("packing, dropout") == Paths(packing=False, dropout=False)
-    with pytest.raises(ValueError, match="found paking; expected some of packing, "):
-        Paths.of("paking")
