@@ -88,9 +88,9 @@ def export(
         need_place(file, "FILE.tar")
         manifest, left_out = export_ledger(results, file, weights=weights, only=sweep or [], version=version())
         size = file.stat().st_size
-        record = {"file": str(file), "bytes": size, "files": len(manifest.files)}
-        record |= manifest.model_dump(include={"created_by", "runs", "weights"})
-        line = f"{manifest.runs} runs, {len(manifest.files)} files, {size} bytes"
+        record = {"file": str(file), "bytes": size, "files": len(manifest["files"])}
+        record |= {name: manifest[name] for name in ("created_by", "runs", "weights")}
+        line = f"{manifest['runs']} runs, {record['files']} files, {size} bytes"
     if as_json:
         print_json(record | {"left_out": left_out})
     log(f"{file}: {line}")

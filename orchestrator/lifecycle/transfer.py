@@ -1,6 +1,8 @@
 """Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` copies what is absent in a results folder from one.
 
-`export_packed` writes the packed form, which `Ledger` reads as it is; `import_ledger` turns it into files.
+An archive is an uncompressed tar of ledger files and of `manifest.json`, with their sizes and sha256. It is not trusted: every member must
+be a regular file, there once, with the name of a ledger file. `export_packed` writes the packed form, which `Ledger` reads as it is;
+`import_ledger` turns it into files.
 
 An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs: equal keys imply equal bits
 on equal machines alone. A new run is then installed by one rename, an existing run file by file with its final record last, and sweep
@@ -9,9 +11,13 @@ files at the end. A killed import leaves consistent runs, and a second call comp
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
 import secrets
 import shutil
+import tarfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,17 +28,17 @@ from orchestrator import interrupt
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
-from orchestrator.files.documents import read_bytes, read_document, unsealed
+from orchestrator.files.documents import read_bytes, read_document, read_object, unsealed
 from orchestrator.files.folders import make
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
-from orchestrator.lifecycle import archive
 from orchestrator.lifecycle.collect import exclusive, temporary_lock
 from orchestrator.specs.positions import display, nearest, shown
 
 CHOICES = ("refuse", "keep")
+MANIFEST, FORMAT = "manifest.json", "nmt-ablate ledger 1"
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Imported:
 
 def export_ledger(
     results: Path, path: Path, *, weights: bool = False, only: Sequence[str] = (), version: str = ""
-) -> tuple[archive.Manifest, list[str]]:
+) -> tuple[dict[str, Any], list[str]]:
     """Writes an archive. Returns (its manifest, names of the runs left out because a process is working on them).
 
     only: names of sweeps to export; all runs by default. Raises UserError for an unknown sweep, an existing file and an empty ledger.
@@ -63,9 +69,30 @@ def export_ledger(
         raise UserError(f"{display(results)}: holds packed runs; expected a folder that `results import {display(results)}` filled")
     runs, live = _chosen(results, only)
     names = [name for run in runs for name in layout.of_run(run, weights=weights)]
-    names += layout.of_sweeps(results, list(only) or None)
-    by = f"nmt-ablate {version}".strip()
-    return archive.write(path, results, names, created_by=by, runs=len(runs), weights=weights), live
+    files: dict[str, dict[str, Any]] = {}
+    manifest = {"created_by": f"nmt-ablate {version}".strip(), "format": FORMAT, "runs": len(runs), "weights": weights, "files": files}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with interrupt.raising(), atomic.naming(path), atomic.replacing(path) as tmp, tmp.open("xb") as out:
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            for name in sorted(names + layout.of_sweeps(results, list(only) or None)):
+                with (results / name).open("rb") as file:
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                    files[name] = {"bytes": file.tell(), "sha256": sha256}
+                    file.seek(0)
+                    tar.addfile(_member(name, files[name]["bytes"]), file)
+                fault("archive_member")
+            data = json.dumps(manifest, indent=1).encode()
+            tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
+        out.flush()
+        os.fsync(out.fileno())
+    return manifest, live
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    """Without owner and time, so that equal ledgers give equal archives."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
 
 
 def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
@@ -107,7 +134,7 @@ def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_r
         with interrupt.raising(), exclusive(results):
             try:
                 staging.mkdir(mode=0o700)
-                names = _unpack_packed(path, staging) if path.is_dir() else archive.unpack(path, staging)
+                names = _unpack_packed(path, staging) if path.is_dir() else _unpack(path, staging)
                 if problems := list(layout.problems_of(staging, names)):
                     more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
                     raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
@@ -117,6 +144,39 @@ def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_r
     finally:
         if created and not any(results.iterdir()):
             results.rmdir()
+
+
+def _unpack(path: Path, staging: Path) -> list[str]:
+    """Unpacks an archive into the empty folder `staging` and returns the names of its files. UserError names an invalid member."""
+    where, names = display(path), set[str]()
+    try:
+        with tarfile.open(path, mode="r:") as tar:
+            for member in tar:
+                name = member.name
+                valid = (layout.belongs(name) or name == MANIFEST) and name not in names and member.isreg() and not member.issparse()
+                if not valid or (member.size > layout.MAX_TEXT and not layout.is_tensor(name)):
+                    raise UserError(f"{where}: {shown(name)}: is no file of a ledger, there twice, no regular file or too large")
+                names.add(name)
+                with atomic.naming(staging / name, member.size):
+                    tar.extract(member.replace(mtime=None, deep=False), staging, filter="data")  # type: ignore[arg-type]
+                fault("import_member")
+    except (tarfile.TarError, RecursionError, ValueError, OverflowError, MemoryError) as error:  # any of these on malicious headers
+        raise UserError(f"{where}: is no plain tar file ({error}); expected an archive that `results export` wrote") from None
+    try:
+        manifest = read_object(staging / MANIFEST) or {}
+        sums = {FORMAT: {name: entry["sha256"] for name, entry in manifest["files"].items()}}[manifest["format"]]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{where}: has no {MANIFEST} of {FORMAT!r}; expected what `results export` wrote") from None
+    for name in sorted(sums.keys() | names - {MANIFEST}):
+        if name not in names or sums.get(name) != _durable_sha256(staging / name):
+            raise UserError(f"{where}: {shown(name)}: is missing, or its sha256 is not the one in {MANIFEST}; is the file whole?")
+    return sorted(sums)
+
+
+def _durable_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unpack_packed(path: Path, staging: Path) -> list[str]:

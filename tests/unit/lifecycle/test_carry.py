@@ -16,8 +16,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.lifecycle import archive
-from orchestrator.lifecycle.transfer import export_ledger, import_ledger
+from orchestrator.lifecycle.transfer import FORMAT, export_ledger, import_ledger
 from tests.unit.lifecycle.life import rows_in, tree
 
 
@@ -144,7 +143,7 @@ def test_export_is_the_same_bytes_each_time_and_never_half_there(trained, tmp_pa
 def forged(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], files: dict[str, bytes] | None = None, **about: object) -> Path:
     """An archive with a manifest of `files` and then any members."""
     entries = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in (files or {}).items()}
-    data = json.dumps({"format": archive.FORMAT, "files": entries} | about).encode()
+    data = json.dumps({"format": FORMAT, "files": entries} | about).encode()
     with tarfile.open(path, "w") as tar:
         for info, content in [(member("manifest.json", data)), *members]:
             tar.addfile(info, io.BytesIO(content))
@@ -171,7 +170,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_are_none_of_a_ledger_are_refused(tmp_path, name):
     path = forged(tmp_path / "a.tar", [member(name)], {name: b"x"})
-    with pytest.raises(UserError, match=r"no file of a ledger|not in manifest"):
+    with pytest.raises(UserError, match="no file of a ledger"):
         import_ledger(path, tmp_path / "results")
     assert [one.name for one in tmp_path.iterdir()] == ["a.tar"], "nothing was written anywhere"
 
@@ -181,7 +180,7 @@ def holding(path: Path, name: str, data: bytes) -> Path:
 
 
 def claiming(path: Path, name: str, size: int) -> Path:
-    about = {"format": archive.FORMAT, "files": {name: {"bytes": size, "sha256": "0" * 64}}}
+    about = {"format": FORMAT, "files": {name: {"bytes": size, "sha256": "0" * 64}}}
     return _plain(path, [member("manifest.json", json.dumps(about).encode())])
 
 

@@ -12,7 +12,7 @@ from orchestrator.files.documents import sealed
 from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.lifecycle import archive, garbage
+from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.garbage import RunReferences
 from orchestrator.lifecycle.transfer import _compare
 from tests.unit.history import append_history
@@ -149,24 +149,6 @@ def test_what_is_carried_of_a_run(tmp_path):
         assert {name.partition("/")[2] for name in small} == kept
         large = {name.partition("/")[2].partition("/")[0] for name in set(layout.of_run(root / RUN, weights=True)) - small}
         assert large == {"weights", "snapshots"} | ({"ckpt", "journal.jsonl"} if resumable else set())
-
-
-@pytest.mark.parametrize(("before", "after"), [("12345", "12x45"), ("12345", "123456")])
-def test_a_file_that_changes_while_it_is_archived_is_told(tmp_path, monkeypatch, before, after):
-    root = finished(tmp_path / "results")
-    name = f"{RUN}/history.jsonl"
-    put(root / name, before)
-    member = archive._member
-
-    def changing(which: str, size: int) -> Any:
-        if which == name:
-            put(root / name, after)
-        return member(which, size)
-
-    monkeypatch.setattr(archive, "_member", changing)
-    with pytest.raises(archive.UserError, match="changed while it was archived"):
-        archive.write(tmp_path / "all.tar", root, [name])
-    assert not (tmp_path / "all.tar").exists() and not list(tmp_path.glob(".all*"))
 
 
 # ---------------------------------------------------------------- what a collection leaves alone

@@ -58,7 +58,7 @@ def test_json_of_too_many_values_is_refused_before_it_is_parsed(archived, tmp_pa
         tar.addfile(info, io.BytesIO(text))
     tracemalloc.start()
     try:
-        with pytest.raises(UserError, match="does not begin with a manifest"):
+        with pytest.raises(UserError, match="has no manifest"):
             import_ledger(tmp_path / "many.tar", tmp_path / "ours")
         assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
     finally:
@@ -93,10 +93,10 @@ def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
 def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_path, archived):
     root = tmp_path / "theirs"
     manifest, live = export_ledger(root, tmp_path / "mine.tar", only=["mine"])
-    assert set(manifest.files) == {f"{KEYS['mine'][:16]}/train.json", "sweeps/mine.json"} and live == []
+    assert set(manifest["files"]) == {f"{KEYS['mine'][:16]}/train.json", "sweeps/mine.json"} and live == []
     with RunLock(root / KEYS["mine"][:16] / "lock"):
         manifest, live = export_ledger(root, tmp_path / "rest.tar")
-    assert live == [KEYS["mine"][:16]] and not [name for name in manifest.files if name.startswith(KEYS["mine"][:16])]
+    assert live == [KEYS["mine"][:16]] and not [name for name in manifest["files"] if name.startswith(KEYS["mine"][:16])]
 
 
 def test_tensors_must_be_those_of_their_manifest(tmp_path):
