@@ -5,9 +5,9 @@
     python benchmarks/gpu/campaign.py --out DIR --toy                     # the same at toy sizes on a CPU: whether it runs
 
 DIR/parts.json says after each part how it ended. DIR/PART.json is what the part measured, DIR/PART.log what else it said, and
-DIR/ledger holds the JSON of finished rows, to be copied into docs/results/ledger. A part that fails or runs out of time stops
-nothing, and the same call again leaves out parts that are done. Without Ray, parts `ray` and `ray-killed` are left out; MLflow is
-not needed. Rows share the device; NVIDIA's MPS daemon, where it is installed, is started here and ended at the end.
+DIR/results holds the ledger. A part that fails or runs out of time stops nothing, and the same call again leaves out parts that are
+done. Without Ray, parts `ray` and `ray-killed` are left out; MLflow is not needed. Rows share the device;
+NVIDIA's MPS daemon, where it is installed, is started here and ended at the end.
 
 `decode-cpu` translates again on the CPU what `alone` translated on the device: their BLEU should be equal within rounding.
 `ray-killed` kills a sweep through Ray after a minute, and the same command goes on with it.
@@ -74,7 +74,7 @@ def _rows(args: argparse.Namespace, command: str, target: str, *options: str, re
     words = [PYTHON, "-m", "orchestrator", command, target, *options, "--profile", "smoke" if args.toy else "mini", "--json"]
     words += ["--data-dir", str(args.data_dir)] if args.data_dir else []
     words += ["--results", str(args.out / results), "--cache-dir", str(args.out / "cache")]
-    return words if command == "plan" else [*words, "--engine", engine, "--no-tracking", "--export", str(args.out / "ledger")]
+    return words if command == "plan" else [*words, "--engine", engine, "--no-tracking"]
 
 
 def _decoded_on_a_cpu(args: argparse.Namespace, *run: str) -> list[str]:

@@ -162,8 +162,8 @@ class Analysis:
     """The result of an analysis. `records` are the rows of the data file; a missing key is an empty cell.
 
     draw: fills an empty figure and may resize it; None if there is nothing to draw. notes: caveats for the reader. summary: lines of text
-    below the table on the terminal. shown: columns of that table (default: all). kept: files that the analysis wrote below the root of the
-    ledger, for `table` to read. width: of the figure in a paper, `column` (of one panel) or `page`.
+    below the table on the terminal. shown: columns of that table (default: all).
+    width: of the figure in a paper, `column` (of one panel) or `page`.
     """
 
     records: Records
@@ -171,7 +171,6 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None
-    kept: list[Path] = field(default_factory=list)
     width: str = "page"
 
     @property

@@ -119,7 +119,7 @@ def stop(
     need_folder(results, "--results")
     sweeps = stopping.stop(results, None if name is None else as_address(name), every=every, now=now, timeout=timeout)
     if as_json:
-        print_json({"results": str(results), "stopped": [sweep.as_json() for sweep in sweeps]})
+        print_json({"results": str(results), "stopped": [vars(sweep) for sweep in sweeps]})
     for sweep in sweeps:
         for line in sweep.lines():
             log(line)
@@ -132,13 +132,13 @@ def stop(
 def gc(
     results: Results = RESULTS,
     delete: Annotated[bool, Option("--delete", "--yes", help="Delete. Default: only list what would be deleted.")] = False,
-    weights: Annotated[bool, Option("--weights", help="Also weights of scored rows that no row or analysis needs.")] = False,
+    weights: Annotated[bool, Option("--weights", help="Also weights of scored rows, which translate, analyse and export need.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Free space: checkpoints of finished runs, tensors of runs that no sweep names any more, leftovers, locks of dead processes.
 
-    Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; what an unfinished run resumes from; what
-    another row, a translation or an analysis needs. The second table names the rule that keeps each file.
+    Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; what an unfinished run resumes from; weights from
+    which another row of a sweep starts. The second table names the rule that keeps each file.
 
     Example:  nmt-ablate gc --results results
     """
@@ -150,11 +150,10 @@ def gc(
     from orchestrator.tables import cell, make_table
 
     need_folder(results, "--results")
-    referenced = garbage.references_of_tables()
-    plan = garbage.find(results, weights=weights, references=referenced)
+    plan = garbage.find(results, weights=weights)
     removed, kept = plan.items, plan.kept
     if delete:
-        removed, late = collect(results, plan, weights=weights, references=referenced)
+        removed, late = collect(results, plan, weights=weights)
         kept = [*plan.kept, *late]
     size = sum(item.size for item in removed)
     if as_json:

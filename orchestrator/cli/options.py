@@ -32,8 +32,6 @@ NoTracking = Annotated[bool, Option("--no-tracking", help="Write nothing to MLfl
 URI = "MLflow server (http://HOST:PORT) or database (postgresql://..). Default: a file in the results folder. Login: \
 MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD."
 TrackingUri = Annotated[str | None, Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help=URI)]
-COPY = "Copy the JSON that tables read to this folder, with the translations of each row's first seed."
-Export = Annotated[Path | None, folder("--export", COPY)]
 MATCHED = "Matched controls in place of the file's: the baseline with a variant's parameters or operations. Empty: none."
 Controls = Annotated[str | None, Option("--controls", metavar="params,flops", help=MATCHED)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
@@ -48,7 +46,6 @@ SHARED: dict[str, Any] = {
     "engine": Annotated[str, Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Ray Train.")],
     "jobs": Annotated[str, Option("--jobs", metavar="N|auto", help="Processes of --engine local; auto: as many as fit; 1: in this one.")],
     "workers": Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")],
-    "export": Export,
     "no_tracking": NoTracking,
     "tracking_uri": TrackingUri,
     "tracking_can_wait": Annotated[bool, Option("--tracking-can-wait", help="Start without MLflow; runs are added later.")],

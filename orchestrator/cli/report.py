@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Baseline, Export, NoTracking, Seed, TrackingUri, expand_options, folder
+from orchestrator.cli.options import AsJson, Baseline, NoTracking, Seed, TrackingUri, expand_options, folder
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import checked, need_folder, new_folder
@@ -39,7 +39,6 @@ def analyse(
     seed: Seed = None,
     out: Annotated[Path | None, folder("--out", "Folder of the files; default RESULTS/analyses/NAME.")] = None,
     width: Annotated[str | None, Option("--width", metavar="column|page", help="Figures as wide as one or two columns.")] = None,
-    export: Export = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
@@ -50,7 +49,7 @@ def analyse(
     """
     from orchestrator.cli.commands.analyse import analyse
 
-    outputs: dict[str, Any] = {"out": out, "width": width, "export": export, "tracking": not no_tracking, "tracking_uri": tracking_uri}
+    outputs: dict[str, Any] = {"out": out, "width": width, "tracking": not no_tracking, "tracking_uri": tracking_uri}
     analyse(targets, kind, settings or [], 1 if seed is None else seed, options, as_json=as_json, **outputs)
 
 

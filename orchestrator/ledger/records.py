@@ -111,7 +111,7 @@ class RunReader:
             return None
 
     def decoding(self, run: Path, decode_key: str) -> Record | None:
-        """A decoding with its `hypotheses`; None unless both files are intact and `export` kept the texts."""
+        """A decoding with its `hypotheses`; None unless both files are intact and the texts are there."""
         path = run / "decode" / f"{checked(decode_key)[:16]}.json"
         record, data = self.record(path, decode_key), read_bytes(path.with_suffix(".txt"))
         if record is None or not record.get("has_texts", True):

@@ -8,7 +8,7 @@ Files are named by the first 16 digits of a key; `key` inside holds all of it, a
 rest. A damaged file is reported in one line and treated as absent; readers leave it as it is, and the next write of the record renames it
 `.corrupt`. A write is durable when it returns, does nothing if the content is already there, and has fault points named after the kind of
 record (`train_pre_rename`, `rung_post_rename@40`, ...).
-Where `export` left out the texts of a decoding, its record says `has_texts: false`.
+Where the texts of a decoding were left out, as in the product's own results, its record says `has_texts: false`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Ledger:
         self._write(train_key, "train.json", train_key, record, "train")
 
     def read_decode(self, train_key: str, decode_key: str) -> Record | None:
-        """The record with its `hypotheses` (one string per sentence); None unless both files are intact and `export` kept the texts."""
+        """The record with its `hypotheses` (one string per sentence); None unless both files are intact and the texts are there."""
         return self._first(train_key, lambda run: self.reader.decoding(run, decode_key))
 
     def read_decode_record(self, train_key: str, decode_key: str) -> Record | None:

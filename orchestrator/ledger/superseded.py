@@ -6,9 +6,7 @@ is new. Nothing is ever removed. A result of a read-only ledger is copied, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from orchestrator.faults import fault
 from orchestrator.files import atomic
@@ -46,13 +44,6 @@ def set_aside(root: Path, name: str) -> Path:
         for file in ("lock.json", "lock"):
             (target / file).unlink(missing_ok=True)
     return target
-
-
-def set_aside_other(root: Path, key: str, record: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> None:
-    """Sets aside the training `there` if its weights differ from those of `record`, so that their scores do not mix."""
-    mine, theirs = (record or {}).get("weights_sha256"), (there or {}).get("weights_sha256")
-    if None not in (mine, theirs) and mine != theirs:
-        set_aside(root, key[:16])
 
 
 def next_folder(root: Path, name: str) -> Path:

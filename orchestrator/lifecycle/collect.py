@@ -19,12 +19,10 @@ from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
-from orchestrator.lifecycle.garbage import LOCK, Garbage, Item, RunReferences, inspect_run
+from orchestrator.lifecycle.garbage import LOCK, Garbage, Item, inspect_run
 
 
-def collect(
-    results: Path, plan: Garbage, *, weights: bool = False, references: RunReferences | None = None
-) -> tuple[list[Item], list[Item]]:
+def collect(results: Path, plan: Garbage, *, weights: bool = False) -> tuple[list[Item], list[Item]]:
     """Deletes the items of `plan`. Returns (deleted items, items that a process acquired or changed meanwhile).
 
     Raises LockedError if another `gc --delete` or `results import` is working on this folder.
@@ -39,25 +37,18 @@ def collect(
             left = list(group)
             try:
                 with _locked(results, path, group[0]) as lock:
-                    fresh: dict[Path, Item] = {}
-                    if group[0].run:
-                        again = inspect_run(
-                            path, read_sweeps(results), weights=weights, references=references or RunReferences(), held=True
-                        )
-                        fresh = {item.path: item for item in again}
+                    again = inspect_run(path, read_sweeps(results), weights=weights, held=True) if group[0].run else ()
+                    fresh = {item.path: item for item in again}
                     while left:
                         item = left[0]
                         if item.run and item.kind != "lock":
                             changed = replace(item, why="it changed meanwhile", rule="running")
                             item = fresh.get(item.path) or fresh.get(path) or changed
-                        if item.rule:
-                            kept.append(item)
-                        else:
-                            if lock is not None:
-                                lock.check()
-                            if lock is None or item.path not in (lock.path, lock.record_path):
-                                _delete(item)
-                            removed.append(item)
+                        if lock is not None:
+                            lock.check()
+                        if not item.rule and (lock is None or item.path not in (lock.path, lock.record_path)):
+                            _delete(item)
+                        (kept if item.rule else removed).append(item)
                         left.pop(0)
             except FileNotFoundError:
                 removed += left  # already deleted together with its lock

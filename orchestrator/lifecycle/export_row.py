@@ -91,7 +91,7 @@ One training with one seed: no spread is known from this folder alone.
 (`nmt-ablate run row.yaml` trains it again), `capsule.json` what it was trained with, `SHA256SUMS` (`sha256sum -c SHA256SUMS`), `models/`
 and `translator/` the code.
 
-Requirements: torch, numpy and safetensors; sentencepiece for BPE and unigram vocabularies, sacremoses where `config.json` says `moses`.
+Requirements: torch, numpy, safetensors; sentencepiece for BPE and unigram vocabularies, sacremoses for Moses tokenisation.
 
 The code is Apache-2.0. The licence of the corpus holds for what is made of it: look it up before you pass the weights on.
 """
@@ -148,18 +148,19 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
         "id": task.id,
         "label": row.label,
         "seed": task.seed,
-        "keys": task.keys.as_dict(),
-        "corpus": str(task.spec.data.corpus),
         "languages": prepared.manifest["languages"],
-        "data_key": prepared.key,
-        "checkpoint": task.spec.decode.checkpoint,
-        "beam_size": task.spec.search.beam_size,
-        "steps": record["steps"],
-        "params": record["params"],
         "scores": scores,
         "assumed": row.assumed,
-        "init_from": task.spec.init_from,
         "capsule": {name: value for name, value in (ledger.read_capsule(task.train_key) or {}).items() if name != "key"},
+        "facts": {
+            "parameters": f"{record['params']:,}",
+            "updates": f"{record['steps']:,}",
+            "corpus": f"{task.spec.data.corpus} (prepared data {prepared.key[:16]})",
+            "checkpoint": task.spec.decode.checkpoint,
+            "beam": task.spec.search.beam_size,
+            "started from": task.spec.init_from or "random weights",
+            **{f"{name} key": key for name, key in task.keys.as_dict().items()},
+        },
     }
 
 
@@ -195,16 +196,7 @@ def _write(path: Path, data: bytes) -> None:
 def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     """Returns Markdown. metadata: see `_metadata`. Figures appear as in the ledger, with their signatures."""
     source, target = map(markdown, metadata["languages"])
-    facts = {
-        "parameters": f"{metadata['params']:,}",
-        "updates": f"{metadata['steps']:,}",
-        "corpus": f"{markdown(metadata['corpus'])} (prepared data {metadata['data_key'][:16]})",
-        "weights": f"{markdown(metadata['checkpoint'])}, sha256 of the tensors {weights_sha256}",
-        "search": f"beam {metadata['beam_size']}, options in config.json",
-        **({"started from": markdown(metadata["init_from"])} if metadata["init_from"] else {}),
-        **{f"{name} key": key for name, key in metadata["keys"].items()},
-        **{markdown(name): _text(value) for name, value in metadata["capsule"].items()},
-    }
+    facts = {**metadata["facts"], "sha256 of the weights": weights_sha256, **metadata["capsule"]}
     scores = []
     for name, found in metadata["scores"].items():
         figures = ", ".join(f"{title} {_figure(found[key])}" for key, title in TITLES.items() if key in found)
@@ -212,7 +204,7 @@ def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     return CARD.format(
         name=f"{markdown(metadata['id'])}, seed {metadata['seed']}",
         about=f"{markdown(metadata['label'])}. A translation model from {source} to {target}",
-        facts="\n".join(f"| {name} | {value} |" for name, value in facts.items()),
+        facts="\n".join(f"| {markdown(name)} | {_text(value)} |" for name, value in facts.items()),
         scores="\n".join(scores),
         assumed="\n".join(f"- {markdown(text)}" for text in metadata["assumed"]) or "Nothing.",
     )

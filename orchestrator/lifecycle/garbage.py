@@ -1,19 +1,14 @@
-"""Finds files that can be deleted from a results folder, and the rules that protect the others. Read-only.
+"""Finds files that can be deleted from a results folder, and the rules (RULES) that protect the others. Read-only.
 
 Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names, provided every sweep file can be read);
 temporary files of killed writers; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the weights
-and snapshots of finished runs that no rule protects.
-
-Never deleted (RULES): the ledger's JSON, spec.yaml, history and hypotheses; every file of a run that a live process holds or whose sweep
-is running; checkpoints from which an unfinished, failed or stopped run resumes; weights that another row starts from or that a decoding
-or an analysis needs; symbolic links.
+and snapshots of finished runs that no rule protects. Records, texts and specs are never deleted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +19,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
 from orchestrator.ledger.sweep_files import Named, Sweeps, read_sweeps, sweep_name
-from orchestrator.specs import index, resolver
-from orchestrator.specs.table_file import ParsedRow, TableFile
 
 RUN = re.compile(r"[0-9a-f]{16}")
 LOCK = ".lifecycle.lock"
@@ -40,19 +33,10 @@ RULES = {
     "only-weights": "its weights are not here: a missing translation would need this checkpoint",
     "init_from": "another row starts from these weights",
     "decode": "a translation or a score is still missing, or no sweep file says which are wanted",
-    "analysis": "an analysis looks at this row",
     "weights": "weights stay unless --weights is given",
     "unreadable": "a sweep file cannot be read, so that no run counts as an orphan",
     "link": "a link: what it leads to is not this folder's",
 }
-
-
-@dataclass(frozen=True)
-class RunReferences:
-    """Addresses of rows that other rows start from (`init_from`) and of rows that analyses read (`of`)."""
-
-    parents: frozenset[str] = frozenset()
-    analysed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,12 +71,12 @@ class Garbage(NamedTuple):
     notes: list[str]
 
 
-def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
+def find(results: Path, *, weights: bool = False) -> Garbage:
     """Finds everything in `results` that can be deleted. Takes no lock."""
     sweeps, found = read_sweeps(results), list[Item]()
     for run in sorted(results.iterdir()):
         if RUN.fullmatch(run.name) and run.is_dir():
-            found += inspect_run(run, sweeps, weights=weights, references=references or RunReferences())
+            found += inspect_run(run, sweeps, weights=weights)
     found += _sweep_leftovers(results / "sweeps", sweeps)
     ray = results / "ray"
     if not sweeps.live and ray.is_dir() and not ray.is_symlink():
@@ -104,7 +88,7 @@ def find(results: Path, *, weights: bool = False, references: RunReferences | No
     return Garbage([item for item in found if not item.rule], [item for item in found if item.rule], notes)
 
 
-def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, references: RunReferences, held: bool = False) -> Iterator[Item]:
+def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False) -> Iterator[Item]:
     """Yields the items of one run. held: the caller holds the lock of the run."""
     if run.is_symlink():
         yield Item(run, "link", RULES["link"], rule="link")
@@ -128,17 +112,11 @@ def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, references: RunRefe
         yield from _stale_lock(run / "lock", run.name, row)
     orphan = bool(sweeps.names) and not sweeps.unreadable and key not in sweeps.rows and key not in sweeps.children
     status = (ledger.read_train(key) or {}).get("status") if key else None
-    addresses = {written.get("id", ""), *(one.id for one in named)}
 
     def fate(kind: str) -> tuple[str, str]:
         """(Rule that protects the tensors or '', reason or '' for the rule's own)."""
-        if kind != "checkpoints":
-            if children := [child.name for child in sweeps.children.get(key, [])]:
-                return "init_from", f"{_abbreviate(children)} starts from them"
-            if addresses & references.parents:
-                return "init_from", ""
-            if analysed := sorted(addresses & references.analysed):
-                return "analysis", f"an analysis looks at {_abbreviate(analysed)}"
+        if kind != "checkpoints" and (children := [child.name for child in sweeps.children.get(key, [])]):
+            return "init_from", f"{', '.join(children[:2])}{f' and {len(children) - 2} more' if len(children) > 2 else ''} starts from them"
         if orphan:
             return "", "orphan: no sweep names this run"
         if status not in FINISHED:
@@ -215,34 +193,3 @@ def size_of(path: Path) -> int:
     if path.is_dir():
         return sum(size_of(child) for child in path.iterdir()) + object_store.absent_bytes(path)
     return path.stat().st_size
-
-
-def _abbreviate(names: list[str]) -> str:
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
-def references_of_tables() -> RunReferences:
-    """Collects the references of all tables. Rows with errors are skipped."""
-    parents: set[str] = set()
-    analysed: set[str] = set()
-    for table in index.tables()[0].values():
-        for parsed, names in _distinct(table):
-            try:
-                analysed |= set(resolver.subjects(table, parsed))
-                if parsed.figures.analysis is not None and parsed.head.kind == "run":
-                    analysed |= {f"{table.address}/{name}" for name in names}
-                if parsed.head.init_from is not None:
-                    home, name = resolver.parent(table, parsed)
-                    parents.add(f"{home.address}/{name}")
-            except UserError:
-                continue
-    return RunReferences(frozenset(parents), frozenset(analysed))
-
-
-def _distinct(table: TableFile) -> Iterator[tuple[ParsedRow, list[str]]]:
-    """Yields each written row with its name, and one row of a grid with the names of all, because they refer to the same rows."""
-    found = [(row, [name]) for name, row in table.written.items()]
-    with suppress(UserError):
-        if table.grid is not None and (names := list(table.grid.combinations)):
-            found.append((table.rows[names[0]], names))
-    yield from found

@@ -42,9 +42,6 @@ class Stopped:
     asked_before: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
     def lines(self) -> list[str]:
         """A message for the terminal."""
         who = f"process {self.pid} on {self.host}"
@@ -96,11 +93,10 @@ def stop(results: Path, name: str | None, *, every: bool = False, now: bool = Fa
     Raises UserError for an unknown name, for several sweeps without `every`, and for a process of another machine or user.
     """
     sweeps = sweep_status(results, paths=recent_sweeps(results, 0)[0] if name is None else None)
-    locks = [(sweep, SweepFile.of(results, sweep["sweep"]).lock) for sweep in sweeps]
     live = [
-        _Owned(sweep["sweep"], lock, record, [row for row in sweep["rows"] if row["status"] not in FINAL])
-        for sweep, lock in locks
-        if (record := owner(lock)) is not None
+        _Owned(sweep["sweep"], file.lock, record, [row for row in sweep["rows"] if row["status"] not in FINAL])
+        for sweep in sweeps
+        if (record := (file := SweepFile.of(results, sweep["sweep"])).driver) is not None
     ]
     found = live if name is None else _named(results, sweeps, live, name)
     if len(found) > 1 and not every:

@@ -79,9 +79,7 @@ class Measure:
         return self.of_bits or self.recorded == self.again
 
     def as_json(self) -> dict[str, Any]:
-        """{"what", "recorded", "again", "equal", "near"}, and {"tolerance"} or {"differ"} where there is one."""
-        plain = {"what": self.what, "recorded": self.recorded, "again": self.again, "equal": self.equal, "near": self.near}
-        return plain | {name: value for name in ("tolerance", "differ") if (value := getattr(self, name)) is not None}
+        return asdict(self) | {"equal": self.equal, "near": self.near}
 
 
 @dataclass(frozen=True)
@@ -109,8 +107,7 @@ class Verdict:
         return self.verdict in REPRODUCED
 
     def as_json(self) -> dict[str, Any]:
-        capsule = [asdict(part) for part in self.capsule]
-        return {"verdict": self.verdict, "measures": [m.as_json() for m in self.measures], "capsule": capsule, "reasons": self.reasons}
+        return asdict(self) | {"measures": [measure.as_json() for measure in self.measures]}
 
 
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
@@ -127,7 +124,10 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
         measures.append(Measure("hypotheses_sha256", sha256, sha256_again, of_bits=True))
     for name, score in recorded.scores.items():
         measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
-    parts = capsule_differences(recorded.capsule, again.capsule)
+    one, other = (flat({name: value for name, value in each.capsule.items() if name != "key"}) for each in (recorded, again))
+    names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+    decides = {name: any(name == part or name.startswith(f"{part}.") for part in DECIDING) for name in names}
+    parts = sorted((Part(name, one.get(name), other.get(name), decides[name]) for name in names), key=lambda part: not part.decides)
     why = [*reasons, *(part.part for part in parts if part.decides)]
     if all(measure.equal for measure in measures):
         verdict = "same bits"
@@ -136,15 +136,3 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
     else:
         verdict = "within tolerance" if all(measure.near for measure in measures) else "outside tolerance"
     return Verdict(verdict, measures, parts, why)
-
-
-def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[Part]:
-    """All parts that differ, those that can change bits first."""
-    one, other = (flat({name: value for name, value in capsule.items() if name != "key"}) for capsule in (recorded, again))
-    names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-    found = [Part(name, one.get(name), other.get(name), _decides(name)) for name in names]
-    return sorted(found, key=lambda part: not part.decides)
-
-
-def _decides(name: str) -> bool:
-    return any(name == part or name.startswith(f"{part}.") for part in DECIDING)

@@ -15,7 +15,6 @@ from rich.console import Console
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
-from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED
@@ -53,7 +52,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
     """
     tasks = make_tasks(rows, seeds, options)
     engine.check(tasks)
-    for folder, option in ((options.results, "--results"), (options.export, "--export"), (options.cache_dir, "--cache-dir")):
+    for folder, option in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, option)
     preflight.check_tracking(options)
     preflight.prepare_corpora(tasks, options.data_dir, options.cache_dir)
@@ -104,9 +103,7 @@ class Sweep:
             if self.options.tracking_uri is not None:
                 with self._tracking():  # the server may lack results of runs without tracking
                     pass
-        results = [self._result(task, failures) for task in self.tasks]
-        self._export()
-        return results
+        return [self._result(task, failures) for task in self.tasks]
 
     def _run_pending(self, pending: list[Task]) -> dict[str, str]:
         """Runs parents before children. Returns the failures."""
@@ -236,14 +233,6 @@ class Sweep:
         finally:
             with phase("bringing MLflow up to date", self.console) as tell:
                 projector.stop(progress=lambda runs: tell(f"bringing MLflow up to date: {runs} runs written"))
-
-    def _export(self) -> None:
-        """Copies the JSON of finished runs to the folder of `--export`, with the hypotheses of the first seed of each row."""
-        if self.options.export is not None:
-            first = {task.id: task.seed for task in sorted(self.tasks, key=lambda task: -task.seed)}
-            for task in self.tasks:
-                if (task.run_dir / "train.json").exists():
-                    export(self.ledger, task.train_key, self.options.export, texts=task.seed == first[task.id])
 
 
 def _sweep_row(task: Task) -> dict[str, Any]:

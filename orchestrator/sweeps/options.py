@@ -63,7 +63,6 @@ class ExecutionOptions(RowOptions):
         engine: `local` or `ray`.
         jobs: Processes of the local engine side by side: a number or `auto`. 1: rows run in the sweep's own process.
         workers: Workers of each run; None: as the row says.
-        export: Folder that receives a copy of the JSON that tables read.
         no_tracking: Write nothing to MLflow.
         tracking_uri: Address of MLflow; None: a file among the results.
         tracking_can_wait: Start even if the tracking server cannot be written.
@@ -82,7 +81,6 @@ class ExecutionOptions(RowOptions):
     engine: str = "local"
     jobs: str = "1"
     workers: int | None = None
-    export: Path | None = None
     no_tracking: bool = False
     tracking_uri: str | None = None
     tracking_can_wait: bool = False

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LockedError, UserError
-from orchestrator.ledger import component_sources, object_store, superseded
+from orchestrator.ledger import component_sources, object_store, packing, superseded
 from orchestrator.ledger.checkpoint import generations
-from orchestrator.ledger.export import export
 from orchestrator.ledger.packed import refuse_packed
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
@@ -43,8 +42,8 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
             continue
         folder = superseded.set_aside(ledger.root, name) if task.run_dir.is_dir() else superseded.next_folder(ledger.root, name)
         if record is not None and not (folder / "train.json").exists():  # the record is in a mirror
-            published = next(each for each in map(Ledger, ledger.mirrors) if each.read_train(task.train_key) is not None)
-            export(published, task.train_key, folder.parent)
+            published = next(root for root in ledger.mirrors if Ledger(root).read_train(task.train_key) is not None)
+            packing.write_files(published, packing.names_of(published / name), folder.parent)
         log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command resumes without --again")
 
 

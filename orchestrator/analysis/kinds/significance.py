@@ -39,7 +39,6 @@ def analyse(context: AnalysisContext) -> Analysis:
     comparer = Comparer(context.ledger, corpus, samples, context.integer("draw"))
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: Records = []
-    kept: list[Path] = []
     missing: list[str] = []
     rules: dict[str, Rule] = {}
     for subject in context.subjects:
@@ -53,13 +52,13 @@ def analyse(context: AnalysisContext) -> Analysis:
         for seed, (ours, theirs) in seeds.items():
             comparison = comparer.compare(subject.spec, ours, theirs)
             assert comparison is not None  # context.prepared makes the corpus or raises
-            kept.append(comparer.save(ours, theirs, comparison))
+            comparer.save(ours, theirs, comparison)
             records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, rule))
             rules[subject.row.id] = rule
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
     notes = _notes(records, samples, list(rules.values())) + missing
-    return Analysis(records, notes=notes, shown=SHOWN, kept=kept)
+    return Analysis(records, notes=notes, shown=SHOWN)
 
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:

@@ -72,7 +72,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     lowest, highest = (pick(case.output_tokens for case in cases) for pick in (min, max))
     if lowest != highest:
         notes.append(f"outputs have {lowest:,} to {highest:,} tokens: a row that writes longer outputs decodes fewer sentences a second")
-    return Analysis([_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN, kept=[path])
+    return Analysis([_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN)
 
 
 def _record(case: Case, base: Case) -> dict[str, Any]:

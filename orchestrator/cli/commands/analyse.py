@@ -36,7 +36,6 @@ def analyse(
     *,
     out: Path | None,
     width: str | None,
-    export: Path | None,
     tracking: bool,
     tracking_uri: str | None,
     as_json: bool,
@@ -46,7 +45,6 @@ def analyse(
     Args:
         out: Folder of the files; None: RESULTS/analyses/NAME.
         width: Of the figure, column or page; None: what suits the kind.
-        export: Folder for copies of ledger files.
     """
     if width is not None and width not in WIDTHS:
         raise UserError(f"--width {shown(width)}: {nearest(width, WIDTHS)}")
@@ -60,7 +58,6 @@ def analyse(
     make(out, "--out")
     folder = options.results / "analyses" / name if out is None else out
     make(folder, "--results")
-    make(export, "--export")
     problems: list[str] = []
     done = 0
     for each, its_rows in kinds.items():
@@ -75,9 +72,6 @@ def analyse(
         for line in left_out:
             log(f"left out: {line}")
         files = write(each, analysis, context, folder, width)
-        if export is not None:
-            for path in analysis.kept:
-                atomic.write_text(export / path.relative_to(options.results), path.read_text(encoding="utf-8"))
         if tracking:
             tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": options.profile or "as published"}
             tags |= dict(zip(("paper", "table"), its_rows[0].id.split("/"), strict=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -61,24 +60,6 @@ def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     before = seen()
     assert analyse(f"{lab.file}#base", "--kind", "accuracy")[0] == 0
     assert seen() == before
-
-
-def test_what_nobody_reads_to_the_end_is_exported_all_the_same(lab: Any, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`nmt-ablate analyse ... --export DIR | head`; what was kept by another command before is not exported."""
-    shutil.copytree(lab.results, tmp_path / "results")
-    where = ["--results", tmp_path / "results", "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
-    rows = {name: f"{lab.file}#{name}" for name in ("base", "hier", "iter")}
-    assert cli("analyse", rows["base"], rows["iter"], "--kind", "significance", *where)[0] == 0
-    (other,) = (tmp_path / "results" / "significance").glob("*.json")
-
-    def gone(*arguments: Any) -> None:
-        raise OSError("nobody reads stdout")
-
-    monkeypatch.setattr("orchestrator.cli.commands.analyse._print", gone)
-    cli("analyse", rows["base"], rows["hier"], "--kind", "significance", "--export", tmp_path / "ledger", *where)
-    (copied,) = (tmp_path / "ledger").rglob("*.json")
-    assert copied.name != other.name and copied.parent == tmp_path / "ledger" / "significance"
-    assert copied.read_bytes() == (tmp_path / "results" / "significance" / copied.name).read_bytes()
 
 
 def test_people_are_shown_a_table_and_the_paths(lab: Any, analyse: Any) -> None:

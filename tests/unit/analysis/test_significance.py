@@ -11,10 +11,10 @@ import pytest
 
 from orchestrator.analysis.kinds import significance
 from orchestrator.errors import UserError
-from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
+from tests.unit.history import publish
 
 
 def test_rows_against_the_first(own: Any) -> None:
@@ -104,7 +104,7 @@ def test_statistics_of_a_score_do_for_its_translations(own: Any, tmp_path: Path)
         texts = own.ledger.read_decode(subject.train_key, decoded["key"])
         found = of_translation(texts["hypotheses"], texts["tokens"], own.prepared, "test", subject.spec.score)
         own.ledger.write_score(subject.train_key, subject.keys.score, scored | {"statistics": packed(found)})
-        export(own.ledger, subject.train_key, tmp_path, texts=False)
+        publish(own.ledger, subject.train_key, tmp_path, texts=False)
     assert Comparer(Ledger(tmp_path), lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys) == here is not None
 
 

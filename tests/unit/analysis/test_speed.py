@@ -24,7 +24,7 @@ def test_records_and_the_file_that_tables_find(own: Any) -> None:
     assert (base["weights"], hier["weights"]) == ("trained", "trained")
     assert base["train_ratio"] == base["decode_ratio"] == 1.0
     assert hier["train_low"] <= hier["train_ratio"] <= hier["train_high"] and hier["decode_ratio"] > 0
-    (path,) = made.kept
+    (path,) = (own.ledger.root / "speed").glob("*.json")
     kept = json.loads(path.read_text())
     assert (kept["rounds"], kept["steps"], kept["sentences"]) == (2, 1, 4) and kept["key"].startswith(path.stem)
     assert [len(row["train_speed"]) for row in kept["rows"]] == [2, 2]

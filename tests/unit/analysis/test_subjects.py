@@ -10,10 +10,10 @@ import pytest
 from orchestrator.analysis.base import options_of
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.errors import UserError
-from orchestrator.ledger.export import export
 from orchestrator.report.find import Finder
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
+from tests.unit.history import publish
 
 SMOKE = RowOptions(profile="smoke")
 
@@ -67,7 +67,7 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     from orchestrator.ledger.results import Ledger
 
     published = tmp_path / "published"
-    export(lab.ledger, lab.subject("hier").train_key, published)
+    publish(lab.ledger, lab.subject("hier").train_key, published)
     mirrored = Ledger(tmp_path / "results", [published])
     assert len(group("length", [lab.rows["hier"]], RowSelection(), mirrored)[0]) == 1
     with pytest.raises(UserError, match="demo/small/hier seed 1: its weights are not in"):

@@ -25,12 +25,10 @@ NOT_FOLDERS = {
 }
 FOLDERS = [
     ["run", "spec.yaml", "--results"],
-    ["run", "spec.yaml", "--export"],
     ["run", "spec.yaml", "--data-dir"],
     ["run", "spec.yaml", "--cache-dir"],
     ["sweep", "spec.yaml", "--engine", "local", "--results"],
     ["analyse", "spec.yaml", "--kind", "length", "--out"],
-    ["analyse", "spec.yaml", "--kind", "length", "--export"],
     ["export", "spec.yaml", "--results", "results", "--to"],
     ["repro", "spec.yaml", "--into"],
     ["results", "import", "file", "--results"],
@@ -42,7 +40,6 @@ CASES = [
     *(([*command, "file"], [f"{command[-1]} file: found a file; expected a folder"]) for command in FOLDERS),
     *((["status", "--results", value], ["--results ", message]) for value, message in NOT_FOLDERS.items()),
     (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
-    (["run", "spec.yaml", "--export", "/proc/nmt"], ["--export /proc/nmt: cannot be made"]),
     (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
     (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),

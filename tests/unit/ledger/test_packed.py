@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.errors import UserError
 from orchestrator.ledger import packed, packing
-from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import corpus_bleu, pack, unpack
 from orchestrator.lifecycle.transfer import import_ledger
@@ -84,8 +83,6 @@ def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path: Path) -> 
     imported = import_ledger(root, tmp_path / "imported")
     assert imported.added == [TRAIN[:16], OTHER[:16]] and tree(tmp_path / "imported") == tree(loose.root)
     assert import_ledger(root, loose.root).same == [TRAIN[:16], OTHER[:16]]
-    export(Ledger(root), TRAIN, tmp_path / "exported")
-    assert tree(tmp_path / "exported").items() <= tree(loose.root).items()
 
 
 def test_packed_runs_are_read_only(root: Path) -> None:

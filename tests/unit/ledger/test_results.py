@@ -10,11 +10,10 @@ import pytest
 
 from orchestrator.errors import FencedError, UserError
 from orchestrator.files.documents import sealed, unsealed
-from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.statistics import pack
-from tests.unit.history import append_history
+from tests.unit.history import append_history, publish
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
 DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}
@@ -309,13 +308,13 @@ def test_stale_owner_writes_nothing(tmp_path):
     assert files(ledger) == before
 
 
-def test_export_and_mirror(ledger, tmp_path, bad):
+def test_mirror(ledger, tmp_path, bad):
     fill(ledger)
     run = ledger.run_dir(TRAIN)
     for name in ("lock", "lock.json", "journal.jsonl", "ckpt", "weights"):
         (run / name).touch()
     dest = tmp_path / "docs" / "ledger"
-    assert export(ledger, TRAIN, dest) == dest / TRAIN[:16]
+    publish(ledger, TRAIN, dest)
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
     assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
         f"{DECODE[:16]}.{s}" for s in ("json", "txt")
@@ -324,34 +323,26 @@ def test_export_and_mirror(ledger, tmp_path, bad):
     check(reader)
     (found,) = reader.runs()
     assert found.mirror and found.key == TRAIN
-    export(ledger, found, dest)
-    check(reader)
     before = (dest / TRAIN[:16] / "train.json").read_bytes()
     reader.write_train(TRAIN, {"status": "failed"})
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
 
 
-def test_export_without_texts_keeps_the_record(ledger, tmp_path, bad):
+def test_a_record_without_its_texts(ledger, tmp_path, bad):
     fill(ledger)
     dest = tmp_path / "ledger"
-    export(ledger, TRAIN, dest, texts=False)
+    publish(ledger, TRAIN, dest, texts=False)
     reader = Ledger(dest, on_bad=bad)
     record = reader.read_decode_record(TRAIN, DECODE)
     assert reader.read_decode(TRAIN, DECODE) is None and not list(dest.rglob("*.txt")) and not bad
     assert record["seconds"] == 1.0 and "tokens" not in record
     assert record["hypotheses_sha256"] == ledger.read_decode_record(TRAIN, DECODE)["hypotheses_sha256"]
-    export(reader, TRAIN, tmp_path / "copy")
-    assert Ledger(tmp_path / "copy").read_decode_record(TRAIN, DECODE) == record
-    export(ledger, TRAIN, dest)
-    check(reader)
-    export(ledger, TRAIN, dest, texts=False)
-    check(reader)
 
 
 def test_damaged_mirror_is_left_as_it_is(ledger, tmp_path, bad):
     fill(ledger)
     dest = tmp_path / "mirror"
-    export(ledger, TRAIN, dest)
+    publish(ledger, TRAIN, dest)
     path = dest / TRAIN[:16] / "train.json"
     path.write_text("{")
     assert Ledger(tmp_path / "empty", [dest], on_bad=bad).read_train(TRAIN) is None

@@ -15,8 +15,9 @@ ROWS = "  a: {train: {max_steps: 2}}\n  b: {train: {max_steps: 2}, init_from: a}
 def test_a_parent_without_weights_trains_again_before_its_child(cli, spec, tmp_path, monkeypatch):
     path, shipped, cache = spec(ROWS), tmp_path / "shipped", ["--cache-dir", tmp_path / "cache"]
     run = ["--engine", "local", "--no-tracking", "--json", *cache]
-    code, out, err = cli("run", f"{path}#a", *run, "--results", tmp_path / "elsewhere", "--export", shipped)
+    code, out, err = cli("run", f"{path}#a", *run, "--results", tmp_path / "elsewhere")
     assert code == 0, err
+    assert cli("results", "export", shipped, "--packed", "--results", tmp_path / "elsewhere")[0] == 0
     alone = json.loads(out)
 
     monkeypatch.setattr(request, "PUBLISHED_LEDGER", shipped)
