@@ -14,7 +14,7 @@ from orchestrator.files.json_lines import Journal
 from orchestrator.ledger import checkpoint
 from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
-from orchestrator.lifecycle import archive
+from orchestrator.lifecycle import transfer
 
 KEY = "ab" * 32
 DECODE, SCORE = "cd" * 32, "ef" * 32
@@ -125,10 +125,10 @@ def test_an_archive_and_what_is_unpacked_of_it_are_on_the_disk(tmp_path, disk):
     ledger = Ledger(tmp_path / "results")
     ledger.write_train(KEY, {"status": "done"})
     name = f"{KEY[:16]}/train.json"
-    archive.write(tmp_path / "all.tar", ledger.root, [name])
+    transfer.export_ledger(ledger.root, tmp_path / "all.tar")
     disk.holds(tmp_path / "all.tar")
     (tmp_path / "target").mkdir()
-    archive.unpack(tmp_path / "all.tar", tmp_path / "target")
+    transfer._unpack(tmp_path / "all.tar", tmp_path / "target")
     assert ("sync", tmp_path / "target" / name, (ledger.root / name).stat().st_size) in disk
 
 
