@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 import pandas as pd
@@ -21,6 +21,7 @@ from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.specs import index
 from orchestrator.specs.claims import RowClaim, of_table
+from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
@@ -179,8 +180,12 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     ours, base = only(a, first.rows), only(b, second.rows)
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
-    finder = first.finder
-    ((address, file, rows),) = [each for each in first.families() if any(row.id == ours.id for row in each[2])]
+    tuned = [row.id.endswith(TUNED) for row in (ours, base)]
+    if all(tuned):
+        ours, base = (replace(row, id=row.id.removesuffix(TUNED)) for row in (ours, base))
+    families = [each for each in first.families() if (each.tuned is not None) == all(tuned)]
+    family = next(each for each in families if any(row.id == ours.id for row in each.rows))
+    address, file, rows, finder = family.address, family.file, family.rows, family.finder
     rows = rows if any(row.id == base.id for row in rows) else [*rows, base]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
     start, stated = starts(rows), of_table(address, file.claims)

@@ -32,7 +32,7 @@ def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
     execute_rows(request.rows, seeds, options, request)
 
 
-@expand_options("controls", "max_hours", "until_decided", engine="ray")
+@expand_options("controls", "max_hours", "until_decided", "tune", "tune_with", engine="ray")
 def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,7 @@ from orchestrator.engines.resources import check_limits, check_local
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
+from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
@@ -36,6 +39,9 @@ class Ray:
         print("connecting to Ray" if "RAY_ADDRESS" in os.environ else "starting Ray", file=sys.stderr, flush=True)
         return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
 
+
+Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]
+"""Dimensions, (point, value) of the trials so far, section -> the next point."""
 
 MAX_JOBS = 1024
 """More processes on one machine are a slip of the hand."""
@@ -61,6 +67,30 @@ def check_engine(engine: str, workers: int | None, jobs: str) -> None:
         raise UserError(f"--jobs {shown(jobs)}: expected auto or a number from 1 to {MAX_JOBS}")
     if engine == "ray" and jobs != "1":
         raise UserError(f"--jobs {jobs}: Ray decides how many runs fit side by side; expected --engine local")
+
+
+@contextmanager
+def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
+    """Context: several calls of `execute` share one Ray, in place of one each."""
+    if options.engine != "ray":
+        yield
+        return
+    ray_engine(options.results)
+    from orchestrator.engines.ray.cluster import cluster
+
+    with cluster(options.results, several_workers=any((options.workers or row.workers) > 1 for row in rows)):
+        yield
+
+
+def suggest_of(sampler: str) -> Suggest | None:
+    """What draws the next point of an arm from its results; None for samplers that draw all points at once. UserError without optuna."""
+    if sampler != "tpe":
+        return None
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError("tune.sampler: found tpe, which needs optuna; expected it installed (pip install optuna), or sobol or random")
+    from orchestrator.engines.ray import tpe
+
+    return tpe.suggest
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from orchestrator.specs.positions import describe, shown
 
 Record = dict[str, Any]
 
-FOLDERS = ("rungs", "decode", "score", "tune")
+FOLDERS = ("rungs", "decode", "score", "tune", "search")
 STATUSES = ("done", "stopped", "diverged", "failed")
 MAX_SPEC = 1 << 20
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`

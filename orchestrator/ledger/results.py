@@ -1,6 +1,6 @@
 """The ledger: every result is a small JSON file under its key. It is the single source of truth; MLflow and tables are derived from it.
 
-    ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune}/KEY16.json
+    ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune,search}/KEY16.json
     packed/TABLE.{records,sentences}.zst: runs of the product's own results, read-only (see `packed`)
     (beside it, not part of the ledger: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
@@ -120,6 +120,10 @@ class Ledger:
     def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:
         self._write(train_key, f"tune/{short(checked(tune_key))}.json", tune_key, {**record, "train_key": train_key}, "tune")
 
+    def write_search(self, train_key: str, search_key: str, record: Mapping[str, Any]) -> None:
+        """Writes the search of an arm (`tuning.choice`), in the folder of its trial 0."""
+        self._write(train_key, f"search/{short(checked(search_key))}.json", search_key, {**record, "train_key": train_key}, "search")
+
     def read_score(self, train_key: str, score_key: str) -> Record | None:
         return self._find(train_key, f"score/{short(checked(score_key))}.json", score_key)
 
@@ -197,7 +201,7 @@ class Ledger:
                     yield Run(key, path, root != self.root)
 
     def records(self, train_key: str, folder: str) -> list[Record]:
-        """All records of a run in `folder`: decode (without texts), score, or tune."""
+        """All records of a run in `folder`: decode (without texts), score, tune, or search."""
         found: dict[str, Record] = {}
         for run in self.places(train_key):
             for path in packed.files(run / folder):
@@ -208,7 +212,7 @@ class Ledger:
     def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
-        directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune")))
+        directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune", "search")))
         return [path for directory in directories for path in atomic.remove_temporary(directory)]
 
     # ------------------------------------------------------------ files

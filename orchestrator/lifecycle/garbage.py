@@ -103,7 +103,7 @@ def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False)
     if occupant is not None:
         yield Item(run, "run", f"{occupant} is at work on it", row=row, rule="running")
         return
-    for folder in (run, *(run / name for name in ("rungs", "decode", "score", "tune", *KINDS))):
+    for folder in (run, *(run / name for name in ("rungs", "decode", "score", "tune", "search", *KINDS))):
         if not folder.is_symlink():
             yield from (
                 Item(path, "temporary", KILLED, run.name, row) for path in sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])

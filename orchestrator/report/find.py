@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -67,6 +68,8 @@ class Finder:
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
         self._controls: dict[str, set[str]] = {}
+        self._trials: dict[str, set[str]] = {}  # runs that were trained alone, by a search
+        self.only: frozenset[int] | None = None
 
     @cached_property
     def reader(self) -> StatisticsReader:
@@ -86,8 +89,21 @@ class Finder:
             return {}
         self._index()
         trained = self._seeds.get(external_of(row.id) if row.kind == "external" else training_of(row.spec), set())
-        keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds})}
+        wanted = {*trained, *seeds} if self.only is None else self.only
+        keys = {seed: self.keys(row.at(seed)) for seed in sorted(wanted)}
         return {seed: found for seed, found in keys.items() if found is not None}
+
+    def limited(self, seeds: Iterable[int]) -> Finder:
+        """A finder of these seeds alone."""
+        made = copy.copy(self)
+        made.only = frozenset(seeds)
+        return made
+
+    def trials(self, row: Row) -> set[str]:
+        """Train keys of the row's runs that a search has trained."""
+        self._index()
+        assert row.spec is not None
+        return self._trials.get(training_of(row.spec), set())
 
     def control_kinds(self, table: str) -> set[str]:
         """Kinds of matched controls of which the ledger has runs for the table at this address."""
@@ -195,6 +211,9 @@ class Finder:
             self._by_spec = {}
             for found in entries(self.ledger):
                 keys = Keys(**found.keys)
+                if keys.train is not None and keys.score is None:
+                    self._trials.setdefault(found.training, set()).add(keys.train)
+                    continue
                 self._by_spec.setdefault(found.meaning, {})[found.seed] = keys
                 self._searches.setdefault(found.search, {}).setdefault(found.seed, []).append((found.init_from, keys))
                 for other, its in found.others:

@@ -12,6 +12,8 @@ from orchestrator.specs.row import Control, Row, by_table, starts
 from orchestrator.specs.table import ControlKind, segments
 
 KINDS: tuple[str, ...] = get_args(ControlKind)
+TUNED = "@tuned"
+"""Ending of a row's name with the best configuration of its search (`tuning.choice`)."""
 WORDS = {"params": "parameters", "flops": "operations"}
 _NAME = re.compile(r"(?P<of>[^@=]+)@(?P<kind>[^@=/]*)=(?P<against>[^@=]+)")
 
@@ -28,7 +30,7 @@ def split(name: str) -> tuple[str, str, str] | None:
 
 def of_address(address: str) -> Control | None:
     """The control with this address; None for any other text."""
-    match = _NAME.fullmatch(address)
+    match = _NAME.fullmatch(address.removesuffix(TUNED))
     if match is None or match["kind"] not in KINDS or not segments(match["of"], 3, 4) or not segments(match["against"], 1, 2):
         return None
     return Control(match["kind"], match["of"], "/".join([*match["of"].split("/")[:2], match["against"]]))

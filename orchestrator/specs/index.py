@@ -24,11 +24,15 @@ _SEVERAL = re.compile("[,*]")
 
 @dataclass(frozen=True)
 class Target:
-    """A table, and those of its rows that the user named; none: all. control: the parts of a matched control's name (`controls.split`)."""
+    """A table, and those of its rows that the user named; none: all.
+
+    control: the parts of a matched control's name (`controls.split`). tuned: the row with the best configuration of its search.
+    """
 
     table: TableFile
     rows: tuple[str, ...] = ()
     control: tuple[str, str, str] | None = None
+    tuned: bool = False
 
     @property
     def row(self) -> str | None:
@@ -131,6 +135,7 @@ def _is_table(path: Path) -> bool:
 
 def _in_table(table: TableFile, row: str, text: str) -> Target:
     """Returns the rows in the order of the table, or the matched control. UserError for a name or pattern without a row."""
+    tuned, row = row.endswith(controls.TUNED), row.removesuffix(controls.TUNED)
     names: tuple[str, ...] = (row,)
     control = None
     if _SEVERAL.search(row):
@@ -143,4 +148,4 @@ def _in_table(table: TableFile, row: str, text: str) -> Target:
     if missing:
         where = shown(text, 200)
         raise UserError(*(f"{where}: no such row: '{shown(name)}'; {nearest(name, table.rows)}" for name in missing), *table.problems)
-    return Target(table, names, control)
+    return Target(table, names, control, tuned)

@@ -11,6 +11,7 @@ from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.base import Count, Strict
 from orchestrator.specs.claims import Claim
 from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.tune import TuneSpec
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
@@ -175,6 +176,8 @@ class TableHead(FigureHeader):
     """Order of the columns that the paper reports, such as [params, bleu]; others follow in order of appearance."""
     templates: dict[str, Any] = Field(default_factory=dict)
     """Named parts of rows, which rows take by `use`."""
+    tune: TuneSpec | None = None
+    """The search that `sweep --tune` gives to every row; null: none."""
     rows: dict[str, Any] = Field(default_factory=dict)
     """The rows: name -> what differs from the file's sections."""
     grid: dict[str, Any] | None = None

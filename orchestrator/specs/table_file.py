@@ -27,6 +27,7 @@ from orchestrator.specs.positions import Document, KeyPath, Located, Position, d
 from orchestrator.specs.row import Figures, row_figures
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TableSource, TemplateHead, segments
+from orchestrator.specs.tune import TuneSpec
 
 MAX_PARENTS = 16
 EXTERNAL = (("external", "data"), ("external", "score"))
@@ -68,6 +69,7 @@ class TableFile:
     grid: Grid | None = None
     claims: list[Claim] = field(default_factory=list)
     control_rows: list[str] = field(default_factory=list)
+    tune: TuneSpec | None = None
 
     @property
     def problems(self) -> list[str]:
@@ -158,7 +160,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     table.shared = table.shared.merged(sections)
     if head is not None:
         table.source, table.columns, table.sweep = head.source, head.expect_columns, head.sweep
-        table.claims, table.control_rows = head.claims, head.control_rows
+        table.claims, table.control_rows, table.tune = head.claims, head.control_rows, head.tune
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
     for section, add in (("templates", _template), ("rows", _row)):

@@ -6,6 +6,7 @@ A run counts while a process holds its lock. Time between runs and the start-up 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -49,7 +50,7 @@ class BudgetExceeded(KeyboardInterrupt):
 
 
 class Budget:
-    """A thread that counts the device-hours of a sweep's tasks. A search and the sweep that retrains its best rows share one cap.
+    """A thread that counts the device-hours of a sweep's tasks. A search and the sweep that trains its best rows share one cap.
 
     Near the cap it requests the runs to save and end, in this process or by the sweep's stop file; at the cap it ends them immediately, as
     a second signal does.
@@ -60,8 +61,8 @@ class Budget:
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
         self.devices = {task.run_dir / "lock": task.workers * (1 if self.on_gpu else task.spec.train.threads) for task in tasks}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
-        search = options.name.removesuffix(":retrain")
-        both = {replace(options, name=name).slug for name in (search, f"{search}:retrain")}
+        whole = re.sub(r":(search|tuned|retrain)$", "", options.name)
+        both = {replace(options, name=whole + part).slug for part in ("", ":retrain", ":search", ":tuned")}
         self.others = sum(used_seconds(options.results, slug) for slug in both - {options.slug})
         self.own = used_seconds(options.results, options.slug)
         self.reached = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,9 @@ class ExecutionOptions(RowOptions):
         again: Train requested rows again (see `sweeps.rerun`).
         until_decided: Look at the rows twice (see `sweeps.looks`).
         dropped: Runs, as `ROW:SEED`, that a look has dropped.
+        tune: Search every row, and judge the best configurations (see `orchestrator.tuning`); tune_with: by the section of this file.
+        train_only: Read no test set: runs are trained, and neither decoded nor scored.
+        until: Row -> the rung at which its runs save and stop.
     """
 
     engine: str = "local"
@@ -94,6 +97,10 @@ class ExecutionOptions(RowOptions):
     again: bool = False
     until_decided: bool = False
     dropped: frozenset[str] = frozenset()
+    tune: bool = False
+    tune_with: Path | None = None
+    train_only: bool = False
+    until: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:

@@ -33,7 +33,7 @@ from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
-from orchestrator.training.metrics import HistoryReporter, RungReporter
+from orchestrator.training.metrics import HistoryReporter, RungReporter, StopAt
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.trainer import Trainer
 
@@ -62,7 +62,7 @@ def run_row(
     if not runtime.is_main:
         if runtime.any(False):  # does the main worker train?
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
-            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+            _train(task, runtime, prepared, Ledger(Path(task.results)), None, [*reporters, StopAt(task.until)])
         return {}
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
@@ -70,7 +70,7 @@ def run_row(
     ):
         ledger = ledger_of(task, lock)
         ledger.remove_temporary(task.train_key)
-        own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
+        own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters, StopAt(task.until)]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:
@@ -91,8 +91,8 @@ def needs_training(task: Task, ledger: Ledger) -> bool:
     view = view_of(task, ledger)
     if view.trained in (None, "stopped", "failed"):
         return True
-    missing = [task.scorings[name].keys.decode for name, score in view.scores.items() if score is None]
-    undecoded = any(key is None or ledger.read_decode(task.train_key, key) is None for key in missing)
+    missing = [task.scorings[name].keys for name, score in view.scores.items() if score is None]
+    undecoded = any(k.score and (k.decode is None or ledger.read_decode(task.train_key, k.decode) is None) for k in missing)
     return view.trained == "done" and (task.weights_needed or undecoded) and not Store(task.run_dir, task.train_key).has_weights()
 
 
@@ -150,7 +150,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
     """Computes missing scores. Scorings of one test set share its decoding."""
     model: Transformer | None = None
     scores = view_of(task, ledger).scores
-    for scoring in [scoring for name, scoring in task.scorings.items() if scores[name] is None]:
+    for scoring in [scoring for name, scoring in task.scorings.items() if scores[name] is None and scoring.keys.score]:
         decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
         assert decode_key is not None and score_key is not None
         decoded = ledger.read_decode(task.train_key, decode_key)

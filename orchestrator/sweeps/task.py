@@ -34,9 +34,9 @@ class Task:
     """A row and seed to run. Its keys depend only on `spec`, not on workers, paths, rungs, pinning or the sweep.
 
     also: the other scorings of the training, by name. parent_key: train key of the run whose weights initialise this one.
-    weights_needed: a run to be trained starts from this one's weights. rung_bleu: translate the validation set at rungs.
-    failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the bucket whose scratch copy `results` is; each
-    worker has its own copy.
+    weights_needed: a run to be trained starts from this one's weights. until: the rung at which it saves and stops; None: its end.
+    rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the
+    bucket whose scratch copy `results` is; each worker has its own copy.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Task:
     pinned: bool = False
     rungs: list[int] = field(default_factory=list)
     rung_bleu: bool = False
+    until: int | None = None
     sweep: str | None = None
     also: dict[str, Scoring] = field(default_factory=dict)
     failed_below: float | None = None
@@ -121,13 +122,13 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             return False
         if not has_parent:
             return False
-        also = also_keys(row, data)
+        keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
         tasks[name] = Task(
             id=row.id,
             seed=spec.seed,
             label=row.label or row.id,
             spec=spec,
-            keys=keys_for(row, data),
+            keys=Keys(keys.train, None, None) if options.train_only else keys,
             results=str(options.results.resolve()),
             parent_key=None if parent is None else keys_for(parent, data).train,
             data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
@@ -136,9 +137,10 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             workers=options.workers or row.workers,
             pinned=row.pinned,
             sweep=options.slug,
-            also={other: Scoring(score, also[other]) for other, score in row.also.items()},
+            also={other: Scoring(row.also[other], its) for other, its in also.items()},
             failed_below=row.failed_below,
             remote=object_store.url(options.results),
+            until=options.until.get(row.id),
         )
         return True
 

@@ -152,3 +152,14 @@ class RungReporter:
         self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
         if not self.decide(metrics):
             raise StopTraining("stopped", f"stopped by ASHA at step {metrics['rung']}")
+
+
+class StopAt:
+    """Ends a run, once it is saved, at a rung; None: at none. Every worker has one, so that all end after the same update."""
+
+    def __init__(self, rung: int | None) -> None:
+        self.rung = rung
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if self.rung is not None and metrics.get("rung") == self.rung:
+            raise StopTraining("stopped", f"stopped by the search at step {self.rung}")

@@ -53,7 +53,7 @@ def report(
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
     if text is not None and not as_markdown:
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
-    found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], Section] = {}  # a table that several targets name stands there once
     names = []
     for target in dict.fromkeys(targets):
         request = Request.of(target, options)
@@ -62,8 +62,12 @@ def report(
             there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
             second = sections(Request.of(target, there, data=request.finder.data), baseline)
             tables = {section.table.table: section.table for section in second}
-            own = [replace(section, second={**section.second, corpus: tables[section.table.table]}) for section in own]
-        found |= {tuple((row.id, row.source_file) for row in section.rows): section for section in own}
+            own = [
+                replace(section, second={**section.second, corpus: tables[section.table.table]})
+                for section in own
+                if section.table.table in tables
+            ]
+        found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
         one_row = len(request.found) == 1 and request.found[0].row is not None
         names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
     name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls)))

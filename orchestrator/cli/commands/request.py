@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator.cost import controls
 from orchestrator.errors import UserError
@@ -13,11 +15,13 @@ from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
 from orchestrator.specs import index
-from orchestrator.specs.controls import KINDS, parse, wanted
+from orchestrator.specs.controls import KINDS, TUNED, parse, wanted
 from orchestrator.specs.row import Row, by_table
+from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
+from orchestrator.tuning import choice
 
 
 def published_ledgers() -> list[Path]:
@@ -36,10 +40,14 @@ def resolve_rows(
     """The rows of `target` with their matched controls; prints which of these could not be resolved. See `cost.controls.resolve`."""
     need_folder(options.data_dir, "--data-dir")
     data, given = data or Data(options.data_dir, options.cache_dir), parse(options.controls)
-    rows, left_out = controls.resolve(target, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
+    found = index.find_all(target)
+    rows, left_out = controls.resolve(found, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
     for line in left_out:
         log(line)
-    return rows
+    if not found[0].tuned:
+        return rows
+    finder = Finder(open_ledger(options.results), data)
+    return [choice.tuned_row(row, finder, found[0].table.tune) for row in rows]
 
 
 def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
@@ -53,6 +61,33 @@ def only(target: object, rows: list[Row]) -> Row:
     if len(found) != 1:
         raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24])}")
     return found[0]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A table whose claims are judged together, with what finds its results.
+
+    Args:
+        rows: all rows of the file, and every matched control that has results.
+        seeds: those to look for, besides those in the ledger.
+        tuned: the section `tune` whose search has chosen the rows' configurations; None: the rows are as written.
+    """
+
+    address: str
+    file: TableFile
+    rows: list[Row]
+    finder: Finder
+    seeds: Sequence[int]
+    tuned: dict[str, Any] | None = None
+
+    def named(self, rows: Sequence[Row]) -> set[str]:
+        """Which of its rows a command was asked for: a row means its tuned form too, `row@tuned` that alone."""
+        asked = {row.id.removesuffix(TUNED) if self.tuned is not None else row.id for row in rows}
+        return asked & {row.id for row in self.rows}
+
+    @property
+    def name(self) -> str:
+        return self.address if self.tuned is None else f"{self.address}, tuned"
 
 
 @dataclass(frozen=True)
@@ -88,14 +123,22 @@ class Request:
         first = self.found[0].table
         return [(address, files.get(address, first), rows) for address, rows in by_table(self.rows).items()]
 
-    def families(self) -> list[tuple[str, TableFile, list[Row]]]:
-        """As `tables`, each with all rows of its file and every matched control that has results: what verdicts are made from."""
+    def families(self) -> list[Family]:
+        """The tables as verdicts see them, each followed by its tuned rows if a search has chosen some."""
         whole = self.rows
         if any(each.rows or each.control for each in self.found):
             everything = list({each.table.path: index.Target(each.table) for each in self.found}.values())
             whole = resolve_rows(everything, self.options, data=self.finder.data)
-            whole += [row for row in self.rows if row.id not in {other.id for other in whole}]
-        return [(address, file, self._controlled(address, rows)) for address, file, rows in replace(self, rows=whole).tables()]
+            whole += [row for row in self.rows if row.id not in {other.id for other in whole} and not row.id.endswith(TUNED)]
+        found = []
+        for address, file, rows in replace(self, rows=whole).tables():
+            rows = self._controlled(address, rows)
+            found.append(Family(address, file, rows, self.finder, (file.sweep or SweepSpec()).seeds))
+            section, tuned = choice.tuned_rows(rows, self.finder, file.tune)
+            if section is not None:
+                seeds = section["seeds"]["judge"]
+                found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, section))
+        return found
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
         """The rows, each followed by those of its matched controls that the ledger has runs of."""

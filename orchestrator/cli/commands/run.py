@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.request import Request, published_ledgers
@@ -93,6 +94,14 @@ def execute_rows(
         with_page: The page of the tables is written too.
     """
     trainable, options = checked(rows, seeds, options)
+    if options.tune or options.tune_with is not None:
+        assert request is not None
+        tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
+        tune.check(tuning, options)
+        records = tune.execute_tuned(trainable, tuning, options, _execute)
+        out = console(stderr=options.as_json)
+        _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)
+        return
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
 
@@ -103,9 +112,16 @@ def execute_rows(
         more = _retrain(records, trainable, options)
         records += more
         tables = _print_records(more, request, out, options) if more else tables
+    _finish(records, trainable, tables, out, options, with_page=with_page)
+
+
+def _finish(
+    records: list[dict[str, Any]], rows: list[Row], tables: list[Section], out: Console, options: ExecutionOptions, *, with_page: bool
+) -> None:
+    """The page, what to do next, and exit code 1 (typer.Exit) where a run failed that was not expected to."""
     with phase("writing the page"):
         page = write_sweep_page(tables, options) if with_page else None
-    _print_next_commands(trainable, out, options, page)
+    _print_next_commands(rows, out, options, page)
     if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
 

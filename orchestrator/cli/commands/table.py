@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from orchestrator.cli.commands.request import Request
+from orchestrator.cli.commands.request import Family, Request
 from orchestrator.cli.output import console
 from orchestrator.errors import UserError
 from orchestrator.report import terminal
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
 from orchestrator.specs.claims import of_table
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Row
-from orchestrator.specs.table import SCORED, SweepSpec
-from orchestrator.specs.table_file import TableFile
+from orchestrator.specs.table import SCORED
 from orchestrator.sweeps.options import RowOptions, quoted
 
 TERMINAL = "terminal"
@@ -48,25 +45,18 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
 
     seeds: also searched for, besides those in the ledger and in the files. UserError for a baseline that is not in a table.
     """
-    tables, named = request.families(), {row.id for row in request.rows}
-    if baseline is not None and len(tables) > 1:
-        raise UserError(f"--baseline {shown(baseline)}: {shown(request.target)} has {len(tables)} tables; expected one")
-    made = [_section(file, address, own, request.finder, baseline, request.options, seeds, named) for address, file, own in tables]
+    families = [family for family in request.families() if family.named(request.rows)]
+    if baseline is not None and len({family.address for family in families}) > 1:
+        raise UserError(f"--baseline {shown(baseline)}: {shown(request.target)} has several tables; expected one")
+    made = [_section(family, baseline, request, seeds) for family in families]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
     return made
 
 
-def _section(
-    file: TableFile,
-    address: str,
-    rows: list[Row],
-    finder: Finder,
-    baseline: str | None,
-    options: RowOptions,
-    seeds: Iterable[int],
-    named: Collection[str],
-) -> Section:
+def _section(family: Family, baseline: str | None, request: Request, seeds: Iterable[int]) -> Section:
+    file, address, rows, finder, options = family.file, family.address, family.rows, family.finder, request.options
+    named = family.named(request.rows)
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind in SCORED}
     base = None
     if baseline is not None:
@@ -78,16 +68,16 @@ def _section(
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
     made = make(
-        address,
+        family.name,
         rows,
         finder,
         file.columns,
-        {*(file.sweep or SweepSpec()).seeds, *seeds},
+        {*family.seeds, *seeds},
         scale,
         base=base,
         reader=finder.reader,
         stated=of_table(address, file.claims),
-        full_size=full,
+        full_size=full and family.tuned is None,
         given=options.arguments,
         named=named,
     )

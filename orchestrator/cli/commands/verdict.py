@@ -21,7 +21,6 @@ from orchestrator.report.judgement import exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
 from orchestrator.specs.row import starts
-from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 
@@ -29,21 +28,22 @@ from orchestrator.tables import cell, make_table
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
     """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
     request = Request.of(target, options)
-    finder, named = request.finder, {row.id for row in request.rows}
+    finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     records: list[dict[str, Any]] = []
     known: dict[str, Sequence[SeedResult]] = {}
     problems: list[str] = []
-    for address, file, rows in request.families():
-        seeds = (file.sweep or SweepSpec()).seeds
-        outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
+    for family in request.families():
+        address, file, rows = family.address, family.file, family.rows
+        outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
         stated, known = claims.of_table(address, file.claims), known | outcomes
         problems += (
             [] if session is None else sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
         )
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
-        own = [record for record in found if record["row"] in named]
+        configuration, named = "as written" if family.tuned is None else "tuned", family.named(request.rows)
+        own = [record | {"configuration": configuration} for record in found if record["row"] in named]
         records += _with_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
     if problems:
         raise UserError(*problems)
@@ -56,11 +56,21 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
             print_json(record)
     else:
         _print(records)
-    code = exit_code(records)
+    code = exit_code(headlines(records))
     if session is not None and code != 6:
         code = 0 if all(record["session"] and record["session"]["accepted"] for record in records) else 7
     if code:
         raise typer.Exit(code)
+
+
+def headlines(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records that answer each claim: those of tuned rows where they were judged, else those of the rows as written."""
+    tuned = {_claim(record) for record in records if record["configuration"] == "tuned" and record["p"] is not None}
+    return [record for record in records if record["configuration"] == "tuned" or _claim(record) not in tuned]
+
+
+def _claim(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["row"], record["against"], record["metric"]
 
 
 def _in_session(records: list[dict[str, Any]], name: str, results: Path, outcomes: Outcomes) -> list[dict[str, Any]]:
@@ -103,12 +113,25 @@ def _with_history(
 
 
 def _print(records: list[dict[str, Any]]) -> None:
-    heads = ("row", "strongest control", "metric", "claim", "ours, with its interval", "p", "seeds", "look", "verdict")
+    tuned = any(record["configuration"] == "tuned" for record in records)
+    heads = (
+        "row",
+        *["configuration"] * tuned,
+        "strongest control",
+        "metric",
+        "claim",
+        "ours, with its interval",
+        "p",
+        "seeds",
+        "look",
+        "verdict",
+    )
     table = make_table(heads, numeric=("claim", "p", "look"))
-    for record in records:
+    for record in sorted(records, key=lambda record: [_claim(r) for r in records].index(_claim(record))):
         effect = record["effect"] or {}
         table.add_row(
             cell(short_id(record["row"])),
+            *[record["configuration"]] * tuned,
             cell(short_id(effect.get("against") or record["against"] or "")),
             record["metric"],
             "" if record["claim"] is None else f"{record['claim']:+.2f}",
@@ -120,7 +143,8 @@ def _print(records: list[dict[str, Any]]) -> None:
         )
     console().print(table)
     for record in records:
-        log(f"{short_id(record['row'])}, {record['metric']}: {record['verdict']}: {record['reason']}")
+        row = short_id(record["row"]) + (", tuned" if record["configuration"] == "tuned" else "")
+        log(f"{row}, {record['metric']}: {record['verdict']}: {record['reason']}")
         if found := record.get("session"):
             word, where = "accepted" if found["accepted"] else "not accepted", f"claim {found['number']} of session {found['name']}"
             log(f"{short_id(record['row'])}, {record['metric']}: {word}: p = {found['p']:.2g}, level {found['level']:.2g}, {where}")

@@ -37,6 +37,9 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
     several_workers: a run of the sweep has several workers. Only then, and with GPUs, are there Train runs, and with them the dashboard.
     `environment.configure` must have been called before this module was imported.
     """
+    if ray.is_initialized():  # by `engines.execute.session`
+        yield live_capacity()
+        return
     address = os.environ.get("RAY_ADDRESS")
     with nullcontext() if address else ray_folder() as folder:
         try:

@@ -1,0 +1,151 @@
+"""Schema of the section `tune`: the search that every arm of a table gets, and the seeds that judge its best configuration.
+
+An arm is a row: a variant, a baseline or a control. All arms have the same space, the same draws and the same number of trials.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from orchestrator.specs.base import Natural, Positive, Strict
+from orchestrator.specs.sweep import Seed
+
+DIGITS = 4
+"""Significant digits of drawn numbers, so that every processor draws the same."""
+EDGE = 0.1
+"""A number in this share of its range, at either end, lies on the edge."""
+
+
+class Draw(Strict):
+    """One value of a trial: exactly one of its keys. Written as {loguniform: [0.5, 2.0]}."""
+
+    choice: Annotated[list[bool | int | float | str | None], Field(min_length=2)] | None = None
+    """One of these values."""
+    uniform: tuple[float, float] | None = None
+    """A number between two bounds."""
+    loguniform: tuple[float, float] | None = None
+    """A number between two positive bounds, uniform in its logarithm."""
+    factor: Draw | None = None
+    """A draw by which the row's own value is multiplied."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pairs(cls, data: Any) -> Any:
+        pairs = {name: tuple(value) for name, value in data.items() if name in ("uniform", "loguniform") and isinstance(value, list)}
+        return data | pairs if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _one(self) -> Draw:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"found {', '.join(given) or 'nothing'}; expected one of {', '.join(type(self).model_fields)}")
+        bounds = self.uniform or self.loguniform
+        if bounds is not None and (bounds[0] >= bounds[1] or (self.loguniform is not None and bounds[0] <= 0)):
+            raise ValueError(f"{given[0]} is {list(bounds)}; expected two increasing{' positive' * (given[0] == 'loguniform')} bounds")
+        if self.factor is not None and self.factor.factor is not None:
+            raise ValueError("factor holds another factor; expected choice, uniform or loguniform")
+        return self
+
+    def value(self, point: float) -> Any:
+        """The value at a point of [0, 1); numbers of ranges are rounded to DIGITS significant digits."""
+        if self.factor is not None:
+            return self.factor.value(point)
+        if self.choice is not None:
+            return self.choice[min(int(point * len(self.choice)), len(self.choice) - 1)]
+        low, high = self.uniform or self.loguniform or (0.0, 1.0)
+        return rounded(low * (high / low) ** point if self.loguniform else low + (high - low) * point)
+
+    def edge(self, value: Any) -> str | None:
+        """`lowest` or `highest` if a value lies on the edge of the range or of three numbers or more to choose from; else None."""
+        if self.factor is not None:
+            return self.factor.edge(value)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return None
+        if self.choice is not None:
+            numbers = sorted(v for v in self.choice if isinstance(v, (int, float)) and not isinstance(v, bool))
+            ends = (numbers[0], numbers[-1]) if len(numbers) > 2 else (-math.inf, math.inf)
+            return "lowest" if value <= ends[0] else "highest" if value >= ends[1] else None
+        low, high = self.uniform or self.loguniform or (0.0, 1.0)
+        share = math.log(value / low) / math.log(high / low) if self.loguniform and value > 0 else (value - low) / (high - low)
+        return "lowest" if share < EDGE else "highest" if share > 1 - EDGE else None
+
+
+def rounded(value: float) -> float:
+    """A number with DIGITS significant digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+class TuneSeeds(Strict):
+    """Seeds of a search and of what follows it."""
+
+    search: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [101])
+    """Seeds of every trial. The choice is by their mean."""
+    judge: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [1, 2, 3])
+    """Seeds with which each arm's best configuration is trained and judged; none of the search's."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> TuneSeeds:
+        for name in ("search", "judge"):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ValueError(f"{name} {getattr(self, name)} are not distinct")
+        if both := sorted(set(self.search) & set(self.judge)):
+            raise ValueError(f"judge {both} are seeds of the search; expected others: each configuration was chosen by those")
+        return self
+
+
+class Stop(Strict):
+    """Successive halving within each arm: at each rung, all its trials are compared, and the weaker ones end."""
+
+    rungs: Annotated[list[Positive], Field(min_length=1)]
+    """Updates at which the trials of an arm are compared, increasing."""
+    reduction_factor: Annotated[float, Field(gt=1)] = 2.0
+    """The best 1 / reduction_factor of an arm's trials go on, at least one."""
+
+    @model_validator(mode="after")
+    def _increasing(self) -> Stop:
+        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
+            raise ValueError(f"rungs {self.rungs} do not increase")
+        return self
+
+
+class TuneSpec(Strict):
+    """The search that every arm of the table gets. Its first trial is the row as written."""
+
+    trials: Annotated[int, Field(ge=2, le=1000)] = 8
+    """Trials of every arm."""
+    space: dict[str, Draw] = Field(default_factory=dict)
+    """Key of the spec -> how it is drawn, in every arm."""
+    own: dict[str, Draw] = Field(default_factory=dict)
+    """The same for arms that have the key: one of the spec, or an option of components such as `rate`, which all of them then share."""
+    select: Literal["valid/nll", "valid/accuracy"] = "valid/nll"
+    """Metric of the validation set that chooses the best trial. Searches never read a test set."""
+    seeds: TuneSeeds = TuneSeeds()
+    """Seeds of the search, and those that judge."""
+    stop: Stop | None = None
+    """Which trials end early; null: none."""
+    sampler: Literal["sobol", "random", "tpe"] = "sobol"
+    """How points are drawn. sobol and random: the same points for every arm. tpe: Optuna's, each arm by its own results."""
+    draw_seed: Natural = 1
+    """Seed of the points."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> TuneSpec:
+        if not self.space and not self.own:
+            raise ValueError("space is missing; expected keys to draw, such as {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}")
+        if both := sorted(set(self.space) & set(self.own)):
+            raise ValueError(f"own has {both[0]}, which space has too; expected it in one of them")
+        if self.sampler == "tpe" and self.stop is not None:
+            raise ValueError("stop is given with sampler tpe, whose trials run one after the other; expected sobol or random")
+        return self
+
+    @property
+    def draws(self) -> dict[str, Draw]:
+        """All draws in a fixed order, one dimension of the points each."""
+        return {name: (self.space | self.own)[name] for name in [*sorted(self.space), *sorted(self.own)]}
+
+    @property
+    def larger_is_better(self) -> bool:
+        return self.select == "valid/accuracy"

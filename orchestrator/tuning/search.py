@@ -1,0 +1,154 @@
+"""Searches every arm: trains its trials with the search seeds, ends the weaker ones at rungs, and chooses the best on the validation set.
+
+Comparisons at a rung wait for all trials of the arm (successive halving, Jamieson and Talwalkar 2016, in place of the asynchronous form).
+A choice therefore depends on the records of the ledger alone: it is the same for every engine, number of processes, and interruption.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+from orchestrator.engines.execute import Suggest
+from orchestrator.errors import UserError, collecting
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.row import Row
+from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.tracking.history import number
+from orchestrator.tuning.trials import Trial, Tuning, points, trials_of
+
+Execute = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]]]
+
+
+@dataclass
+class Arm:
+    """A row with its trials. at: their points. ended: trial -> the rung at which it was ended."""
+
+    row: Row
+    trials: list[Trial]
+    at: list[list[float]] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def going(self) -> list[Trial]:
+        return [trial for trial in self.trials if trial.number not in self.ended]
+
+
+class Search:
+    """A search over arms, whose trials `execute` trains.
+
+    Args:
+        execute: runs rows with seeds under options, and returns a record each (see `sweeps.driver.execute`).
+        options: of the sweep.
+        suggest: makes the next point of an arm, for sampler `tpe`.
+    """
+
+    def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger, suggest: Suggest | None = None) -> None:
+        self.tuning, self.spec, self.execute, self.ledger, self.suggest = tuning, tuning.spec, execute, ledger, suggest
+        self.options = replace(
+            options,
+            name=f"{options.name}:search",
+            train_only=True,
+            claims=[],
+            sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo", "rungs": [] if self.spec.stop is None else self.spec.stop.rungs}},
+        )
+        self.records: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def arms(self, rows: Sequence[Row]) -> list[Arm]:
+        """The arms, with all trials whose points do not depend on results. UserError if a value does not fit a row."""
+        at = [] if self.suggest is not None else points(self.spec)
+        problems: list[str] = []
+        made = []
+        for row in rows:
+            with collecting(problems):
+                made.append(Arm(row, trials_of(row, self.tuning, at), list(at)))
+        if problems:
+            raise UserError(*dict.fromkeys(problems))
+        return made
+
+    def run(self, arms: Sequence[Arm]) -> None:
+        """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
+        stop = self.spec.stop
+        for rung in [] if stop is None else stop.rungs:
+            self._train(arms, rung)
+            for arm in arms:
+                ranked = self._ranked(arm, lambda trial, rung=rung: self.at_rung(trial, rung))  # type: ignore[misc]
+                kept = {trial.number for trial in ranked[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]} if stop else set()
+                arm.ended |= {trial.number: rung for trial in arm.going if trial.number not in kept and self._reached(trial, rung)}
+        self._train(arms)
+        for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
+            for arm in arms:
+                self._extend(arm)
+            self._train(arms)
+
+    def _train(self, arms: Sequence[Arm], rung: int | None = None) -> None:
+        until = {trial.row.id: arm.ended[trial.number] for arm in arms for trial in arm.trials if trial.number in arm.ended}
+        if rung is not None:
+            until |= {trial.row.id: rung for arm in arms for trial in arm.going}
+        rows = [trial.row for arm in arms for trial in arm.trials]
+        for record in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
+            self.records[record["id"], record["seed"]] = record
+
+    def _extend(self, arm: Arm) -> None:
+        assert self.suggest is not None
+        known = [*zip(arm.at, (self.final(trial) for trial in arm.trials[1:]), strict=True)]
+        arm.at.append(self.suggest(len(self.spec.draws), known, self.spec))
+        arm.trials = trials_of(arm.row, self.tuning, arm.at)
+
+    def _ranked(self, arm: Arm, value: Callable[[Trial], float | None]) -> list[Trial]:
+        """Trials that go on and have a value, the best first; of equal ones the earlier."""
+        sign = -1.0 if self.spec.larger_is_better else 1.0
+        found = [(sign * known, trial.number, trial) for trial in arm.going if (known := value(trial)) is not None]
+        return [trial for _, _, trial in sorted(found, key=lambda each: each[:2])]
+
+    def keys(self, trial: Trial) -> dict[int, str]:
+        """Search seed -> train key."""
+        return {seed: self.records[trial.row.id, seed]["keys"]["train"] for seed in self.spec.seeds.search}
+
+    def statuses(self, trial: Trial) -> list[str]:
+        return [self.records[trial.row.id, seed]["status"] for seed in self.spec.seeds.search]
+
+    def _reached(self, trial: Trial, rung: int) -> bool:
+        """Whether the trial was still training at the rung: a shorter training is not ended there."""
+        return all(rung in self.ledger.read_rungs(key) for key in self.keys(trial).values())
+
+    def at_rung(self, trial: Trial, rung: int) -> float | None:
+        """Mean of the metric over the search seeds at a rung, or at the end of a training that ended before; None without one."""
+        found = []
+        for key in self.keys(trial).values():
+            rungs = self.ledger.read_rungs(key)
+            found.append(finite(rungs[rung].get(self.spec.select)) if rung in rungs else self._last(key, trial))
+        return fmean(v for v in found if v is not None) if None not in found else None
+
+    def final(self, trial: Trial) -> float | None:
+        """Mean of the metric over the search seeds, of the weights that decoding would use; None if a run did not end well."""
+        if any(status != "done" for status in self.statuses(trial)):
+            return None
+        found = [self._last(key, trial) for key in self.keys(trial).values()]
+        return fmean(v for v in found if v is not None) if None not in found else None
+
+    def _last(self, key: str, trial: Trial) -> float | None:
+        """The best value of a run that decodes with its best weights, else the last one."""
+        assert trial.row.spec is not None
+        values = [v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None]
+        if not values:
+            return None
+        best = max(values) if self.spec.larger_is_better else min(values)
+        return best if trial.row.spec.decode.checkpoint == "best" else values[-1]
+
+
+def finite(value: Any) -> float | None:
+    """A finite number, else None."""
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
+
+
+def cost(ledger: Ledger, keys: Mapping[int, str]) -> tuple[int, float]:
+    """Updates and device-seconds of the runs under these train keys."""
+    records = [ledger.read_train(key) or {} for key in keys.values()]
+    devices = [int(record.get("world_size") or 1) for record in records]
+    seconds = sum(float(record.get("seconds") or 0.0) * n for record, n in zip(records, devices, strict=True))
+    return sum(int(record.get("steps") or 0) for record in records), seconds

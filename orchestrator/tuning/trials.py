@@ -1,0 +1,133 @@
+"""The trials of an arm: the row with the values that a search draws. Trial 0 is the row as written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from orchestrator.errors import UserError, collecting
+from orchestrator.specs import check
+from orchestrator.specs.components import slots
+from orchestrator.specs.positions import Located, Position, describe, nearest, shown
+from orchestrator.specs.row import Row
+from orchestrator.specs.tune import Draw, TuneSpec, rounded
+
+Changes = dict[str, Any]
+"""Key path in the spec, parts joined with dots -> value."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A section `tune` and where it stands: `position` is its own, with the keys below."""
+
+    spec: TuneSpec
+    position: Position
+
+
+@dataclass(frozen=True)
+class Trial:
+    """draws: key of the section -> drawn value (a factor where the draw is one). changes: what they change in the row's spec."""
+
+    number: int
+    row: Row
+    draws: dict[str, Any]
+    changes: Changes
+
+
+def points(spec: TuneSpec) -> list[list[float]]:
+    """The points of trials 1, 2, .. in the unit cube, one dimension for each draw; the same for every arm."""
+    dimensions, wanted = len(spec.draws), spec.trials - 1
+    if spec.sampler == "random":
+        return np.random.default_rng(spec.draw_seed).random((wanted, dimensions)).tolist()
+    sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(spec.draw_seed))
+    return sobol.random_base2(math.ceil(math.log2(wanted + 1)))[:wanted].tolist()
+
+
+def trials_of(row: Row, tuning: Tuning, at: Sequence[Sequence[float]]) -> list[Trial]:
+    """The row as written, and a trial for each point. UserError with a line for each value that does not fit the row."""
+    problems: list[str] = []
+    made = [Trial(0, as_trial(row, 0, {}), {}, {})]
+    for number, point in enumerate(at, 1):
+        with collecting(problems):
+            draws, changes = _drawn(row, tuning, point)
+            made.append(Trial(number, as_trial(row, number, changes), draws, changes))
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    return made
+
+
+def as_trial(row: Row, number: int, changes: Changes) -> Row:
+    """The row `ROW@trial=N`, which has no claim, control or figure of its own."""
+    plain: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": (), "also": {}, "means": {}, "control_rows": ()}
+    made = changed(row, changes, f"{row.id}@trial={number}")
+    return replace(made, label=f"{row.label or row.id}, trial {number}", compare_with=None, failed_below=None, **plain)
+
+
+def changed(row: Row, changes: Changes, name: str) -> Row:
+    """The row under another name, with these values in its spec. UserError if they make it invalid."""
+    assert row.spec is not None
+    data = row.spec.model_dump(exclude={"seed", "init_from"})
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        section: Any = data
+        for part in parents:
+            section = section[int(part) if isinstance(section, list) else part]
+        section[last] = value
+    found = check.check(Located(data, Position(name, ())), seed=row.spec.seed, init_from=row.spec.init_from)
+    if found.spec is None:
+        raise UserError(*found.problems)
+    return replace(row, id=name, spec=found.spec)
+
+
+def _drawn(row: Row, tuning: Tuning, point: Sequence[float]) -> tuple[dict[str, Any], Changes]:
+    assert row.spec is not None
+    data = row.spec.model_dump(exclude={"seed", "init_from"})
+    draws: dict[str, Any] = {}
+    changes: Changes = {}
+    for (name, draw), at in zip(tuning.spec.draws.items(), point, strict=True):
+        section = "space" if name in tuning.spec.space else "own"
+        paths = _paths(data, name)
+        if not paths and section == "own":
+            continue
+        position = tuning.position.under(section, name)
+        if not paths:
+            raise UserError(position.line(f"{row.id} has no such key; {nearest(name, _keys(data))}"))
+        draws[name] = draw.value(at)
+        changes |= {path: _value(draw, draws[name], old, position, row) for path, old in paths.items()}
+    return draws, changes
+
+
+def _value(draw: Draw, drawn: Any, old: Any, position: Position, row: Row) -> Any:
+    if draw.factor is None:
+        return drawn
+    if not isinstance(old, (int, float)) or isinstance(old, bool):
+        raise UserError(position.line(f"factor of {describe(old)} in {row.id}; expected a key that holds a number there"))
+    return max(1, round(old * drawn)) if isinstance(old, int) else rounded(old * drawn)
+
+
+def _paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Key path -> value of each place in the spec that a key of the section names."""
+    if "." in name:
+        value: Any = data
+        for part in name.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return {}
+            value = value[part]
+        return {name: value}
+    found = {}
+    for path, _, component in slots(data["model"]):
+        if isinstance(component, Mapping) and name in component:
+            found[".".join(map(str, ("model", *path, name)))] = component[name]
+    return found
+
+
+def _keys(data: Mapping[str, Any], below: str = "") -> list[str]:
+    found = []
+    for name, value in data.items():
+        found += _keys(value, f"{below}{name}.") if isinstance(value, Mapping) else [f"{below}{shown(name)}"]
+    return found
