@@ -12,19 +12,19 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Seed, Seeds, Sets, expand_options
+from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Results, Seed, Seeds, Sets, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import display, nearest, shown
-from orchestrator.sweeps.options import CACHE, RowOptions
+from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
 
 NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
 
 
-@expand_options("controls")
+@expand_options("controls", "tune", "tune_with")
 def plan(
     targets: Annotated[list[str], Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,
@@ -70,17 +70,20 @@ def show(
     profile: Profile = None,
     sets: Sets = None,
     data_dir: DataDir = None,
+    results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
     as_json: AsJson = False,
 ) -> None:
     """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it. A matched control needs its data.
+
+    ROW@tuned: with the values that a search in the ledger has chosen.
 
     Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
     """
     from orchestrator.cli.commands.request import resolve_rows
     from orchestrator.specs.show import as_plain, to_yaml
 
-    options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, cache_dir=cache_dir)
+    options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, results=results, cache_dir=cache_dir)
     rows = resolve_rows(target, options, seed=seed)
     if len(rows) > 1:
         raise UserError(f"{target}: found {len(rows)} rows; expected one: {', '.join(row.id for row in rows[:24])}")

@@ -112,7 +112,7 @@ def figure(column: str, value: Any) -> str:
 
 def _title(column: str, table: Table) -> str:
     title = _TITLES.get(column, column.replace("_", " "))
-    return f"{title} × {table.base.removeprefix(table.table + '/')}" if column in SPEEDS and table.base is not None else title
+    return f"{title} × {table.base.removeprefix(table.address + '/')}" if column in SPEEDS and table.base is not None else title
 
 
 def _conditions(line: Line) -> list[str]:
@@ -179,4 +179,4 @@ def _reported_base(table: Table, column: str) -> float | None:
 
 
 def _short(line: Line, table: Table) -> str:
-    return line.id.removeprefix(f"{table.table}/")
+    return line.id.removeprefix(f"{table.address}/")

@@ -58,6 +58,11 @@ class Table:
     claims: list[dict[str, Any]] = field(default_factory=list)
     outcomes: Mapping[str, Sequence[SeedResult]] = field(default_factory=dict)
 
+    @property
+    def address(self) -> str:
+        """The first part of its rows' names."""
+        return self.table.partition(",")[0]
+
     def as_json(self) -> dict[str, Any]:
         """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "claims", "notes"}. Reported figures are numbers."""
         rows = [

@@ -146,6 +146,15 @@ class TuneSpec(Strict):
         """All draws in a fixed order, one dimension of the points each."""
         return {name: (self.space | self.own)[name] for name in [*sorted(self.space), *sorted(self.own)]}
 
+    def trainings(self, steps: int | None) -> float:
+        """Trainings of an arm's search in units of a whole training of `steps` updates; at most that many if `steps` is None."""
+        going, done, spent = float(self.trials), 0, 0.0
+        for rung in [] if self.stop is None or steps is None else [rung for rung in self.stop.rungs if rung < steps]:
+            spent += going * (rung - done)
+            kept, done = math.ceil(going / self.stop.reduction_factor) if self.stop else going, rung
+            going = min(going, kept + 1)  # the row as written goes on in any case
+        return len(self.seeds.search) * (going if steps is None else (spent + going * (steps - done)) / steps)
+
     @property
     def larger_is_better(self) -> bool:
         return self.select == "valid/accuracy"

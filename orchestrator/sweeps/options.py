@@ -25,6 +25,8 @@ class RowOptions:
         results: The ledger.
         cache_dir: Prepared corpora.
         controls: `--controls`, kinds of matched controls in place of those in the files; None: as there.
+        tune: `--tune`, search every row and judge the best configurations (see `orchestrator.tuning`).
+        tune_with: A file whose section `tune` takes the place of the table's.
     """
 
     profile: str | None = None
@@ -33,6 +35,8 @@ class RowOptions:
     results: Path = RESULTS
     cache_dir: Path = CACHE
     controls: str | None = None
+    tune: bool = False
+    tune_with: Path | None = None
 
     @property
     def arguments(self) -> str:
@@ -76,7 +80,6 @@ class ExecutionOptions(RowOptions):
         again: Train requested rows again (see `sweeps.rerun`).
         until_decided: Look at the rows twice (see `sweeps.looks`).
         dropped: Runs, as `ROW:SEED`, that a look has dropped.
-        tune: Search every row, and judge the best configurations (see `orchestrator.tuning`); tune_with: by the section of this file.
         train_only: Read no test set: runs are trained, and neither decoded nor scored.
         until: Row -> the rung at which its runs save and stop.
     """
@@ -97,8 +100,6 @@ class ExecutionOptions(RowOptions):
     again: bool = False
     until_decided: bool = False
     dropped: frozenset[str] = frozenset()
-    tune: bool = False
-    tune_with: Path | None = None
     train_only: bool = False
     until: Mapping[str, int] = field(default_factory=dict)
 

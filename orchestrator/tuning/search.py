@@ -25,7 +25,7 @@ Execute = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]
 
 @dataclass
 class Arm:
-    """A row with its trials. at: their points. ended: trial -> the rung at which it was ended."""
+    """A row with its trials. at: their points. ended: trial -> the rung at which it was ended; trial 0, the row as written, never is."""
 
     row: Row
     trials: list[Trial]
@@ -77,7 +77,7 @@ class Search:
             for arm in arms:
                 ranked = self._ranked(arm, lambda trial, rung=rung: self.at_rung(trial, rung))  # type: ignore[misc]
                 kept = {trial.number for trial in ranked[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]} if stop else set()
-                arm.ended |= {trial.number: rung for trial in arm.going if trial.number not in kept and self._reached(trial, rung)}
+                arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number not in kept and self._reached(trial, rung)}
         self._train(arms)
         for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
             for arm in arms:

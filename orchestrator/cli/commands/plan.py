@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
+from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.request import open_ledger, resolve_rows
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
@@ -25,12 +26,14 @@ from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row, baseline, by_table, starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table_file import TableFile
+from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.forecast import short_names
 from orchestrator.sweeps.names import parse_seeds
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned
 from orchestrator.sweeps.plan import plan as plan_rows
 from orchestrator.tables import cell, counted, make_table
+from orchestrator.tuning.search import Search
 
 MAX_ROWS, END_ROWS = 50, 5
 """Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
@@ -64,6 +67,11 @@ def plan(
     if errors:
         raise UserError(*dict.fromkeys(errors))
 
+    tuning = None
+    if options.tune or options.tune_with is not None:
+        tuning = tune.tuning_of([found.table for target in dict.fromkeys(targets) for found in find_all(target)], options.tune_with)
+        requested = requested or list(tuning.spec.seeds.judge)
+        Search(tuning, tune.nothing, ExecutionOptions(), ledger).arms([row for row in rows if row.kind == "run"])  # every value fits
     costs = Costs(data, options.results)
     problems: list[str] = []
     if max_probes:
@@ -73,6 +81,7 @@ def plan(
     cost = costs.of_all(rows)
     sums = plan_costs.totals(planned_rows.every, cost)
     power = _power(rows, requested or sorted(default_seeds), ledger)
+    search = {} if tuning is None else _search(tuning.spec, [row for row in rows if row.kind == "run"], cost)
     record = planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
     shipped = {
         (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
@@ -82,7 +91,7 @@ def plan(
     rates = {planned_rows.rates.get(row.id, "") for row in planned_rows.every}
     rate = rates.pop() if len(rates) == 1 and len({row.id for row in planned_rows.every}) > 1 else ""
     if as_json:
-        print_json(record | {"grids": [summary(grid) for grid in grids], "power": power})
+        print_json(record | {"grids": [summary(grid) for grid in grids], "power": power} | ({"search": search} if search else {}))
     else:
         console().print(_table(planned_rows, cost, shipped, every_row, "rate" if rate else ""))
 
@@ -99,12 +108,34 @@ def plan(
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
         *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], scheduler),
+        *_search_lines(search),
         *(line for table, found in power.items() for line in _power_lines(table, found)),
         *problems,
     ):
         log(line)
     if problems:
         raise typer.Exit(1)
+
+
+def _search(spec: TuneSpec, rows: list[Row], cost: dict[str, Cost]) -> dict[str, Any]:
+    """What the searches of the rows cost at most, beside the planned trainings with the judging seeds."""
+    whole = {row.id: spec.trainings(cost[row.id].updates) for row in rows}
+    known = [whole[row.id] * seconds * cost[row.id].devices for row in rows if (seconds := cost[row.id].seconds) is not None]
+    trainings = len(rows) * spec.trials * len(spec.seeds.search)
+    found = {"arms": len(rows), "trials": spec.trials, "trainings": trainings, "whole_trainings": round(sum(whole.values()), 2)}
+    return found | {"hours": round(sum(known) / 3600, 6) if len(known) == len(rows) else None}
+
+
+def _search_lines(search: dict[str, Any]) -> list[str]:
+    if not search:
+        return []
+    hours = "" if search["hours"] is None else f", {search['hours']:.3g} device-hours"
+    whole = f"at most as long as {search['whole_trainings']:g} whole trainings" if search["whole_trainings"] < search["trainings"] else ""
+    about = f"{counted(search['trainings'], 'training')} of {search['arms']} arms x {search['trials']} trials"
+    return [
+        f"search before  {about}{', ' * bool(whole)}{whole}{hours}",
+        "the rows above are each arm's best configuration with the judging seeds",
+    ]
 
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:

@@ -57,6 +57,11 @@ def check(tuning: Tuning, options: ExecutionOptions) -> None:
         raise UserError("--tune: found --until-decided too; expected one of them")
 
 
+def nothing(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> Records:
+    """Trains nothing: for a search whose trials are only made."""
+    return []
+
+
 def search_arms(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., Records]) -> Records:
     """Searches the arms and writes their records, which it returns. Prints what was found. UserError if a value does not fit an arm."""
     ledger = Ledger(options.results, list(options.mirrors))
