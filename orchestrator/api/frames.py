@@ -183,7 +183,7 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     tuned = [row.id.endswith(TUNED) for row in (ours, base)]
     if all(tuned):
         ours, base = (replace(row, id=row.id.removesuffix(TUNED)) for row in (ours, base))
-    families = [each for each in first.families() if (each.tuned is not None) == all(tuned)]
+    families = [each for each in first.families() if bool(each.searches) == all(tuned)]
     family = next(each for each in families if any(row.id == ours.id for row in each.rows))
     address, file, rows, finder = family.address, family.file, family.rows, family.finder
     rows = rows if any(row.id == base.id for row in rows) else [*rows, base]

@@ -21,8 +21,9 @@ from orchestrator.tuning.trials import changed
 def record_of(arm: Arm, search: Search) -> Record:
     """The record of an arm: its trials with their draws, runs and values, and the number of the chosen one.
 
-    {"key", "row", "tune", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "updates", "seconds"}],
-    "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. chosen: None if no trial ended well.
+    {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "at_rung", ..}],
+    "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: what the row has where
+    trials differ. ended: the rung that ended the trial. chosen: None if no trial ended well.
     """
     spec, trials, better = search.spec, list[dict[str, Any]](), None
     for trial in arm.trials:
@@ -30,7 +31,9 @@ def record_of(arm: Arm, search: Search) -> Record:
         updates, seconds = cost(search.ledger, keys)
         about: dict[str, Any] = {"number": trial.number, "draws": trial.draws, "changes": trial.changes, "value": value}
         about |= {"runs": {str(seed): key for seed, key in keys.items()}, "statuses": search.statuses(trial)}
-        trials.append(about | {"ended": arm.ended.get(trial.number), "updates": updates, "seconds": round(seconds, 1)})
+        ended = arm.ended.get(trial.number)
+        about |= {"ended": ended, "at_rung": None if ended is None else search.at_rung(trial, ended)}
+        trials.append(about | {"updates": updates, "seconds": round(seconds, 1)})
         if value is not None and (better is None or (value > better[0] if spec.larger_is_better else value < better[0])):
             better = (value, trial.number)
     section = plain(spec)
@@ -38,6 +41,7 @@ def record_of(arm: Arm, search: Search) -> Record:
         "key": digest([section, trials[0]["runs"]]),
         "row": arm.row.id,
         "tune": section,
+        "written": written(arm),
         "trials": trials,
         "chosen": None if better is None else better[1],
         "updates": sum(each["updates"] for each in trials),
@@ -45,6 +49,18 @@ def record_of(arm: Arm, search: Search) -> Record:
         "warnings": warnings(trials, None if better is None else better[1], spec),
         "time": round(time.time(), 3),
     }
+
+
+def written(arm: Arm) -> dict[str, Any]:
+    """Key path -> the value as written, of every path that a trial changes."""
+    assert arm.row.spec is not None
+    data, found = arm.row.spec.model_dump(), dict[str, Any]()
+    for path in dict.fromkeys(path for trial in arm.trials for path in trial.changes):
+        value: Any = data
+        for part in path.split("."):
+            value = value[int(part) if isinstance(value, list) else part]
+        found[path] = value
+    return found
 
 
 def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: TuneSpec) -> list[str]:
@@ -89,33 +105,30 @@ def searches(row: Row, finder: Finder) -> list[Record]:
     return sorted(found, key=lambda record: (-float(record["time"]), record["key"]))
 
 
-def tuned_rows(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> tuple[dict[str, Any] | None, list[Row]]:
-    """The rows that a search has tuned, under their own names with the chosen values, and its section as plain data.
+def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[str, Record]:
+    """Row -> its search, all by one section, in the order of the rows. Rows that it did not search are left out.
 
-    section: that of the file; None, or one without a search: the latest of the ledger. Rows that it did not search are left out.
+    section: that of the file; None, or one without a search: the latest of the ledger.
     """
     found = {row.id: searches(row, finder) for row in rows if row.kind == "run" and row.spec is not None}
     every = sorted((record for own in found.values() for record in own), key=lambda record: -float(record["time"]))
-    if not every:
-        return None, []
     wanted = None if section is None else plain(section)
-    used = wanted if any(record["tune"] == wanted for record in every) else every[0]["tune"]
-    tuned = [(row, record) for row in rows for record in found.get(row.id, ()) if record["tune"] == used]
-    chosen = {row.id: (row, record) for row, record in reversed(tuned)}
-    return used, [changed(row, _changes(chosen[row.id][1]), row.id) for row in rows if row.id in chosen]
+    chosen = wanted if any(record["tune"] == wanted for record in every) else every[0]["tune"] if every else None
+    own = {row: next((record for record in its if record["tune"] == chosen), None) for row, its in found.items()}
+    return {row: record for row, record in own.items() if record is not None}
 
 
 def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
     """The row `ROW@tuned`. UserError if no search has tuned it."""
-    _, found = tuned_rows([row], finder, section)
+    found = used([row], finder, section)
     if not found:
         raise UserError(f"{row.id}{TUNED}: no search has tuned this row; run: nmt-ablate sweep TABLE --tune, with the same options")
-    return named(found[0])
+    return apply(row, found[row.id])
 
 
 def apply(row: Row, record: Mapping[str, Any]) -> Row:
     """The row `ROW@tuned` of a search; as written if no trial ended well."""
-    return named(changed(row, _changes(record), row.id))
+    return named(with_chosen(row, record))
 
 
 def named(row: Row) -> Row:
@@ -127,6 +140,7 @@ def plain(section: TuneSpec) -> dict[str, Any]:
     return section.model_dump(mode="json", exclude_none=True)
 
 
-def _changes(record: Mapping[str, Any]) -> dict[str, Any]:
+def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
+    """The row under its own name with the values of the chosen trial; as written if none ended well."""
     chosen = record["chosen"]
-    return {} if chosen is None else dict(record["trials"][chosen]["changes"])
+    return row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.cost import controls
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
@@ -70,7 +69,7 @@ class Family:
     Args:
         rows: all rows of the file, and every matched control that has results.
         seeds: those to look for, besides those in the ledger.
-        tuned: the section `tune` whose search has chosen the rows' configurations; None: the rows are as written.
+        searches: row -> the search that has chosen its configuration (`tuning.choice`); empty: the rows are as written.
     """
 
     address: str
@@ -78,16 +77,16 @@ class Family:
     rows: list[Row]
     finder: Finder
     seeds: Sequence[int]
-    tuned: dict[str, Any] | None = None
+    searches: Mapping[str, Record] = field(default_factory=dict)
 
     def named(self, rows: Sequence[Row]) -> set[str]:
         """Which of its rows a command was asked for: a row means its tuned form too, `row@tuned` that alone."""
-        asked = {row.id.removesuffix(TUNED) if self.tuned is not None else row.id for row in rows}
+        asked = {row.id.removesuffix(TUNED) if self.searches else row.id for row in rows}
         return asked & {row.id for row in self.rows}
 
     @property
     def name(self) -> str:
-        return self.address if self.tuned is None else f"{self.address}, tuned"
+        return f"{self.address}, tuned" if self.searches else self.address
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,10 @@ class Request:
         for address, file, rows in replace(self, rows=whole).tables():
             rows = self._controlled(address, rows)
             found.append(Family(address, file, rows, self.finder, (file.sweep or SweepSpec()).seeds))
-            section, tuned = choice.tuned_rows(rows, self.finder, file.tune)
-            if section is not None:
-                seeds = section["seeds"]["judge"]
-                found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, section))
+            if searches := choice.used(rows, self.finder, file.tune):
+                seeds = next(iter(searches.values()))["tune"]["seeds"]["judge"]
+                tuned = [choice.with_chosen(row, searches[row.id]) for row in rows if row.id in searches]
+                found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
         return found
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:

@@ -77,9 +77,20 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
         base=base,
         reader=finder.reader,
         stated=of_table(address, file.claims),
-        full_size=full and family.tuned is None,
+        full_size=full and not family.searches,
         given=options.arguments,
         named=named,
     )
+    searches = {row: record for row, record in family.searches.items() if row in named}
     asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
-    return Section(made, [row for row in rows if row.id in named], made.outcomes, finder, base, scale, options.arguments, quoted(asked))
+    return Section(
+        made,
+        [row for row in rows if row.id in named],
+        made.outcomes,
+        finder,
+        base,
+        scale,
+        options.arguments,
+        quoted(asked),
+        searches=searches,
+    )

@@ -42,7 +42,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
             [] if session is None else sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
         )
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
-        configuration, named = "as written" if family.tuned is None else "tuned", family.named(request.rows)
+        configuration, named = "as written" if not family.searches else "tuned", family.named(request.rows)
         own = [record | {"configuration": configuration} for record in found if record["row"] in named]
         records += _with_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
     if problems:

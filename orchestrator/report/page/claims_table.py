@@ -89,7 +89,7 @@ def _cells(section: Section, found: Mapping[str, Any]) -> list[str]:
     label = next(line.label for line in section.table.rows if line.id == found["row"])
     system = re.sub(r" \([^()]*\)$", "", label)  # a remark at its end stands in the table of the row
     return [
-        found["row"],
+        found["row"] + (", tuned" if section.searches else ""),
         system,
         short_id(effect.get("against") or found["against"] or section.starts.get(found["row"], "")),
         "" if found["claim"] is None else f"{found['claim']:+.2f}",

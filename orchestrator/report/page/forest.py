@@ -58,6 +58,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         if (one.get("effect") or {}).get("metric") not in SCORES or (twice and not second):
             continue
         over = f"{labels[one['row']]} over {short_id(one['effect']['against'])}"
+        over += ", tuned" if section.searches else ""
         text = f"{over} ({one['row'].split('/')[0]})" if several else f"{short_id(one['row'])}: {over}"
         label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
         data = next((str(line.ours["data"]) for line in section.table.rows if line.id == one["row"] and line.ours), "")

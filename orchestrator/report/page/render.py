@@ -21,7 +21,7 @@ from orchestrator.files.documents import read_bytes
 from orchestrator.paths import user_cache
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
-from orchestrator.report.page import charts, scatter
+from orchestrator.report.page import charts, scatter, search_charts
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table, judgements
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.forest import forest
@@ -85,7 +85,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
     quality = scatter.quality(section)
-    drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality}
+    drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality, **search_charts.drawings(section)}
     return {
         "at": at,
         "title": table.table,

@@ -1,0 +1,80 @@
+"""Two drawings of a search: the validation metric that more trials give, and the metric against what was drawn, often the learning rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.report.figures import short_id
+from orchestrator.report.page.charts import Spec, colour_of
+from orchestrator.report.page.section import Section
+
+RATES = ("optim.schedule.lr", "optim.schedule.factor")
+
+
+def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
+    """The expected best of n of these values, drawn without replacement, for n = 1, 2, ..
+
+    The unbiased form (Tang et al. 2020, eq. 5) of the expected maximum of Dodge et al. (2019, eq. 4): with v_1 the worst of N values,
+    sum_i v_i C(i - 1, n - 1) / C(N, n).
+    """
+    ordered = sorted(values, reverse=not larger)
+    size = len(ordered)
+    return [sum(v * math.comb(i, n - 1) for i, v in enumerate(ordered)) / math.comb(size, n) for n in range(1, size + 1)]
+
+
+def drawings(section: Section) -> dict[str, Spec]:
+    """{"trials": .., "draws": ..}; {} for a table whose rows no search has tuned."""
+    searches = section.searches
+    if not searches:
+        return {}
+    metric = str(next(iter(searches.values()))["tune"]["select"]).replace("valid/", "validation ")
+    larger = metric.endswith("accuracy")
+    curves = []
+    for row, record in searches.items():
+        values = [value for trial in record["trials"] if (value := _value(trial)) is not None]
+        best = expected_best(values, larger=larger)
+        curves += [{"row": short_id(row), "x": n, "y": round(y, 4)} for n, y in enumerate(best, 1)]
+    found = {"trials": _chart(section, curves, "trials", f"expected {metric} of the best", {"type": "line", "point": True})}
+    if (axis := _axis(searches)) is not None:
+        points = [
+            {"row": short_id(row), "x": x, "y": round(y, 4), "t": trial["number"], "ended": trial["ended"] is not None}
+            for row, record in searches.items()
+            for trial in record["trials"]
+            if (y := _value(trial)) is not None and (x := trial["changes"].get(axis, record["written"].get(axis))) is not None
+        ]
+        found["draws"] = _chart(section, points, axis, metric, {"type": "point", "filled": True, "size": 60}, log=axis in RATES)
+    return found
+
+
+def _value(trial: Mapping[str, Any]) -> float | None:
+    """At the end of the trial, or at the rung that ended it."""
+    value: float | None = trial["value"] if trial["value"] is not None else trial["at_rung"]
+    return value
+
+
+def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What the arms draw in common: the learning rate, else the first number."""
+    known = [{*record["written"]} for record in searches.values()]
+    numbers = [n for n, v in next(iter(searches.values()))["written"].items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    common = [name for name in numbers if all(name in each for each in known)]
+    return next((name for name in RATES if name in common), common[0] if common else None)
+
+
+def _chart(section: Section, values: list[dict[str, Any]], x: str, y: str, mark: Spec, *, log: bool = False) -> Spec:
+    tips = [{"field": "row"}, {"field": "x", "title": x}, {"field": "y", "title": y, "format": ".4f"}]
+    scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False}
+    return {
+        "data": {"values": values},
+        "width": "container",
+        "height": 260,
+        "mark": mark,
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"tickMinStep": 0 if log else 1}, "scale": scale},
+            "y": {"field": "y", "type": "quantitative", "title": y, "scale": {"zero": False}},
+            "color": colour_of(section, "row"),
+            **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
+            "tooltip": tips,
+        },
+    }
