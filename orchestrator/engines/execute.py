@@ -36,7 +36,6 @@ class Ray:
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         section = options.sweep or {}
         limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
-        print("connecting to Ray" if "RAY_ADDRESS" in os.environ else "starting Ray", file=sys.stderr, flush=True)
         return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
 
 

@@ -52,7 +52,7 @@ class Tail:
 class RunProgress:
     """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
 
-    scorings: keys by name of the scoring, as in `RunView.read`.
+    scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: of a stopped run that goes on, the updates in its record.
     decoding: seconds of its decodings and of tuning the length penalty; None until `learn` has found it done.
     """
 
@@ -65,6 +65,7 @@ class RunProgress:
     steps: int = 0
     total: int = 0
     rate: float | None = None
+    stopped_at: int | None = None
     decoding: float | None = None
     score: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class RunProgress:
         """
         before = self.status
         view = RunView.read(ledger, self.scorings, self.failed_below)
-        if view.status in ENDED:
+        if view.status in ENDED and not (view.status == "stopped" and view.steps == self.stopped_at):
             self.status, self.steps = view.status, view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"

@@ -68,6 +68,8 @@ class LiveProgress:
             )
             for task in tasks
         }
+        for run in self.runs.values():
+            run.stopped_at = (ledger.read_train(run.train_key) or {}).get("steps")
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
         self._told = time.monotonic()
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)

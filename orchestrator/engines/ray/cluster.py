@@ -41,6 +41,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
         yield live_capacity()
         return
     address = os.environ.get("RAY_ADDRESS")
+    print("starting Ray" if address is None else "connecting to Ray", file=sys.stderr, flush=True)
     with nullcontext() if address else ray_folder() as folder:
         try:
             try:
