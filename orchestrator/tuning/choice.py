@@ -126,6 +126,29 @@ def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
     return apply(row, found[row.id])
 
 
+def notes(searches: Mapping[str, Record]) -> list[str]:
+    """How the rows of a table were tuned, and the doubts about each."""
+    if not searches:
+        return []
+    first = next(iter(searches.values()))["tune"]
+    seeds = {name: ", ".join(map(str, own)) for name, own in first["seeds"].items()}
+    how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
+    arms = [(row.split("/", 2)[-1], record) for row, record in searches.items()]
+    chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
+    return [
+        f"tuned: {how}; judged with seeds {seeds['judge']}",
+        f"chosen values: {chosen}",
+        *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
+    ]
+
+
+def said(record: Mapping[str, Any]) -> str:
+    """The chosen values, as written where the written row was the best."""
+    chosen = record["chosen"]
+    changes = {} if chosen is None else record["trials"][chosen]["changes"]
+    return ", ".join(f"{name.removeprefix('optim.schedule.')} {value}" for name, value in changes.items()) or "as written"
+
+
 def apply(row: Row, record: Mapping[str, Any]) -> Row:
     """The row `ROW@tuned` of a search; as written if no trial ended well."""
     return named(with_chosen(row, record))

@@ -52,7 +52,6 @@ class Search:
             options,
             name=f"{options.name}:search",
             train_only=True,
-            claims=[],
             sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo", "rungs": [] if self.spec.stop is None else self.spec.stop.rungs}},
         )
         self.records: dict[tuple[str, int], dict[str, Any]] = {}

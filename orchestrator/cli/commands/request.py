@@ -139,6 +139,9 @@ class Request:
                 found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
         return found
 
+    def _has_runs(self, row: Row) -> bool:
+        return bool(self.finder.seeds(row) or self.finder.trials(row))
+
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
         """The rows, each followed by those of its matched controls that the ledger has runs of."""
         kinds = [kind for kind in KINDS if kind in self.finder.control_kinds(address)]
@@ -150,13 +153,13 @@ class Request:
         asked, found = wanted([row for row in rows if row.control is None], kinds), list[Row]()
         for row in rows:
             found.append(row)
-            for control in asked.get(row.id, ()) if self.finder.seeds(row) else ():
+            for control in asked.get(row.id, ()) if self._has_runs(row) else ():
                 try:
                     made = by_id.get(control.name) or matcher.row(control, by_id[control.of], row)
                 except UserError as error:
                     left |= dict.fromkeys(error.lines)
                     continue
-                if control.name not in by_id and self.finder.seeds(made):
+                if control.name not in by_id and self._has_runs(made):
                     found.append(made)
         for line in left:
             log(f"warning: {address} has runs of matched controls that are left out: {line}")

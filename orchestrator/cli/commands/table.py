@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from orchestrator.cli.commands.request import Family, Request
 from orchestrator.cli.output import console
@@ -18,6 +19,7 @@ from orchestrator.specs.claims import of_table
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import SCORED
 from orchestrator.sweeps.options import RowOptions, quoted
+from orchestrator.tuning import choice
 
 TERMINAL = "terminal"
 
@@ -81,6 +83,7 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
         given=options.arguments,
         named=named,
     )
+    made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
     searches = {row: record for row, record in family.searches.items() if row in named}
     asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
     return Section(

@@ -94,7 +94,7 @@ def show(records: Records) -> None:
             str(len(record["trials"])),
             "" if written is None else f"{written:.4f}",
             "" if chosen is None else f"{chosen['value']:.4f}",
-            cell("as written" if not (chosen or {}).get("draws") else ", ".join(f"{k} {v}" for k, v in (chosen or {})["draws"].items())),
+            cell(choice.said(record)),
             f"{record['updates']:,}",
             f"{record['seconds'] / 3600:.2f}",
         )

@@ -48,7 +48,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
     if problems:
         raise UserError(*problems)
     if session is not None:
-        records = _in_session(records, session, finder.ledger.root, known)
+        records = _in_session(headlines(records), session, finder.ledger.root, known)
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
     if as_json:
