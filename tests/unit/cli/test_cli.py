@@ -36,7 +36,7 @@ def test_help_of_every_command_has_an_example_and_imports_nothing_heavy() -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    pages = done.stdout.split("@")[1:]
+    pages = f"\n{done.stdout}".split("\n@")[1:]
     assert len(pages) == len(COMMANDS) + 1
     assert [page for page in pages if "Example:  nmt-ablate" not in page or "HEAVY []" not in page] == []
 
