@@ -23,14 +23,6 @@ def records(*labels: str) -> list[dict[str, Any]]:
     return [{"row": f"p/t/{place}", "label": label} for place, label in enumerate(labels)]
 
 
-def test_a_colour_a_model_and_a_marker_a_depth() -> None:
-    labels = [f"{model}, {layers} layers" for model in ("plain", "MSC (ours, too)") for layers in (6, 18)]
-    found = list(figures.styles(records(*labels)).values())
-    assert found[0].colour == found[1].colour != found[2].colour and found[0].marker == found[2].marker != found[1].marker
-    mixed = figures.styles(records("a", "b", "c, k = 2", "c, k = 3")).values()
-    assert len({(style.colour, style.marker) for style in mixed}) == 4
-
-
 def test_labels_are_drawn_as_they_are_written() -> None:
     """A control character would make the SVG no XML, and dollars a formula."""
     label = "\x1b[31m costs $1 or $2_ {"

@@ -17,23 +17,10 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "embeddings": "separate"}
-PAPER = {
-    "top": (False, False, False),
-    "mlrf-avg": (True, False, False),
-    "mlrf-fnn": (True, True, False),
-    "mlrf-self-attention": (True, True, True),
-}
-"""access to lower layers, parametric, two-dimensional."""
 
 
 def model(**decoder: Any) -> ModelSpec:
     return ModelSpec.model_validate(SIZES | {"decoder": {"num_layers": 4} | decoder})
-
-
-@pytest.mark.parametrize("kind", PAPER)
-def test_the_table_of_the_paper(kind: str) -> None:
-    found, _, _ = properties(model(aggregation={"kind": kind}), "decoder")
-    assert tuple(found.values()) == PAPER[kind]
 
 
 def test_the_average_weighs_all_states_alike_and_the_top_only_itself() -> None:

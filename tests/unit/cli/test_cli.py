@@ -107,16 +107,6 @@ def test_bad_input_is_one_line_and_exit_2(
     assert list(tmp_path.iterdir()) == [], "nothing was started"
 
 
-def test_show_gives_a_file_that_plans_alike(cli: Cli, spec: Write, tmp_path: Path) -> None:
-    path = spec("  a: {}\n  b: {init_from: a, model: {d_ff: 8}}\n")
-    code, out, _ = cli("show", f"{path}#b", "--seed", "3")
-    assert code == 0
-    shown = tmp_path / "shown.yaml"
-    shown.write_text(out)
-    first = json.loads(cli("plan", f"{path}#b", "--seeds", "3", "--json")[1])["rows"]
-    assert json.loads(cli("plan", shown, "--seeds", "3", "--json")[1])["rows"] == first
-
-
 class Fake:
     """An engine that gives back records, or raises."""
 

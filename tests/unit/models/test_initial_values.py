@@ -13,6 +13,7 @@ from models.initialise import NoInitialValueError, initialise, starts_as, stream
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
+from tests.unit.conftest import MINIMAL
 from tests.unit.models.model_cases import VOCAB, config
 
 
@@ -49,16 +50,14 @@ def registered(monkeypatch):
     CONNECTIONS.register("declared-mix")(MixedAndDeclared)
 
 
-ROWS = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows:
+ROWS = (
+    MINIMAL
+    + """\
   sound: {}
   zeros: {model: {encoder: {connection: {kind: undeclared-mix}}}}
   declared: {model: {encoder: {connection: {kind: declared-mix}}}}
 """
+)
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

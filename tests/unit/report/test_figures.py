@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -145,29 +144,6 @@ def test_bad_folders(spec: Write, tmp_path: Path) -> None:
     spec("  b: {}\n", name="two.yaml")
     with pytest.raises(UserError, match=r"two\.yaml:1: source: found demo/small, the address of another file too"):
         resolve(tmp_path)
-
-
-def test_a_sweep_of_a_folder_has_its_name_and_every_record(
-    spec: Write, tmp_path: Path, cli: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    from orchestrator.cli.commands import run as command
-
-    (tmp_path / "many").mkdir()
-    for path in folder(spec, tmp_path).glob("*.yaml"):
-        path.rename(tmp_path / "many" / path.name)
-    seen: list[object] = []
-
-    def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]
-        seen.append((options.name, seeds))  # type: ignore[attr-defined]
-        return [{"id": row.id, "seed": seed, "status": "done", "bleu": None} for seed in seeds for row in rows]
-
-    monkeypatch.setattr(command, "execute", execute)
-    code, out, err = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
-    assert code == 0 and seen == [("many@smoke", [1, 2])], err
-    assert [json.loads(line)["id"] for line in out.splitlines()] == ["demo/small/a", "demo/small/b", "demo/other/a"] * 2
-    code, out, _ = cli("list", tmp_path / "many", "--json")
-    assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/a", "demo/small/b", "demo/other/a"]
 
 
 def test_every_bad_file_of_a_folder_is_told(spec: Write, tmp_path: Path) -> None:

@@ -23,23 +23,12 @@ from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
-HEAD = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows:
-"""
 Resolve = Callable[[str], list[Row]]
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Resolve:
-    def made(text: str) -> list[Row]:
-        (tmp_path / "demo.yaml").write_text(HEAD + text, encoding="utf-8")
-        return resolve(tmp_path / "demo.yaml")
-
-    return made
+def rows(spec: Callable[..., Path]) -> Resolve:
+    return lambda text: resolve(spec(text))
 
 
 def done(seed: int, bleu: float, name: str = "", **more: Any) -> SeedResult:

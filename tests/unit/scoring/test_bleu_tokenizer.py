@@ -18,31 +18,18 @@ from orchestrator.specs import bleu_tokenizer, languages
 from orchestrator.specs.bleu_tokenizer import check_installed, score_fields, tokenizer_of
 from orchestrator.specs.corpora import list_entries, load_entry
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 JAPANESE = ["昨日は友達と公園で長い間話しました。", "この本はとても面白いと思います。", "明日の朝は早く起きなければなりません。"]
 MADE = ["昨日は友達と公園で話しました。", "この本は面白いと思います。", "明日の朝は早く起きます。"]
 CHINESE = ["我昨天在公园里和朋友聊天。", "这本书非常有意思。"]
 
 
-class Text:
-    def __init__(self, target, *streams):
-        self.target_language, self.streams = target, [list(stream) for stream in streams]
-
-    def references(self, split):
-        return self.streams
-
-    def reference_text(self, split):
-        return self.streams
-
-    def tokenise(self, lines, side):
-        return lines
-
-
 @pytest.mark.parametrize("name", ["13a", "intl", "zh", "char", "none"])
 @pytest.mark.parametrize("metric", ["sacrebleu", "mteval"])
 def test_figures_signatures_and_statistics_follow(name, metric):
     spec = ScoreSpec(tokenize=name, metric=metric)
-    data = Text("ja", JAPANESE)
+    data = Text(JAPANESE, target="ja")
     found = score(MADE, MADE, data, "test", spec)
     expected = sacrebleu.corpus_bleu(MADE, [JAPANESE], tokenize=name, force=True).score
     assert found["bleu"] == pytest.approx(expected) and f"|tok:{name}|" in found["signature"]
@@ -55,10 +42,10 @@ def test_figures_signatures_and_statistics_follow(name, metric):
 
 @pytest.mark.parametrize("target", ["zh", "zh-TW", "zh_Hans", "zho"])
 def test_chinese_is_not_scored_by_13a(target):
-    found = score(CHINESE, CHINESE, Text(target, CHINESE), "test", ScoreSpec())
+    found = score(CHINESE, CHINESE, Text(CHINESE, target=target), "test", ScoreSpec())
     assert found["bleu"] == pytest.approx(100) and "|tok:zh|" in found["signature"]
     assert "|tok:zh|" in found["mteval"]["signature"]
-    assert "|tok:13a|" in score(CHINESE, CHINESE, Text(target, CHINESE), "test", ScoreSpec(tokenize="13a"))["signature"]
+    assert "|tok:13a|" in score(CHINESE, CHINESE, Text(CHINESE, target=target), "test", ScoreSpec(tokenize="13a"))["signature"]
 
 
 @pytest.fixture
@@ -102,15 +89,15 @@ def test_mecab_is_used_where_it_is(monkeypatch):
         stub = SimpleNamespace(__spec__=SimpleNamespace())
         monkeypatch.setitem(sys.modules, name, stub)
     check_installed(ScoreSpec(), "ja")
-    found = score(JAPANESE, JAPANESE, Text("ja", JAPANESE), "test", ScoreSpec())
+    found = score(JAPANESE, JAPANESE, Text(JAPANESE, target="ja"), "test", ScoreSpec())
     assert found["bleu"] == pytest.approx(100) and "|tok:ja-mecab-0.0-IPA|" in found["signature"] == found["sacrebleu"]["signature"]
-    assert float(score(MADE, MADE, Text("ja", JAPANESE), "test", ScoreSpec())["bleu"]) > 0
+    assert float(score(MADE, MADE, Text(JAPANESE, target="ja"), "test", ScoreSpec())["bleu"]) > 0
 
 
 def test_real_mecab():
     pytest.importorskip("MeCab")
     pytest.importorskip("ipadic")
-    found = score(MADE, MADE, Text("ja", JAPANESE), "test", ScoreSpec())
+    found = score(MADE, MADE, Text(JAPANESE, target="ja"), "test", ScoreSpec())
     assert found["bleu"] > 10 and "|tok:ja-mecab-" in found["signature"]
 
 

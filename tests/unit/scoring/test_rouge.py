@@ -10,20 +10,7 @@ from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.schema import ScoreSpec
-
-
-class Data:
-    def __init__(self, *streams, target="en"):
-        self.streams, self.target_language = [list(stream) for stream in streams], target
-
-    def references(self, split):
-        return self.streams
-
-    def reference_text(self, split):
-        return self.references(split)
-
-    def tokenise(self, lines, side):
-        return lines
+from tests.unit.scoring.support import Text
 
 
 def test_by_hand():
@@ -55,12 +42,12 @@ def test_the_best_reference_counts_and_empty_summaries_do():
 
 
 def test_a_record_of_rouge():
-    data = Data(["a b c d . <q> e f g h ."])
+    data = Text(["a b c d . <q> e f g h ."])
     record = score(["a b c d . <q> e f g h ."], ["a b c d . <q> e f g h ."], data, "test", ScoreSpec(metric="rouge"))
     assert record["rougeL"] == principal(record) == pytest.approx(100) and record["signature"].startswith("ROUGE-F1|")
     assert figures_of(record).keys() == {"rouge1", "rouge2", "rougeL"}
     assert record["sacrebleu"]["hypothesis_length"] == 10  # the mark is no word of BLEU either
-    plain = score(["a b c d"], ["a b c d"], Data(["a b c d"]), "test", ScoreSpec())
+    plain = score(["a b c d"], ["a b c d"], Text(["a b c d"]), "test", ScoreSpec())
     assert figures_of(plain) == {} and principal(plain) == plain["bleu"]
 
 
@@ -74,7 +61,7 @@ def test_a_record_of_rouge():
 )
 def test_words_of_other_languages(target, reference, hypothesis, common, tokens):
     """Characters of Chinese, words of Russian and German: no punctuation, no case, and the key of the score names the tokeniser."""
-    data = Data([reference, reference], target=target)
+    data = Text([reference, reference], target=target)
     record = score([hypothesis, reference], [hypothesis, reference], data, "test", ScoreSpec(metric="rouge"))
     assert record["rouge1"] == pytest.approx(50 * 2 * common / sum(tokens) + 50)
     assert "stem:no|tok:" in record["signature"]

@@ -10,7 +10,7 @@ import pytest
 
 from models.registry import REGISTRIES
 from orchestrator.specs import components
-from orchestrator.specs.components import check_component, schema, slots
+from orchestrator.specs.components import check_component, schema
 
 EVERY = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
 
@@ -43,19 +43,3 @@ def test_options_are_plain_values(registry: str, name: str) -> None:
 
 def test_every_registry_has_its_place_in_a_spec() -> None:
     assert {*components.SLOTS.values(), "regularizer"} == set(REGISTRIES)
-
-
-def test_slots_of_a_model() -> None:
-    model = {
-        "encoder": {"connection": {"kind": "dense"}},
-        "bridge": 3,
-        "context": None,
-        "regularizers": [{"kind": "diversity"}, 4],
-        "decoder": 5,
-    }
-    assert [(path, value) for path, _, value in slots(model)] == [
-        (("encoder", "connection"), {"kind": "dense"}),
-        (("bridge",), 3),
-        (("regularizers", 0), {"kind": "diversity"}),
-        (("regularizers", 1), 4),
-    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,20 +65,6 @@ def test_the_time_of_decoding_is_learned_from_runs_that_are_done(fake_results: A
     assert run.decoding == 6.5
 
 
-def test_the_table_of_many_runs_fits_a_screen_and_shows_what_runs(fake_results: Any) -> None:
-    runs = [progress(f"paper/table/row{n:02d}-with-a-long-name", "waiting") for n in range(50)]
-    runs[40].status, runs[40].steps, runs[3].status, runs[3].score = "running", 60, "done", 27.5
-    screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=80, height=20), Ledger(fake_results.root))
-    live.runs = {run.name: run for run in runs}
-    live.console.print(live._render())
-    lines = screen.getvalue().splitlines()
-    assert len(lines) <= 20 and max(map(len, lines)) <= 80
-    assert (
-        "row40" in screen.getvalue() and "27.50" in screen.getvalue() and "40 runs are not shown; 1 of 50 runs ended" in screen.getvalue()
-    )
-
-
 def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -> None:
     _, rows = fake_results.typical()
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
@@ -95,20 +80,6 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     screen = io.StringIO()
     Console(file=screen, width=80).print(sweep_table(sweep))
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
-
-
-def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -> None:
-    row = fake_results.row("mlrf")
-    screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))
-    run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])})
-    live.runs["mlrf:1"], live.tails["mlrf:1"] = run, type("None", (), {"read": lambda self: []})()
-    live._poll()
-    assert run.status == "waiting"
-    fake_results.train(row, "diverged", steps=5, reason="nan")
-    live._poll()
-    live._poll()
-    assert "mlrf:1: diverged; 1 of 1 runs ended (1 diverged)" in screen.getvalue()
 
 
 def test_without_a_terminal_a_phase_is_told_if_it_lasts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

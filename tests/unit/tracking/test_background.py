@@ -67,23 +67,6 @@ def test_server_down_costs_one_warning_and_no_time(fake_results: Any, monkeypatc
     assert "cannot be written" in said[0] and "\n" not in said[0] and "hunter2" not in said[0]
 
 
-def test_store_that_comes_back_gets_everything(fake_results: Any) -> None:
-    sweep_id, _ = fake_results.typical()
-    blocked = fake_results.root / "mlflow.db"
-    blocked.mkdir()
-    said: list[str] = []
-    tracking = BackgroundProjector(fake_results.root, sweep_id, interval=0.05, warn=said.append)
-    tracking.start()
-    deadline = time.monotonic() + 60
-    while not said and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert "unable to open" in said[0] and "mlflow.db" in said[0]
-    blocked.rmdir()
-    assert tracking.stop(60)
-    assert len(said) == 1
-    assert states(fake_results) == Counter(FINISHED=3, KILLED=2, FAILED=1)
-
-
 def test_missing_sweep_file_is_a_warning(fake_results: Any) -> None:
     said: list[str] = []
     tracking = BackgroundProjector(fake_results.root, "nothing", warn=said.append)

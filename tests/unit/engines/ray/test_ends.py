@@ -19,33 +19,10 @@ from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
-from orchestrator.engines.ray.schedulers import StoppableFIFO
 from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
-
-
-class Controller:
-    def __init__(self, *states: str) -> None:
-        self.trials = [SimpleNamespace(status=state) for state in states]
-        self.finished = False
-        self.search_alg = SimpleNamespace(set_finished=lambda: setattr(self, "finished", True))
-
-    def get_trials(self) -> list:
-        return self.trials
-
-    def stop_trial(self, trial: SimpleNamespace) -> None:
-        trial.status = "TERMINATED"
-
-
-def test_after_a_stop_tune_starts_nothing_and_what_runs_goes_on(tmp_path):
-    stop = tmp_path / "sweep.stop"
-    stop.touch()
-    controller = Controller("RUNNING", "PENDING", "TERMINATED", *["PENDING"] * 49)
-    assert StoppableFIFO(stop).choose_trial_to_run(controller) is None
-    assert controller.finished
-    assert [trial.status for trial in controller.trials] == ["RUNNING", *["TERMINATED"] * 51]
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
@@ -149,18 +126,6 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
     assert time.monotonic() - before < 5
     (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))
-
-
-def test_a_sweep_on_an_address_where_nothing_answers_ends_before_it_begins(cli, tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "t")
-    places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
-    code, out, err = cli("sweep", ROOT / "cluster" / "smoke.yaml", "--engine", "ray", *places)
-    assert code == 2 and not out
-    assert err.splitlines() == [
-        "error: RAY_ADDRESS 127.0.0.1:1: nothing answers there; expected HOST:PORT of the head of a cluster that runs"
-    ]
-    assert not (tmp_path / "cache").exists()
 
 
 WATCHED = """

@@ -14,27 +14,10 @@ from orchestrator.scoring.significance.bleu_statistics import Counts, statistics
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, bootstrap, compare, sign_test
 from orchestrator.scoring.significance.rules import RULES, rule_of
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 WORDS = ["the", "a", "old", "new", "red", "house", "tree", "well-known", "Dog", "CAT", "runs", "sees", ",", ".", "in", "Ä", "3.5", "it's"]
 METRICS = ["sacrebleu", "multi-bleu", "mteval"]
-
-
-class Text:
-    """Reference streams; tokenisation leaves lines as they are."""
-
-    target_language = "en"
-
-    def __init__(self, streams: list[list[str]]) -> None:
-        self.streams = streams
-
-    def references(self, split: str) -> list[list[str]]:
-        return self.streams
-
-    def reference_text(self, split: str) -> list[list[str]]:
-        return self.streams
-
-    def tokenise(self, lines: list[str], side: str) -> list[str]:
-        return lines
 
 
 def corpus(sentences: int, seed: int = 1) -> tuple[list[str], list[str], list[str]]:
@@ -49,7 +32,7 @@ def corpus(sentences: int, seed: int = 1) -> tuple[list[str], list[str], list[st
 
 
 def counts(system: list[str], streams: list[list[str]], spec: ScoreSpec) -> Counts:
-    return statistics(system, system, Text(streams), "test", spec)
+    return statistics(system, system, Text(*streams), "test", spec)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -60,7 +43,7 @@ def test_statistics_add_up_to_the_score(metric: str, options: dict[str, bool]) -
     spec = ScoreSpec.model_validate({"metric": metric, **options})
     found = counts(good, streams, spec)
     assert found.shape == (60, 10)
-    expected: dict[str, Any] = score(good, good, Text(streams), "test", spec)
+    expected: dict[str, Any] = score(good, good, Text(*streams), "test", spec)
     assert 0 < expected["bleu"] < 100
     assert float(corpus_bleu(found.sum(axis=0), spec)) == pytest.approx(expected["bleu"], abs=1e-9)
 
@@ -70,7 +53,7 @@ def test_statistics_add_up_to_the_score(metric: str, options: dict[str, bool]) -
 def test_edges_of_bleu(metric: str, system: str) -> None:
     streams, spec = [["the old house , in it"]], ScoreSpec.model_validate({"metric": metric})
     found = counts([system], streams, spec)
-    assert float(corpus_bleu(found.sum(axis=0), spec)) == pytest.approx(score([system], [system], Text(streams), "test", spec)["bleu"])
+    assert float(corpus_bleu(found.sum(axis=0), spec)) == pytest.approx(score([system], [system], Text(*streams), "test", spec)["bleu"])
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -80,7 +63,7 @@ def test_sign_test_is_the_exchange_of_one_sentence(metric: str) -> None:
     spec = ScoreSpec.model_validate({"metric": metric})
 
     def bleu(system: list[str]) -> float:
-        return float(score(system, system, Text([reference]), "test", spec)["bleu"])
+        return float(score(system, system, Text(reference), "test", spec)["bleu"])
 
     before = bleu(bad)
     changes = [bleu([*bad[:i], good[i], *bad[i + 1 :]]) - before for i in range(len(bad))]

@@ -12,26 +12,9 @@ from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.bleu_statistics import statistics
 from orchestrator.scoring.significance.paired_tests import bootstrap
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 METRICS = ["sacrebleu", "multi-bleu", "mteval"]
-
-
-class Text:
-    """One stream of references; tokenisation leaves lines as they are."""
-
-    target_language = "en"
-
-    def reference_text(self, split):
-        return self.references(split)
-
-    def __init__(self, lines):
-        self.lines = lines
-
-    def references(self, split):
-        return [self.lines]
-
-    def tokenise(self, lines, side):
-        return lines
 
 
 def sums(system, reference, spec):

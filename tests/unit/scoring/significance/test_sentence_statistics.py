@@ -12,32 +12,16 @@ from orchestrator.ledger.statistics import pack, unpack
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed, score_of, unpacked
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 LINES = st.lists(st.text(alphabet="abc ,.'é", max_size=25), min_size=6, max_size=6)
-
-
-class Corpus:
-    """References as `References` gives them, one stream of plain text."""
-
-    target_language = "en"
-
-    def __init__(self, *streams: list[str]) -> None:
-        self.streams = [list(stream) for stream in streams]
-
-    def references(self, split: str) -> list[list[str]]:
-        return self.streams
-
-    reference_text = references
-
-    def tokenise(self, lines: list[str], side: str) -> list[str]:
-        return lines
 
 
 @pytest.mark.parametrize("metric", ["sacrebleu", "multi-bleu", "mteval", "rouge"])
 @settings(max_examples=30, deadline=None)
 @given(hypotheses=LINES, one=LINES, two=LINES)
 def test_scores_equal_the_librarys(metric: str, hypotheses: list[str], one: list[str], two: list[str]) -> None:
-    spec, corpus = ScoreSpec(metric=metric), Corpus(one, two)
+    spec, corpus = ScoreSpec(metric=metric), Text(one, two)
     whole = score(hypotheses, hypotheses, corpus, "test", spec)
     found = unpacked({"statistics": packed(of_translation(hypotheses, hypotheses, corpus, "test", spec))})
     main = "rougeL" if metric == "rouge" else "bleu"
@@ -49,7 +33,7 @@ def test_scores_equal_the_librarys(metric: str, hypotheses: list[str], one: list
 
 def test_nll_is_the_mean_over_tokens() -> None:
     spec = ScoreSpec()
-    found = of_translation(["a", "b"], ["a", "b"], Corpus(["a", "b"]), "test", spec, pack([[6.0, 2.0], [3.0, 1.0]]))
+    found = of_translation(["a", "b"], ["a", "b"], Text(["a", "b"]), "test", spec, pack([[6.0, 2.0], [3.0, 1.0]]))
     assert float(score_of("nll", spec)(found["nll"].sum(0))) == 3.0
 
 

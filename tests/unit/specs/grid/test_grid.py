@@ -14,18 +14,12 @@ from orchestrator.specs import table_file
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.plan import plan
+from tests.unit.conftest import MINIMAL
 
 Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]
 
-HEAD = """\
-source: {paper: demo, table: grid}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows: {base: {pinned: true}}
-grid:
-"""
+HEAD = MINIMAL.replace("table: small", "table: grid").replace("rows:", "rows: {base: {pinned: true}}\ngrid:")
 GRID = """\
   axes:
     fusion:
