@@ -46,9 +46,9 @@ def read_document(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def write_document(path: Path, record: Mapping[str, Any], key: str) -> None:
-    """Writes a sealed document atomically."""
-    write_json(path, sealed(record, key))
+def write_document(path: Path, record: Mapping[str, Any], key: str, **options: Any) -> None:
+    """Writes a sealed document atomically; options: of `atomic.write_bytes`."""
+    write_json(path, sealed(record, key), **options)
 
 
 def read_or_tell(path: Path) -> dict[str, Any] | None:
@@ -73,12 +73,6 @@ def read_object(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
-
-
-def read_checked(path: Path) -> dict[str, Any] | None:
-    """`read_object`, but None if its digest, which files of earlier versions lack, is wrong."""
-    document = read_object(path)
-    return None if document is not None and "digest" in document and read_document(path) is None else document
 
 
 def read_bytes(path: Path) -> bytes | None:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from orchestrator.files.documents import read_checked
+from orchestrator.files.documents import read_or_tell
 from orchestrator.ledger.results import Ledger
 
 FOLDER = "speed"
@@ -20,8 +20,8 @@ SPEEDS = ("train_speed", "decode_speed")
 def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
     """Returns {row: speeds relative to row `base`} and the measurement they come from, ({}, None) without one.
 
-    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest. Unreadable files are
-    skipped.
+    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest. Damaged files are
+    named and skipped.
     """
     best: tuple[int, str, dict[str, dict[str, float]], dict[str, Any]] | None = None
     for document in _documents(ledger):
@@ -56,7 +56,7 @@ def _documents(ledger: Ledger) -> list[dict[str, Any]]:
     found = []
     for root in (ledger.root, *ledger.mirrors):
         for path in sorted((root / FOLDER).glob("*.json")):
-            document = read_checked(path)
+            document = read_or_tell(path)
             if document is not None and isinstance(document.get("rows"), list):
                 found.append(document)
     return found

@@ -2,20 +2,26 @@
 
 At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them, or worse than these
 by no more than a tolerance. The first run always continues. Decisions are stored in a file, so that a resumed sweep decides as the
-interrupted one did.
+interrupted one did. The file is sealed: a search refuses one that was changed, or that an earlier version wrote without a digest.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, Field, FiniteFloat, StrictBool, ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_document, write_document
+from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
+
+KEY = digest("decisions of a search")
+"""Key of the sealed document."""
 
 
 class Decision(BaseModel):
@@ -54,13 +60,7 @@ class Asha:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
         self.tolerance = {rung: float(tolerance[str(rung)] if isinstance(tolerance, Mapping) else tolerance) for rung in self.rungs}
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
-        if path is not None and path.exists():
-            try:
-                known = Decisions.model_validate_json(path.read_bytes())
-            except ValidationError:
-                raise UserError(
-                    f"{display(path)}: holds no decisions of a search; expected the file as the sweep wrote it, or none"
-                ) from None
+        if path is not None and (known := _read(path)) is not None:
             for rung, records in known.rungs.items():
                 if (known.eta, known.sign, known.tolerance.get(rung, 0.0)) == (self.eta, self.sign, self.tolerance.get(rung)):
                     self.records[rung] = records
@@ -79,7 +79,7 @@ class Asha:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records, tolerance=self.tolerance)
             usual = set() if any(self.tolerance.values()) else {"tolerance"}
-            atomic.write_json(self.path, file.model_dump(mode="json", by_alias=True, exclude=usual), points="asha")
+            write_document(self.path, file.model_dump(mode="json", by_alias=True, exclude=usual), KEY, points="asha")
         return promoted
 
     def stopped(self) -> dict[str, int]:
@@ -98,11 +98,25 @@ class Asha:
 
 
 def stopped_runs(path: Path) -> dict[str, int]:
-    """The rung of each run that the search in this file has stopped; {} where there is none that can be read."""
+    """The rung of each run that the search in this file has stopped; {} where there is none, and with a warning for a damaged file."""
     try:
-        return _stopped(Decisions.model_validate_json(path.read_bytes()).rungs)
-    except (OSError, ValidationError):
-        return {}
+        known = _read(path)
+    except UserError as error:
+        log_once(f"warning: {error}")
+        known = None
+    return {} if known is None else _stopped(known.rungs)
+
+
+def _read(path: Path) -> Decisions | None:
+    """The decisions in a file; None if nothing is there. UserError if it is damaged: a search would decide otherwise."""
+    if not os.path.lexists(path):
+        return None
+    document = read_document(path)
+    try:
+        return Decisions.model_validate(document)
+    except ValidationError:
+        fault = "its digest is missing or not the one of its content" if document is None else "holds no decisions of a search"
+        raise UserError(f"{display(path)}: {fault}; expected the file as the sweep wrote it, or none") from None
 
 
 def _stopped(rungs: Mapping[int, list[Decision]]) -> dict[str, int]:

@@ -5,7 +5,7 @@ A run counts while a process holds its lock. Time between runs and the start-up 
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import signal
 import threading
@@ -18,9 +18,12 @@ from typing import Literal
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_document, write_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
+from orchestrator.safe_text import log_once
+from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
@@ -29,6 +32,8 @@ RESERVE = 60.0
 """Runs are requested to save when the budget has this many seconds left for all active devices, or a tenth of it if that is less.
 What cannot be interrupted in that time (decoding) is killed, and starts again when the sweep is resumed."""
 
+KEY = digest("device-seconds of a sweep")
+"""Key of the sealed document."""
 POLL, WRITE = 0.2, 2.0
 """Seconds between two looks at the locks, and between two writes of the file."""
 
@@ -37,12 +42,20 @@ def usage_file(results: Path, sweep: str) -> Path:
     return results / "sweeps" / f"{sweep}.hours"
 
 
-def used_seconds(results: Path, sweep: str) -> float:
-    """Device-seconds that the sweep has used so far; 0 where none were counted."""
-    try:
-        return float(json.loads(usage_file(results, sweep).read_bytes())["device_seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
+def used_seconds(results: Path, sweep: str, *, capped: bool = True) -> float:
+    """Device-seconds that the sweep has used so far; 0 where none were counted.
+
+    A damaged file gives UserError, for without it a cap would count from 0, and one warning for a sweep that has no cap.
+    """
+    if not os.path.lexists(path := usage_file(results, sweep)):
         return 0.0
+    if (document := read_document(path)) is not None:
+        return float(document["device_seconds"])
+    fault = f"{display(path)}: its digest is missing or not the one of its content"
+    if capped:
+        raise UserError(f"{fault}; expected the hours that the sweep used, as it wrote them, or no file to count from 0")
+    log_once(f"warning: {fault}; the hours of the sweep are counted from 0")
+    return 0.0
 
 
 class BudgetExceeded(KeyboardInterrupt):
@@ -63,8 +76,8 @@ class Budget:
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
         whole = re.sub(r":(search|tuned|retrain)$", "", options.name)
         both = {replace(options, name=whole + part).slug for part in ("", ":retrain", ":search", ":tuned")}
-        self.others = sum(used_seconds(options.results, slug) for slug in both - {options.slug})
-        self.own = used_seconds(options.results, options.slug)
+        self.others = sum(self._used(slug) for slug in both - {options.slug})
+        self.own = self._used(options.slug)
         self.reached = False
         self._closed = threading.Event()
 
@@ -121,8 +134,11 @@ class Budget:
             last, wait = now, max(POLL, 50 * (time.monotonic() - now))  # the locks of many runs take time to read
         self._write()
 
+    def _used(self, slug: str) -> float:
+        return used_seconds(self.options.results, slug, capped=self.options.max_hours is not None)
+
     def _write(self) -> None:
-        atomic.write_json(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)})
+        write_document(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)}, KEY)
 
 
 @contextmanager

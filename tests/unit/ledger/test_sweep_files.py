@@ -62,15 +62,29 @@ def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path: Path
     assert sweep_files.read(path)["rows"] == [] and path.with_name("a.json.corrupt").exists()
 
 
-def test_a_damaged_record_of_a_search_is_named(tmp_path: Path) -> None:
+def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The search refuses it; `status` names it and shows the rest. A file without a digest is none."""
     from orchestrator.errors import UserError
-    from orchestrator.sweeps.asha import Asha
+    from orchestrator.files.documents import read_document, sealed
+    from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
 
-    path = tmp_path / "s.asha.json"
-    for text in ("{", "[]", '{"eta": 3, "sign": 1.0, "rungs": {"2": [{"run": "a"}]}}', '{"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}'):
-        path.write_text(text)
-        with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
-            Asha([2], 3, "max", set(), path)
+    path = tmp_path / "sweeps" / "s.asha.json"
+    search = Asha([2], 3, "min", set(), path)
+    assert search.decide("a:1", 2, 1.0) and not search.decide("b:1", 2, 5.0)
+    whole = path.read_text()
+    document = read_document(path) or {}
+    assert stopped_runs(path) == {"b:1": 2}
+    changed = whole.replace('"continue": false', '"continue": true')
+    plain = json.dumps({name: value for name, value in document.items() if name not in ("digest", "key")})
+    for number, text in enumerate(("{", "[]", changed, plain, changed.replace('"digest"', '"other"'))):
+        other = path.with_name(f"{number}.asha.json")
+        other.write_text(text)
+        with pytest.raises(UserError, match=rf"{number}\.asha\.json: its digest is missing or not the one of its content; expected"):
+            Asha([2], 3, "min", set(), other)
+        assert stopped_runs(other) == {} and f"{number}.asha.json: its digest" in capsys.readouterr().err
+    path.write_text(json.dumps(sealed({"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}, KEY)))
+    with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
+        Asha([2], 3, "max", set(), path)
 
 
 def test_every_file_of_a_sweep_has_its_name(tmp_path: Path) -> None:

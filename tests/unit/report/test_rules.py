@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells, figure
@@ -185,7 +186,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
 
     def write(name: str, when: str, fast: float, *kept: str) -> None:
         each = [measured[row] | ({"train_speed": [fast]} if row == "b" else {}) for row in kept]
-        (folder / f"{name}.json").write_text(json.dumps({"measured": when, "rows": each}))
+        write_document(folder / f"{name}.json", {"measured": when, "rows": each}, digest(name))
 
     write("1", "2026-03", 2.0, "a", "b", "c")
     write("2", "2026-02", 3.0, "a", "b", "c")

@@ -13,6 +13,7 @@ import pytest
 from orchestrator import interrupt
 from orchestrator.cli.main import run
 from orchestrator.errors import UserError
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps import budget
 from orchestrator.sweeps.budget import RESERVE, Budget, BudgetExceeded, budgeted, check
@@ -21,8 +22,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 
 def use(results: Path, sweep: str, seconds: float) -> None:
     path = budget.usage_file(results, sweep)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"device_seconds": seconds}))
+    write_document(path, {"device_seconds": seconds}, budget.KEY)
 
 
 def options(results: Path, hours: float | None, **changes: Any) -> ExecutionOptions:
@@ -73,8 +73,17 @@ def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path: Path) -
     with budgeted(options(tmp_path, 9.0), [one, two]):
         time.sleep(0.3)
     assert budget.used_seconds(tmp_path, "demo-cap") == before
-    budget.usage_file(tmp_path, "demo-cap").write_text("{")
-    assert budget.used_seconds(tmp_path, "demo-cap") == 0.0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"device_seconds": 1.0}', '{"device_seconds": 1.0, "digest": "%s"}' % ("0" * 64)])
+def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = budget.usage_file(tmp_path, "demo-cap")
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"demo-cap\.hours: its digest is missing or not the one of its content; expected"):
+        Budget(options(tmp_path, 1.0), [])
+    assert Budget(options(tmp_path, None), []).own == 0.0
+    assert capsys.readouterr().err.count("demo-cap.hours: its digest") == 1
 
 
 def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:

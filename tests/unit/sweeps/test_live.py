@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
-import json
 import time
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps import live as module
+from orchestrator.sweeps.asha import KEY
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
@@ -69,7 +70,7 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     _, rows = fake_results.typical()
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
     decisions = {"eta": 3.0, "sign": -1.0, "rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
-    (fake_results.root / "sweeps" / "sweep-1.asha.json").write_text(json.dumps(decisions))
+    write_document(fake_results.root / "sweeps" / "sweep-1.asha.json", decisions, KEY)
     (sweep,) = sweep_status(fake_results.root)
     found = {row["id"].rpartition("/")[2]: row for row in sweep["rows"]}
     assert {name: row["status"] for name, row in found.items()} == {
