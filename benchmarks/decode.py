@@ -128,12 +128,12 @@ def main() -> None:
             found["quality"] = quality.check(args.trained, ground.setting, "ctranslate2" in names, scratch, say)
     if args.json:
         print(json.dumps(found))
-        return
-    show(shared.title("decoding", found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
-    if "quality" in found:
-        checked = found["quality"]
-        text = f"\nquality: {checked['row']}, {checked['params']:,} parameters, {checked['sentences']} sentences, beam {checked['beam']}"
-        show(text, table(checked["rows"], QUALITY), checked["rows"], {})
+    else:
+        show(shared.title("decoding", found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
+        if "quality" in found:
+            checked = found["quality"]
+            about = f"{checked['row']}, {checked['params']:,} parameters, {checked['sentences']} sentences, beam {checked['beam']}"
+            show(f"\nquality: {about}", table(checked["rows"], QUALITY), checked["rows"], {})
     slower = [r for r in found["rows"] if r["contender"].startswith("ours, ") and (r.get("over_ours") or 0) > SLOWER]
     for row in slower:
         print(f"beam {row['beam']}: {row['contender']} is {row['over_ours']:.2f} times as fast as ours", file=sys.stderr)

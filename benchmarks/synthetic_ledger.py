@@ -8,8 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files import atomic
 from orchestrator.files.json_lines import JsonLines
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 
 CONNECTIONS = ("residual", "dense", "hierarchical", "linear", "iterative")
@@ -26,10 +26,10 @@ def fill(results: Path, runs: int, *, name: str = "synthetic/grid", reports: int
         address = {"paper": "synthetic", "table": "grid", "row": row}
         label = f"synthetic: {kind}, {depth} layers, random figures"
         rows.append({"id": f"{name}/{row}", "label": label, "seed": seed, "keys": keys, "spec": varied, "also": {}} | address)
-        _run(ledger, keys, varied, chance, reports)
+        _run(ledger, keys, rows[-1], chance, reports)
     slug = name.replace("/", "-")
     record = {"sweep_id": slug, "name": name, "started": 1_700_000_000.0, "scheduler": {"kind": "fifo"}, "rows": rows}
-    atomic.write_json(results / "sweeps" / f"{slug}.json", record)
+    sweep_files.write(results / "sweeps" / f"{slug}.json", record)
     return slug
 
 
@@ -39,10 +39,10 @@ def _with(spec: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
     return spec | {"model": model}
 
 
-def _run(ledger: Ledger, keys: dict[str, str], spec: dict[str, Any], chance: random.Random, reports: int) -> None:
+def _run(ledger: Ledger, keys: dict[str, str], row: dict[str, Any], chance: random.Random, reports: int) -> None:
     train, decode, score = keys["train"], keys["decode"], keys["score"]
     bleu, speed = chance.uniform(18, 30), chance.uniform(900, 2500)
-    ledger.write_spec(train, spec)
+    ledger.write_spec(train, {name: row[name] for name in ("id", "seed", "spec", "keys")})
     start = 1_700_000_000.0 + chance.uniform(0, 1e5)
     with JsonLines(ledger.run_dir(train) / "history.jsonl") as lines:
         for step in range(1, reports + 1):

@@ -25,10 +25,10 @@ rows:
 """
 
 
-def call(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+def call(*arguments: str | Path, code: int | None = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
-    assert done.returncode == code, f"{arguments}: {done.stderr[-3000:]}"
+    assert code is None or done.returncode == code, f"{arguments}: {done.stderr[-3000:]}"
     return done
 
 
@@ -38,14 +38,17 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path)
     sweep = ("sweep", path, "--engine", "local", "--no-tracking", "--json", "--cache-dir", tmp_path / "c")
     whole = [json.loads(line) for line in call(*sweep, "--results", tmp_path / "free").stdout.splitlines()]
     needed = budget.used_seconds(tmp_path / "free", "demo-cap") / 3600
-    place = ("--results", tmp_path / "capped")
-    cap = needed / 2
-    stopped = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
+    for part in (2, 4, 8, 16):  # a machine that became faster since ends the runs before half of the time is over
+        place, cap = ("--results", tmp_path / f"capped{part}"), needed / part
+        stopped = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=None)
+        if stopped.returncode != 0:
+            break
+    assert stopped.returncode == 130, stopped.stderr[-3000:]
     assert "stopped at the cap" in stopped.stderr and "core-hours used" in stopped.stderr
-    first = budget.used_seconds(tmp_path / "capped", "demo-cap") / 3600
+    first = budget.used_seconds(place[1], "demo-cap") / 3600
     assert 0 < first <= cap
     again = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
-    assert "stopped at the cap" in again.stderr and budget.used_seconds(tmp_path / "capped", "demo-cap") / 3600 <= cap
+    assert "stopped at the cap" in again.stderr and budget.used_seconds(place[1], "demo-cap") / 3600 <= cap
     records = [json.loads(line) for line in call(*sweep, *place, "--max-core-hours", "9").stdout.splitlines()]
     bits = [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in whole]
     assert [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in records] == bits
