@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from string import Template
 
 from orchestrator.data.check import Report, check
 from orchestrator.data.expected_text import of_files
@@ -25,47 +26,8 @@ from orchestrator.specs.table import SEGMENT_WORDS, segments
 SAMPLE = 2000
 """Training pairs whose letters are compared."""
 
-TEMPLATE = """\
-# {address}: three ways to fuse layers on {corpus}.
-#
-#   nmt-ablate plan {address}{data}              what will run (--probe: and how long it takes)
-#   nmt-ablate sweep {address} --engine local{data}
-#   nmt-ablate table {address}{data}             the table again
-#
-# `nmt-ablate schema` has every key, `nmt-ablate describe` lists the components.
-source: {{paper: {paper}, table: {table}}}
-data:
-  corpus: {corpus}
-  subword: {{kind: bpe, size: {size}, joint: {joint}}}   # {why}
-  max_length: 100                                # subwords; longer training pairs are left out
-batch: {{unit: tokens, size: 2000}}                # target tokens of an update
-model:                                           # small, for minutes on a CPU; Transformer-Base has 6 layers, 512, 2048 and 8 heads
-  d_model: 128
-  d_ff: 512
-  num_heads: 4
-  norm: pre
-  embeddings: tied-output
-  encoder: {{num_layers: 4}}
-  decoder: {{num_layers: 4}}
-optim:
-  schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 100}}
-  clip_norm: 1.0
-  label_smoothing: 0.1
-train: {{max_steps: 300, validate_every: 100, checkpoint_every: 100}}   # far from convergence: raise max_steps for results
-decode: {{checkpoint: last, beam_size: 4, length_penalty: {{kind: gnmt, alpha: 0.6}}}}
-score: {{test: test, metric: sacrebleu}}           # BLEU of the tokens of sacreBLEU's {tokenizer}
-sweep:
-  seeds: [1]                                     # [1, 2, 3] gives intervals and verdicts (docs/verdicts.md)
-rows:                                            # a row holds its differences to the above
-  baseline:
-    label: Transformer
-  linear:
-    label: linear combination of all layers (Dou 2018)
-    model: {{encoder: {{aggregation: {{kind: linear}}}}}}
-  hierarchical:
-    label: hierarchical aggregation (Dou 2018)
-    model: {{encoder: {{connection: {{kind: hierarchical}}}}}}
-"""
+TEMPLATE = Path(__file__).with_name("new_table.yaml")
+"""The table that `new` writes; `${NAME}` is filled in."""
 
 
 def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> tuple[Path, Report]:
@@ -125,7 +87,7 @@ def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
     pairs = len(sample) + sum(1 for _ in rows)
     joint = 2 * len(source & target) > len(source | target)
     size = 8000 if pairs >= 100_000 or len(source | target) > 1000 else 4000 if pairs >= 10_000 else 1000
-    text = TEMPLATE.format(
+    text = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         address=address,
         paper=paper,
         table=table,

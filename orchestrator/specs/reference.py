@@ -2,130 +2,75 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import MAX_INT, SLOTS
-from orchestrator.specs.json_schema import HEADS, component_schema, definitions
+from orchestrator.specs.json_schema import component_schema, definitions
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import FigureHeader
 
-INTRODUCTION = """# Keys of a table's file
-
-Made by `nmt-ablate schema --format md` from the descriptions in the code (`make docs`). `nmt-ablate schema` prints the same as a JSON
-schema for editors, `nmt-ablate new` writes a commented table, `nmt-ablate show ROW` a row with all its keys, `nmt-ablate describe` a
-component with all that is known of it.
-
-A table's file has a [head](#head-of-a-table), [rows](#rows), and seven sections that its rows share:
-{sections}.
-A row may have any of these sections, with what differs:
-
-```yaml
-extends: ../quickstart.yaml              # sections of another file, to start from
-source: {{paper: mine, table: gates}}      # the address of a row is mine/gates/ROW
-model: {{d_model: 128}}                    # a section: of every row
-templates:
-  wide: {{model: {{d_ff: 1024}}}}            # a named part of rows
-rows:
-  baseline: {{}}
-  dense:
-    label: dense connection
-    use: [wide]
-    model: {{encoder: {{connection: {{kind: dense}}}}}}
-```
-
-A later layer changes the keys that it names: the file that is extended, the file's sections, a row's templates, the row itself, its profile
-(`--profile`), `--set`. Mappings merge key by key; lists, plain values, and a component or schedule of another `kind` are replaced as a
-whole. An unknown key, a wrong type or a number out of bounds is an error with its line. A key whose type has `null` may be null.
-"""
-
-COMPONENTS = """## Components
-
-A component is a mapping `{kind: NAME, ..}` with its options; without `kind`, options change those of the component that the row would
-have otherwise. Encoder and decoder have the same ones. In the equations, x is what a layer or sub-layer reads, y what a sub-layer gives,
-h_l (or H^l) the output of layer l, h_0 the embedded words, L the number of layers, d or D `d_model`, LN a layer norm, s the sigmoid where
-nothing else is said. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to write one.
-"""
-
+TEXT = Path(__file__).with_name("reference.md")
+"""The prose of the page: its introduction and that of its section on components."""
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-TITLES = {
-    "TableHead": "Head of a table",
-    "RowHead": "Rows",
-    "FigureHeader": "Figures",
-    "TemplateHead": "Templates",
-    "GridSection": "Grid",
-    "Axis": "grid.axes",
-    "Range": "grid.axes: uniform and loguniform",
-    "Exclusion": "grid.exclude",
-    "Claim": "Claims",
-    "CorpusFiles": "data.corpus by paths",
-    "EncoderSpec": "model.encoder and model.decoder",
-    "DecoderSpec": "model.encoder and model.decoder",
+ROOTS = {
+    "TableHead": ("Head of a table", ""),
+    "RowHead": ("Rows", ""),
+    "FigureHeader": ("Figures", ""),
+    "TemplateHead": ("Templates", ""),
+    "GridSection": ("Grid", "grid."),
+    "Claim": ("Claims", ""),
 }
-"""Class of a part -> its heading, if that is not its first key."""
+"""Class of a part -> its heading, and what stands before its keys in the headings below it."""
 
 
 def page() -> str:
-    found = definitions()
+    found, (introduction, components) = definitions(), TEXT.read_text(encoding="utf-8").split("\n## Components", 1)
     for name, key in itertools.product(("TableHead", "RowHead"), FigureHeader.model_fields):
         del found[name]["properties"][key]
-    of_run = [found["RunSpec"]["properties"][name]["$ref"].rpartition("/")[2] for name in SECTIONS]
-    lines = [INTRODUCTION.format(sections=", ".join(_link(name) for name in SECTIONS))]
-    done: set[str] = {"EncoderSpec"}
-    for name in (*(head.__name__ for head in HEADS[:-1]), "Claim", *of_run):
-        lines += _part(name, found, done, "##")
-    lines.append(COMPONENTS)
+    parts, titles = _parts(found)
+    lines = [Template(introduction).substitute(sections=", ".join(_link(name) for name in SECTIONS))]
+    for name, level in parts:
+        part = found[name]
+        lines += [f"{level} {titles[name]}\n\n{_text(part['description'])}\n", "| key | type | default | description |\n|---|---|---|---|"]
+        lines += [*(f"| `{key}` | {_cells(key, value, part, titles)}" for key, value in part["properties"].items()), ""]
+    lines.append(f"## Components{components}")
     for registry in REGISTRIES:
         places = [".".join(map(str, ("model", *path))) for path, its in SLOTS.items() if its == registry] or ["model.regularizers"]
         owner = found["DecoderSpec" if places[0].count(".") == 2 else "ModelSpec"]
-        lines += _registry(registry, places, owner["properties"][places[0].rpartition(".")[2]]["description"])
+        lines += _registry(registry, places, owner["properties"][places[0].rpartition(".")[2]]["description"], titles)
     return "\n".join(lines)
 
 
-@functools.cache
-def _titles() -> dict[str, str]:
-    found, titles = definitions(), dict(TITLES)
+def _parts(found: dict[str, Any]) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Returns (class of each part and the level of its heading, in order; class -> heading, which is the first key that refers to it)."""
+    roots = ROOTS | {found["RunSpec"]["properties"][name]["$ref"].rpartition("/")[2]: (name, f"{name}.") for name in SECTIONS}
+    titles = {name: title for name, (title, _) in roots.items()} | {"EncoderSpec": "model.decoder"}
+    parts: list[tuple[str, str]] = []
 
-    def add(name: str, path: str) -> None:
+    def add(name: str, path: str, level: str) -> None:
+        parts.append((name, level))
         for key, value in found[name]["properties"].items():
-            for other in _references(value):
+            for other in re.findall(r"#/\$defs/(\w+)", json.dumps(value)):
                 if other in found and other not in titles:
                     titles[other] = f"{path}{key}"
-                    add(other, f"{path}{key}.")
+                    add(other, f"{path}{key}.", "###")
 
-    add("TableHead", "")
-    add("RunSpec", "")
-    return titles
-
-
-def _references(schema: Any) -> list[str]:
-    return list(dict.fromkeys(re.findall(r"#/\$defs/(\w+)", json.dumps(schema))))
+    for name, (_, path) in roots.items():
+        add(name, path, "##")
+    return parts, titles
 
 
-def _part(name: str, found: dict[str, Any], done: set[str], level: str) -> Iterator[str]:
-    """Yields a part with a row for each key, then the parts that it refers to and that are not `done`."""
-    if name in done:
-        return
-    done.add(name)
-    part = found[name]
-    yield f"{level} {_titles()[name]}\n\n{_text(part['description'])}\n"
-    yield "| key | type | default | description |\n|---|---|---|---|"
-    yield from (f"| `{key}` | {_cells(key, value, part)}" for key, value in part["properties"].items())
-    yield ""
-    for other in _references(part["properties"]):
-        if _titles().get(other, "Grid") not in ("Grid", "Claims", *SECTIONS):
-            yield from _part(other, found, done, "###")
-
-
-def _registry(registry: str, places: list[str], description: str) -> Iterator[str]:
+def _registry(registry: str, places: list[str], description: str, titles: dict[str, str]) -> Iterator[str]:
     """Yields the components of a registry: a row for each kind, and one for each of its options. places: its keys."""
     yield f"### {registry}\n\n{', '.join(f'`{place}`' for place in places)}: {_text(description)}\n"
     yield "| kind | option | type | default | description |\n|---|---|---|---|---|"
@@ -133,12 +78,12 @@ def _registry(registry: str, places: list[str], description: str) -> Iterator[st
         found = component_schema(registry, name)
         kind, *options = found["properties"].items()
         yield f"| `{name}` | | | | {_text(kind[1]['description'])} |"
-        yield from (f"| | `{option}` | {_cells(option, key, found)}" for option, key in options)
+        yield from (f"| | `{option}` | {_cells(option, key, found, titles)}" for option, key in options)
     yield ""
 
 
-def _cells(name: str, key: dict[str, Any], owner: dict[str, Any]) -> str:
-    words = type_of(key, lambda name: _link(_titles().get(name, name)), lambda value: f"`{value}`")
+def _cells(name: str, key: dict[str, Any], owner: dict[str, Any], titles: dict[str, str]) -> str:
+    words = type_of(key, lambda name: _link(titles.get(name, name)), lambda value: f"`{value}`")
     rest = words.removesuffix(" | null")
     type_ = rest.replace(" | ", ", ") + (" or null" if rest != words else "")
     default = "required" if name in owner.get("required", []) else _default(key)

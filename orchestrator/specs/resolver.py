@@ -116,15 +116,12 @@ def _misspelt(table: TableFile) -> list[str]:
 
 
 def _check_names(table: TableFile) -> None:
-    """Raises UserError if a combination of the grid has the name of a row, or the grid starts from a row of its own."""
+    """Raises UserError if a combination of the grid has the name of a row."""
     assert table.grid is not None
-    names, start = table.grid.combinations, table.grid.section.init_from
+    names = table.grid.combinations
     if taken := [name for name in table.written if name in names]:
         words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
         raise UserError(table.grid.position.line(words))
-    if start is not None and start in names:
-        position = table.document.at(("grid", "init_from"))
-        raise UserError(position.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
 
 
 def _rungs(table: TableFile) -> list[str]:

@@ -100,15 +100,14 @@ class _GridRows(Mapping[str, ParsedRow]):
 
     def __getitem__(self, name: str) -> ParsedRow:
         """Raises UserError if two axes set one key."""
-        table, section, position = self.table, self.grid.section, self.grid.position
+        table, position = self.table, self.grid.position
         if name in table.written:
             return table.written[name]
         values = self.grid.combinations[name]
         spec = apply(values, table.shared)
         spec.home = Position(position.where, ("grid",))
         label = ", ".join(value.shown for value in values if value.id) or "as the file's sections"
-        head = RowHead(label=label, init_from=section.init_from, workers=section.workers, assumed=section.assumed)
-        return ParsedRow(name, head, spec, position, table.figures)
+        return ParsedRow(name, RowHead(label=label), spec, position, table.figures)
 
     def __contains__(self, name: object) -> bool:
         return name in self.table.written or name in self.grid.combinations

@@ -81,7 +81,7 @@ def named(path: tuple[Any, ...]) -> tuple[str, ...]:
     for at, part in enumerate(path[:-1]):
         if part in NAMES_ARE_FREE or path[: at + 1] == ("grid", "axes"):
             parts = [name if name != path[at + 1] else "*" for name in parts]
-    if path[:2] == ("grid", "axes") and len(path) == 5 and path[3] in ("grid", "choice", "words"):
+    if path[:2] == ("grid", "axes") and len(path) == 5 and path[3] in ("grid", "words"):
         parts[-1] = "*"
     return tuple(parts)
 

@@ -12,16 +12,14 @@ single row; differences between rows have their own in `report.effects`. Two see
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from models.registry import REGISTRIES
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
 from orchestrator.errors import UserError
@@ -161,15 +159,9 @@ def positions(values: set[int | str]) -> dict[int | str, float]:
     return {n: float(n) for n in numbers} | {word: float(last + distance * i) for i, word in enumerate(words, start=1)}
 
 
-def option_of(registry: str, component: Mapping[str, Any], option: str) -> Any:
-    if option in component:
-        return component[option]
-    return inspect.signature(REGISTRIES[registry].get(component["kind"])).parameters[option].default
-
-
 def hops_of(model: ModelSpec) -> dict[str, int]:
     sides = (("encoder", model.encoder.aggregation), ("decoder", model.decoder.aggregation))
-    return {side: int(option_of("aggregation", component, "n_hop")) for side, component in sides if component["kind"] == FUSION}
+    return {side: int(component["n_hop"]) for side, component in sides if component["kind"] == FUSION}
 
 
 def _by_hops(subject: Subject) -> Point | None:
@@ -181,7 +173,7 @@ def _by_steps(subject: Subject) -> Point | None:
     encoder = subject.spec.model.extra_encoder
     if encoder is None or encoder["kind"] != RECURRENT:
         return None
-    return option_of("extra_encoder", encoder, "num_layers"), option_of("extra_encoder", encoder, "steps")
+    return encoder["num_layers"], encoder["steps"]
 
 
 def _by_depth(subject: Subject) -> Point:

@@ -77,25 +77,21 @@ class CompiledAxis:
 
     @property
     def plain(self) -> list[Any] | None:
-        return None if self.axis.range is not None else [value.plain for value in self.values]
+        return None if self.axis.loguniform is not None else [value.plain for value in self.values]
 
     @property
     def described(self) -> str:
         """Its values and its condition: `hops: 2, 4 (fusion: mlrf)`."""
-        drawn, limits = ", drawn" if self.axis.random else "", self.axis.range
+        drawn, limits = ", drawn" if self.axis.random else "", self.axis.loguniform
         values = ", ".join(text(value.plain) for value in self.values) if limits is None else f"{limits.low:g} to {limits.high:g}"
         return f"{self.name}: {values}{drawn}" + ("" if self.axis.when is None else f" ({words(self.axis.when)})")
 
     def draw(self, text_of_place: str) -> Value:
         """Draws the value of a random axis: deterministic in `text_of_place`, independent of the rest of the grid."""
         share = int.from_bytes(hashlib.sha256(f"{self.name}|{text_of_place}".encode()).digest()[:7]) / 2**56
-        limits = self.axis.range
-        if limits is None:
-            return self.values[int(share * len(self.values))]
-        if self.axis.uniform is not None:
-            raw = limits.low + share * (limits.high - limits.low)
-        else:
-            raw = math.exp(math.log(limits.low) + share * (math.log(limits.high) - math.log(limits.low)))
+        limits = self.axis.loguniform
+        assert limits is not None
+        raw = math.exp(math.log(limits.low) + share * (math.log(limits.high) - math.log(limits.low)))
         number = min(max(float(f"{raw:.{limits.digits}g}"), limits.low), limits.high)
         if number not in self.drawn:
             self.drawn[number] = _value(self.name, self.axis, number, (Setting(path, number, where) for path, where in self.targets))
@@ -121,8 +117,7 @@ def compile_axes(document: Document, axes: Mapping[str, Axis]) -> list[CompiledA
 
 
 def _targets(document: Document, path: KeyPath, axis: Axis) -> Iterator[tuple[tuple[str, ...], Position]]:
-    places = [((*path, "keys", i), key) for i, key in enumerate(axis.keys)]
-    places += [((*path, "zip", key), key) for key in axis.zip or {}]
+    places: list[tuple[KeyPath, str]] = [((*path, "zip", key), key) for key in axis.zip or {}]
     places += [((*path, "key"), axis.key)] if axis.key is not None else []
     for at, key in places:
         parts = tuple(key.split("."))
@@ -140,9 +135,9 @@ def _values(document: Document, path: KeyPath, name: str, axis: Axis, targets: l
             plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
             pairs = [(target, item) for target, item in zip(targets, row, strict=False) if item != UNSET]
             yield _value(name, axis, plain, (Setting(parts, item, document.at((*where.path, i))) for (parts, where), item in pairs))
-    given = axis.grid if axis.grid is not None else axis.choice or []
+    given = axis.grid or []
     for i, item in enumerate(given):
-        at = (*path, axis.kind, item if isinstance(given, dict) else i)
+        at = (*path, "grid", item if isinstance(given, dict) else i)
         content = given[item] if isinstance(given, dict) else item
         if not isinstance(given, dict) and isinstance(item, (dict, list, type(None))):
             document.wrong(at, f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE")
@@ -153,7 +148,7 @@ def _values(document: Document, path: KeyPath, name: str, axis: Axis, targets: l
         else:
             yield _value(name, axis, item, _sections(document, at, content))
     if len({text(item) for item in given}) != len(given):
-        document.wrong((*path, axis.kind), "found a value twice; expected each once")
+        document.wrong((*path, "grid"), "found a value twice; expected each once")
 
 
 def _sections(document: Document, path: KeyPath, value: Any) -> Iterator[Setting]:

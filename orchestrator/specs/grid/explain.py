@@ -84,7 +84,7 @@ def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
 
 
 def _unknown(axis: CompiledAxis, value: str) -> str | None:
-    limits = axis.axis.range
+    limits = axis.axis.loguniform
     if limits is None:
         known = any(_is(value, each) for each in axis.values)
         return None if known else f"unknown value of {axis.name}; {nearest(value, [text(v.plain) for v in axis.values])}"

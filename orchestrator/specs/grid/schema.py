@@ -12,7 +12,7 @@
       exclude:
         - {when: {depth: {above: 24}, aggregation: mlrf}, reason: "..."}
 
-Kinds of axes: `grid` (every value), `zip` (several keys in parallel), `choice`, `uniform`, `loguniform` (drawn), `words`.
+Kinds of axes: `grid` (every value), `zip` (several keys in parallel), `loguniform` (drawn), `words`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 from orchestrator.specs.base import Strict
 from orchestrator.specs.sweep import Seed
 
-KINDS = ("grid", "zip", "choice", "uniform", "loguniform", "words")
+KINDS = ("grid", "zip", "loguniform", "words")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 NAME_WORDS = "letters, digits and _ (at most 32, first a letter)"
 UNSET = "unset"
@@ -40,8 +40,8 @@ Conditions = Condition | list[Condition]
 class Range(Strict):
     """Numbers that are drawn."""
 
-    low: float
-    """Smallest number; above 0 with loguniform."""
+    low: Annotated[float, Field(gt=0)]
+    """Smallest number, above 0."""
     high: float
     """Largest number."""
     digits: Annotated[int, Field(ge=1, le=6)] = 2
@@ -55,23 +55,17 @@ class Range(Strict):
 
 
 class Axis(Strict):
-    """One dimension of the grid, with exactly one of grid, zip, choice, uniform, loguniform and words."""
+    """One dimension of the grid, with exactly one of grid, zip, loguniform and words."""
 
     key: str | None = None
     """Dotted key that the values are written to, such as `model.encoder.num_layers`; <NAME> in it stands for the words of axis NAME. null:
     the values are sections."""
-    keys: list[str] = Field(default_factory=list)
-    """Several dotted keys, which all get the same value; in place of `key`."""
     grid: list[Any] | dict[str, Any] | None = None
     """Values that all occur: a list, or names with their values. The value `unset` sets nothing."""
     zip: dict[str, list[Any]] | None = None
     """Several dotted keys in parallel: key -> its values, as many for each key."""
     names: list[str | int] = Field(default_factory=list)
     """Names of the positions of `zip`; empty: its values."""
-    choice: list[Any] | dict[str, Any] | None = None
-    """Values of which one is drawn for each sample: a list, or names with their values."""
-    uniform: Range | None = None
-    """A number is drawn from this range for each sample, each as likely as another."""
     loguniform: Range | None = None
     """A number is drawn from this range for each sample, its logarithm each as likely as another."""
     words: dict[str, list[str]] | None = None
@@ -88,16 +82,12 @@ class Axis(Strict):
 
     @property
     def random(self) -> bool:
-        return self.kind in ("choice", "uniform", "loguniform")
-
-    @property
-    def range(self) -> Range | None:
-        return self.uniform or self.loguniform
+        return self.loguniform is not None
 
     @property
     def targets(self) -> list[str]:
         """The dotted keys that its values are written to; empty if values are sections."""
-        return [*([self.key] if self.key is not None else []), *self.keys, *(self.zip or {})]
+        return [*([self.key] if self.key is not None else []), *(self.zip or {})]
 
     @model_validator(mode="after")
     def _sound(self) -> Axis:
@@ -105,11 +95,9 @@ class Axis(Strict):
         if len(kinds) != 1:
             raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
         values = getattr(self, self.kind)
-        if self.range is None and not values:
+        if not values:
             raise ValueError(f"{self.kind} is empty; expected at least one value")
-        if self.key is not None and self.keys:
-            raise ValueError("found key and keys; expected one of them")
-        if self.kind in ("zip", "words") and (self.key is not None or self.keys):
+        if self.kind in ("zip", "words") and self.key is not None:
             raise ValueError(f"found a key beside {self.kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
         if self.kind not in ("zip", "words") and not isinstance(values, dict) and not self.targets:
             raise ValueError("key is missing; expected the dotted key that the values are written to, as in model.encoder.num_layers")
@@ -120,8 +108,6 @@ class Axis(Strict):
             raise ValueError("names are given without zip; expected values with names as a mapping NAME: VALUE")
         if self.names and (len(self.names) not in lengths or len(set(map(str, self.names))) != len(self.names)):
             raise ValueError(f"names are {len(self.names)}; expected a name of its own for each of the {max(lengths)} positions")
-        if self.loguniform is not None and self.loguniform.low <= 0:
-            raise ValueError(f"loguniform has low {self.loguniform.low:g}; expected a number > 0")
         return self
 
 
@@ -148,12 +134,6 @@ class GridSection(Strict):
     """Draws of the random axes for each combination of the others."""
     seed: Seed = 1
     """Seed of the draws."""
-    init_from: str | None = None
-    """Name or address of the row whose trained weights every row starts from; null: random weights."""
-    workers: Annotated[int, Field(ge=1, le=4096)] = 1
-    """Workers that train a row together, each on a part of every batch."""
-    assumed: list[str] = Field(default_factory=list)
-    """Dotted keys that are assumed in every row."""
 
     @model_validator(mode="after")
     def _names(self) -> GridSection:
@@ -161,5 +141,5 @@ class GridSection(Strict):
             if not NAME.fullmatch(name):
                 raise ValueError(f"axes has {name[:60]!r}; expected {NAME_WORDS}")
         if self.samples > 1 and not any(axis.random for axis in self.axes.values()):
-            raise ValueError(f"samples is {self.samples}; expected an axis of kind choice, uniform or loguniform with it")
+            raise ValueError(f"samples is {self.samples}; expected an axis of kind loguniform with it")
         return self

@@ -7,21 +7,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of
+from orchestrator.analysis.kinds.option_curves import HOPS, STEPS
 from orchestrator.analysis.kinds.training import accuracy, gradient_norms
 from orchestrator.errors import UserError
-from orchestrator.specs.schema import ModelSpec, ScoreSpec
+from orchestrator.specs.schema import ScoreSpec
 from orchestrator.training.metrics import SAMPLES, HistoryReporter
 from tests.unit.analysis.conftest import drawn
 
 OVER_SENTENCES = ["an interval over sentences does not say what other seeds would give"]
 SA = {"kind": "mlrf-self-attention"}
-
-
-def test_hops_of_a_model_with_its_default() -> None:
-    model = ModelSpec.model_validate({"encoder": {"aggregation": SA}, "decoder": {"aggregation": SA | {"n_hop": 7}}})
-    assert hops_of(model) == {"encoder": 4, "decoder": 7}
-    assert hops_of(ModelSpec()) == {}
 
 
 def test_bleu_by_hops(lab: Any) -> None:

@@ -11,7 +11,6 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
-from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.plan import plan
 from tests.unit.conftest import MINIMAL
@@ -103,9 +102,9 @@ def test_draws_stay_when_the_grid_grows(grid: Write) -> None:
     assert set(names(grid(text.replace("  samples", "  seed: 2\n  samples")))) != set(first)
 
 
-def test_a_choice_drawn_twice_is_one_row(grid: Write) -> None:
-    path = grid("  samples: 8\n  axes:\n    d_ff: {key: model.d_ff, choice: [48, 64]}\n")
-    assert sorted(names(path)) == ["base", "d_ff48", "d_ff64"]
+def test_a_number_drawn_twice_is_one_row(grid: Write) -> None:
+    path = grid("  samples: 8\n  axes:\n    rate: {key: optim.label_smoothing, loguniform: {low: 0.1, high: 0.2, digits: 1}}\n")
+    assert sorted(names(path)) == ["base", "rate0.1", "rate0.2"]
     table = table_file.read(path)
     assert table.grid is not None and table.grid.repeated == 6
 
@@ -116,12 +115,12 @@ def test_a_choice_drawn_twice_is_one_row(grid: Write) -> None:
         ("a: {key: model.d_f, grid: [3]}", "8: grid.axes.a.grid[0]: unknown key; expected one of"),
         ("a: {key: modle.d_ff, grid: [3]}", "did you mean model?"),
         ("a: {key: model.d_ff, grid: [-3]}", "grid.axes.a.grid[0]: found -3; expected a number >= 1"),
-        ("a: {key: model.d_ff}", "found no values; expected one of grid, zip, choice, uniform, loguniform, words"),
+        ("a: {key: model.d_ff}", "found no values; expected one of grid, zip, loguniform, words"),
         ("a: {key: model.d_ff, gird: [3]}", "grid.axes.a.gird: unknown key"),
         ("a: {grid: [3]}", "key is missing"),
         ("a: {zip: {model.d_ff: [3, 4], model.d_model: [8]}}", "lists of different lengths"),
-        ("a: {key: model.d_ff, loguniform: {low: 0, high: 1}}", "expected a number > 0"),
-        ("a: {key: model.d_ff, uniform: {low: 2, high: 1}}", "expected low below high"),
+        ("a: {key: model.d_ff, loguniform: {low: 0, high: 1}}", "found 0; expected a number > 0"),
+        ("a: {key: model.d_ff, loguniform: {low: 2, high: 1}}", "expected low below high"),
         ("a: {key: model.<side>.num_layers, grid: [3]}", "found <side>; expected none (an axis of kind words)"),
         ("a: {key: model.d_ff, grid: [3], when: {b: 1}}\n    b: {key: model.d_model, grid: [8]}", "a.when.b: unknown axis, or one below"),
         ("a: {key: model.d_ff, grid: [8, 16]}\n    b: {key: model.d_model, grid: [8], when: {a: 12}}", "found 12; expected one of 16, 8"),
@@ -191,16 +190,8 @@ def test_seeds_may_be_a_number(spec: Write) -> None:
         resolve(spec("  a: {}\nsweep: {seeds: 0}\n"))
 
 
-def test_rows_of_a_grid_start_from_a_written_row(grid: Write) -> None:
-    path = grid("  init_from: base\n  axes:\n    decay: {key: optim.label_smoothing, uniform: {low: 0.0, high: 0.2}}\n")
-    _, row = resolve(path)
-    assert row.parent is not None and row.parent.id == "demo/grid/base" and row.spec is not None and row.spec.init_from == "demo/grid/base"
-    alone: Row = resolve(f"{path}#{row.id.removeprefix('demo/grid/')}")[0]
-    assert alone.spec == row.spec and alone.parent == row.parent
-
-
 def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid: Write, cli: Cli, tmp_path: Path) -> None:
-    axes = "    d: {key: model.d_ff, grid: [8, 16, 24, 40, 64]}\n    clip: {key: optim.clip_norm, uniform: {low: 1, high: 9}}\n"
+    axes = "    d: {key: model.d_ff, grid: [8, 16, 24, 40, 64]}\n    clip: {key: optim.clip_norm, loguniform: {low: 1, high: 9}}\n"
     path = grid(f"  samples: 12\n  axes:\n{axes}")
     rows = names(path)
     assert len(rows) > 50

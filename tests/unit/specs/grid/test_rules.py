@@ -90,34 +90,33 @@ def test_draws_are_those_of_the_formula(rows: Callable[[str], dict[str, Row]]) -
   seed: 3
   axes:
     depth: {key: model.encoder.num_layers, grid: [2, 3]}
-    drop: {key: model.dropout.embedding, uniform: {low: 0.1, high: 0.9, digits: 3}}
+    drop: {key: model.dropout.embedding, loguniform: {low: 0.1, high: 0.9, digits: 3}}
     rate: {key: optim.label_smoothing, loguniform: {low: 0.001, high: 0.5, digits: 2}}
-    wide: {key: model.d_ff, choice: [32, 48, 64]}
 """
     found = [
-        (s.model.encoder.num_layers, s.model.dropout.embedding, s.optim.label_smoothing, s.model.d_ff)
+        (s.model.encoder.num_layers, s.model.dropout.embedding, s.optim.label_smoothing)
         for row in rows(text).values()
         if (s := row.spec) is not None
     ]
     expected = []
     for depth in (2, 3):
         for sample in range(4):
-            drop = float(f"{0.1 + drawn('drop', 3, sample, f'depth={depth}') * 0.8:.3g}")
+            share = drawn("drop", 3, sample, f"depth={depth}")
+            drop = float(f"{math.exp(math.log(0.1) + share * math.log(9)):.3g}")
             share = drawn("rate", 3, sample, f"depth={depth}", f"drop={drop:g}")
             rate = float(f"{math.exp(math.log(0.001) + share * math.log(500)):.2g}")
-            wide = [32, 48, 64][int(3 * drawn("wide", 3, sample, f"depth={depth}", f"drop={drop:g}", f"rate={rate:g}"))]
-            expected.append((depth, drop, rate, wide))
-    assert found == expected and len({drop for _, drop, _, _ in found}) == 8 and {wide for *_, wide in found} == {32, 48, 64}
+            expected.append((depth, drop, rate))
+    assert found == expected and len({drop for _, drop, _ in found}) == 8
 
 
 def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]) -> None:
     """To one digit 0.25 to 0.29 would all be 0.3."""
-    text = "  samples: 3\n  axes:\n    drop: {key: model.dropout.embedding, uniform: {low: 0.26, high: 0.29, digits: 1}}\n"
+    text = "  samples: 3\n  axes:\n    drop: {key: model.dropout.embedding, loguniform: {low: 0.26, high: 0.29, digits: 1}}\n"
     assert [row.spec.model.dropout.embedding for row in rows(text).values() if row.spec] == [0.29]
 
 
 def test_keys_of_an_axis_are_set_together(rows: Callable[[str], dict[str, Row]]) -> None:
-    text = "  axes:\n    both: {keys: [model.encoder.num_layers, model.decoder.num_layers], grid: [3, 4], id: d}\n"
+    text = "  axes:\n    both: {zip: {model.encoder.num_layers: [3, 4], model.decoder.num_layers: [3, 4]}, id: d}\n"
     text += "    pair: {zip: {model.d_ff: [40, 48], decode.beam_size: [2, 3]}, names: [small, large]}\n"
     found = {
         name: (s.model.encoder.num_layers, s.model.decoder.num_layers, s.model.d_ff, s.decode.beam_size)
