@@ -17,7 +17,6 @@ from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.specs import languages
 from orchestrator.specs.corpora import CorpusEntry, load_entry
-from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.positions import shown
 from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
@@ -46,7 +45,7 @@ def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str])
     }
 
 
-def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
+def unexpected(corpus: str, text: Mapping[str, Any]) -> list[str]:
     """A line for each split that differs from its catalogue entry; none for a corpus without an entry."""
     try:
         return differences(load_entry(corpus), text)

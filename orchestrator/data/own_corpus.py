@@ -16,8 +16,7 @@ from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces
 from orchestrator.specs import corpora, languages
 from orchestrator.specs.bleu_tokenizer import tokenizer_of
-from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.corpus_files import CorpusFiles
+from orchestrator.specs.corpora import CorpusEntry, Split, load_entry
 from orchestrator.specs.positions import display, shown
 from orchestrator.specs.schema import ScoreSpec
 from orchestrator.specs.show import dumped
@@ -53,7 +52,8 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
     if problems:
         raise UserError(*problems)
     paths = {split: [str(file.resolve()) for file in each] for split, each in files.items()}
-    entry = load_entry(CorpusFiles(src=src, tgt=tgt, **paths)).model_copy(update={"name": name})
+    splits = {split: Split(src=each[0], tgt=each[1:]) for split, each in paths.items()}
+    entry = CorpusEntry(name=name, src=src, tgt=tgt, splits=splits)
     report = check(entry, None)
     if report.problems:
         raise UserError(*report.problems)

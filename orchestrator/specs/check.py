@@ -12,7 +12,6 @@ from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora
 from orchestrator.specs.components import check_components, side_of, site_info, slots
-from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import Located, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
@@ -96,7 +95,7 @@ def whole(spec: RunSpec) -> list[Problem]:
     try:
         splits = _splits(data.corpus)
     except UserError:
-        if not isinstance(data.corpus, str) or data.corpus in corpora.list_entries():
+        if data.corpus in corpora.list_entries():
             raise
         return [*found, Problem(("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora.list_entries())}")]
     if spec.score.test not in splits:
@@ -105,7 +104,7 @@ def whole(spec: RunSpec) -> list[Problem]:
 
 
 @functools.cache
-def _splits(corpus: str | CorpusFiles) -> tuple[str, ...]:
+def _splits(corpus: str) -> tuple[str, ...]:
     return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 

@@ -15,7 +15,6 @@ from orchestrator.files.folders import the_file
 from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
-from orchestrator.specs.corpus_files import SPLITS, CorpusFiles
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
 from orchestrator.specs.text_form import RAW, Form
@@ -231,15 +230,8 @@ def list_entries() -> list[str]:
     return sorted({path.stem for folder in folders() for path in folder.glob("*.yaml")})
 
 
-def load_entry(corpus: str | CorpusFiles) -> CorpusEntry:
-    """Loads the entry of a corpus, or makes that of one given by its files.
-
-    Raises UserError like `entry_file`, or for a bad file (one line per fault).
-    """
-    if isinstance(corpus, CorpusFiles):
-        files = {name: getattr(corpus, name) for name in SPLITS}
-        splits = {name: Split(src=paths[0], tgt=paths[1:]) for name, paths in files.items()}
-        return CorpusEntry(name=str(corpus), src=corpus.src, tgt=corpus.tgt, splits=splits)
+def load_entry(corpus: str) -> CorpusEntry:
+    """Raises UserError like `entry_file`, or for a bad file (one line per fault)."""
     return parse_entry(yaml_file.load(entry_file(corpus)), corpus)
 
 

@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 
 from models.config import Component, DropoutConfig, ModelConfig, StackConfig
 from orchestrator.specs.base import Count, Natural, Positive, Probability, Strict
-from orchestrator.specs.corpus_files import Corpus
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Schedule  # noqa: F401 (Schedule for those that import it from here)
 
 
@@ -60,8 +59,8 @@ class Truncate(Strict):
 class DataSpec(Strict):
     """A corpus and its preprocessing."""
 
-    corpus: Corpus
-    """Name of a corpus of `search_spaces/data/`, or a mapping with the paths of its files (docs/own-corpus.md)."""
+    corpus: str
+    """Name of a corpus of `search_spaces/data/`; `nmt-ablate data add` makes one of your own files."""
     subword: Subword = Subword()
     """Subword segmentation."""
     tokenizer: Literal["none", "moses"] = "none"

@@ -20,7 +20,6 @@ from orchestrator.paths import in_search_spaces
 from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.claims import Claim
-from orchestrator.specs.corpus_files import make_absolute
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
@@ -131,7 +130,7 @@ def read(path: Path) -> TableFile:
 
 @functools.lru_cache(maxsize=256)
 def _read(path: Path, changed: int, size: int) -> TableFile:
-    table = TableFile(path, load(path))
+    table = TableFile(path, yaml_file.load(path))
     if not table.is_single:
         _fill(table, ())
         if isinstance(table.document.data.get("grid"), dict):
@@ -141,13 +140,6 @@ def _read(path: Path, changed: int, size: int) -> TableFile:
             if name not in table.rows:
                 table.document.wrong(("control_rows", i), f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")
     return table
-
-
-def load(path: Path) -> Document:
-    """Reads a table's YAML, with absolute paths of the corpora that it gives by path. Raises UserError like `yaml_file.load`."""
-    document = yaml_file.load(path)
-    make_absolute(document.data, path.parent)
-    return document
 
 
 def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
@@ -203,7 +195,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         table.document.wrong(("extends",), f"found {describe(target)}{wrong}")
         return
     with collecting(table.problems):
-        parent = TableFile(path, load(path))
+        parent = TableFile(path, yaml_file.load(path))
         if parent.is_single:
             message = f"found {describe(target)}, one resolved row; expected a file with shared sections"
             raise UserError(table.document.at(("extends",)).line(message))

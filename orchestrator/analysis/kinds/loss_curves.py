@@ -82,7 +82,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         if until == "first-cut" and losses.cut is None:
             notes.append(f"{subject.name}: no cut of the rate within its run; its curves are whole")
         row = subject.analysis_row
-        title = str(subject.spec.data.corpus) if row is None else row.label or row.id
+        title = subject.spec.data.corpus if row is None else row.label or row.id
         panels.setdefault(title, {})[subject.row.id] = subject, losses
     if not panels:
         raise UserError(*notes)

@@ -47,7 +47,7 @@ def analyse_lead(context: AnalysisContext) -> Analysis:
     """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
     count = context.integer("sentences", 1)
     records: Records = []
-    first = {(str(s.spec.data.corpus), s.spec.score.test): s for s in reversed(context.subjects)}
+    first = {(s.spec.data.corpus, s.spec.score.test): s for s in reversed(context.subjects)}
     for (corpus, test), subject in reversed(first.items()):
         prepared = context.prepared(subject)
         if not prepared.documents:
@@ -118,7 +118,7 @@ def analyse_parameters(context: AnalysisContext) -> Analysis:
         if sizes is None:
             prepared = context.prepared(subject)
             sizes = prepared.src_size, prepared.tgt_size
-        corpus, layers = str(spec.data.corpus), spec.model.encoder.num_layers
+        corpus, layers = spec.data.corpus, spec.model.encoder.num_layers
         params, printed = parameters.params(spec, *sizes), number(row.expect.get("params"))
         base = next((r for r in records if (r["corpus"], r["layers"]) == (corpus, layers)), None)
         paper = None if subject.analysis_row is None else number(subject.expect.get(row.id.partition("/")[2]))

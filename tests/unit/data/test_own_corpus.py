@@ -14,7 +14,6 @@ from orchestrator.errors import UserError
 from orchestrator.paths import ROOT
 from orchestrator.specs import index
 from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.rows import resolve
 
 LINES = {"ja": "これは {} 番目の文です。", "en": "This is sentence number {}."}
@@ -45,8 +44,6 @@ def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]]
     assert [row.id for row in rows] == ["mine/first/baseline", "mine/first/linear", "mine/first/hierarchical"]
     found = manifest(rows[0].spec.data, None)
     assert found is not None and found["languages"] == ["ja", "en"]
-    by_path = CorpusFiles(src="ja", tgt="en", **{split: [str(p) for p in paths] for split, paths in texts.items()})
-    assert manifest(rows[0].spec.data.model_copy(update={"corpus": by_path}), None) == found, "the name is no part of the identity"
 
 
 def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -66,21 +63,6 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
         own_corpus.write_table("mine/first", "talks", None)
     texts["test"][0].unlink()
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
-
-
-def test_a_table_names_its_files_by_path(texts: dict[str, list[Path]], tmp_path: Path) -> None:
-    corpus: dict[str, object] = {"src": "ja", "tgt": "en"} | {n: [f"../my texts/{p.name}" for p in paths] for n, paths in texts.items()}
-    content = {"source": {"paper": "mine", "table": "paths"}, "data": {"corpus": corpus}, "train": {"max_steps": 10}, "rows": {"a": {}}}
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    (folder / "own.yaml").write_text(yaml.safe_dump(content))
-    (row,) = resolve("tables/own.yaml#a")
-    assert row.spec is not None and load_entry(row.spec.data.corpus).locate("test", None) == texts["test"]
-    assert manifest(row.spec.data, None) is not None
-    del corpus["test"]
-    (folder / "own.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(UserError, match=r"own\.yaml:2: data\.corpus\.test: missing"):
-        resolve("tables/own.yaml")
 
 
 def test_an_address_finds_tables_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,7 +189,6 @@ HEADS = [
     ("extends: nowhere.yaml\nrows:", "r: {}", "no such file"),
     ("extends: /etc/passwd\nrows:", "r: {}", "relative to this file"),
     ("extends: spec.yaml\nrows:", "r: {}", "does not extend this one"),
-    ("templates: {wide: {modle: {}}}\nrows:", "r: {}", "templates.wide.modle: unknown key; .*did you mean model"),
     ("templates: {wide: 3}\nrows:", "r: {}", "templates.wide: found 3; expected a mapping"),
     ("templates: {wi/de: {}}\nrows:", "r: {}", "templates: found the name 'wi/de'; expected letters"),
     ("templates: {wide: {model: {d_ff: x}}}\nrows:", "r: {use: [wide]}", "templates.wide.model.d_ff: found 'x'; expected a whole number"),

@@ -14,7 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import in_search_spaces
-from orchestrator.specs import corpora, index, table_file, yaml_file
+from orchestrator.specs import corpora, index, yaml_file
 from orchestrator.specs.controls import parse as parse_controls
 from orchestrator.specs.controls import wanted
 from orchestrator.specs.positions import shown
@@ -86,7 +86,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     if matched:
         content["controls"] = {row: [control.kind for control in each] for row, each in matched.items()}
     number = len(planned) + sum(map(len, matched.values())) * len(seeds)
-    names = {row.spec.data.corpus for row in rows if row.spec is not None and isinstance(row.spec.data.corpus, str)}
+    names = {row.spec.data.corpus for row in rows if row.spec is not None}
     tables, entries = _tables(target, rows), [corpora.entry_file(corpus) for corpus in sorted(names)]
     inside = tuple(path for path in (*tables, *entries) if path.resolve().is_relative_to(root))
     outside = {path: f"{OUTSIDE}/{i}-{path.name}" for i, path in enumerate(tables) if path not in inside}
@@ -132,8 +132,8 @@ def _uploaded_target(root: Path, target: str, outside: Mapping[Path, str]) -> st
 
 
 def _moved(path: Path, place: str, root: Path, outside: Mapping[Path, str]) -> bytes:
-    """A table's file as it is uploaded to `place`: what it extends is named relative to there, paths of corpora are absolute."""
-    data = table_file.load(path).data
+    """A table's file as it is uploaded to `place`: what it extends is named relative to there."""
+    data = yaml_file.load(path).data
     if isinstance(base := data.get("extends"), str):
         parent = in_search_spaces((path.parent / base).resolve())
         there = outside.get(parent) or parent.relative_to(root).as_posix()
