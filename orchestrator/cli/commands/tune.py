@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log
-from orchestrator.specs import table_file
+from orchestrator.specs import table_file, yaml_file
 from orchestrator.specs.base import Strict
 from orchestrator.specs.row import Row
 from orchestrator.specs.table_file import TableFile
@@ -36,7 +36,7 @@ class _TuneFile(Strict):
 def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
     """The section of `--tune-with`, else that of the only table. UserError if there is none."""
     if file is not None:
-        document = table_file.load(file)
+        document = yaml_file.load(file)
         head = table_file.head_of(document, (), _TuneFile)
         if head is None:
             raise UserError(*document.problems)
