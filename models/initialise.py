@@ -27,6 +27,13 @@ def starts_as(value: Tensor) -> nn.Parameter:
     return parameter
 
 
+def drawn(*shape: int, std: float = 0.0, bound: float = 0.0) -> nn.Parameter:
+    """A parameter that starts as N(0, std), or U(+-bound), whatever the scheme."""
+    parameter = nn.Parameter(torch.zeros(shape))
+    parameter.drawn = (std, bound)  # type: ignore[attr-defined]
+    return parameter
+
+
 def stream_seed(seed: int, *names: object) -> int:
     """A 63-bit seed for the stream that `names` name."""
     text = "/".join(str(name) for name in (seed, *names))
@@ -41,7 +48,8 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
     normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
     Transformer layers are 0 (Zhang et al. 2019, Fixup), unless their residual has a start of its own. A module with
-    `initialise(name, generator)` draws its own, and what `starts_as` made keeps its value. NoInitialValueError: none of these covers it.
+    `initialise(name, generator)` draws its own; `starts_as` and `drawn` say it for one
+    parameter. NoInitialValueError: none of these covers it.
     """
     require_all(model)
     done: set[int] = set()
@@ -67,11 +75,11 @@ def require(module: nn.Module, name: str, path: str) -> None:
     """NoInitialValueError where no rule gives the module's own parameter `name` its initial value; path: what to call it."""
     if any(isinstance(module, cls) and name in names for cls, names in _DECLARED) or hasattr(module, "initialise"):
         return
-    if getattr(module.get_parameter(name), "starts", False):
+    if {"starts", "drawn"} & vars(module.get_parameter(name)).keys():
         return
     raise NoInitialValueError(
         f"parameter {path}: found no declared initial value (what the constructor sets is drawn over); "
-        f"expected starts_as(value), or a method initialise(self, name, generator) of {type(module).__name__} that returns it"
+        f"expected starts_as(value), drawn(shape), or a method initialise(self, name, generator) of {type(module).__name__} that returns it"
     )
 
 
@@ -84,6 +92,9 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
     value = torch.empty(parameter.shape)
     if name == "weight" and getattr(module, "starts_at_zero", False):
         return value.zero_()
+    if hasattr(parameter, "drawn"):
+        std, bound = parameter.drawn
+        return value.normal_(0.0, std, generator=generator) if std else value.uniform_(-bound, bound, generator=generator)
     own = getattr(module, "initialise", None)
     if own is not None:
         return own(name, generator)
@@ -100,5 +111,5 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
         variance = getattr(module, "initial_variance", 1.0 / module.in_features)
         return value.normal_(0.0, math.sqrt(variance), generator=generator)
     gain = getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
-    bound = gain * uniform_bound(scheme, module.in_features, module.out_features)
+    bound = gain * uniform_bound(scheme, *getattr(module, "fans", (module.in_features, module.out_features)))
     return value.uniform_(-bound, bound, generator=generator)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.dropout import Dropout
+from models.initialise import drawn
 from models.registry import AGGREGATIONS
 from models.seams import Aggregation
 from models.site import Flow, History, Site
@@ -21,10 +22,7 @@ class LayerEmbedding(nn.Module):
     def __init__(self, first: int, last: int, d_model: int) -> None:
         super().__init__()
         self.first = first
-        self.weight = nn.Parameter(torch.zeros(last - first + 1, d_model))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.empty(self.weight.shape).uniform_(-0.1, 0.1, generator=generator)
+        self.weight = drawn(last - first + 1, d_model, bound=0.1)
 
     def forward(self, states: list[Tensor], first: int) -> list[Tensor]:
         return [z + self.weight[first + i - self.first] for i, z in enumerate(states)]

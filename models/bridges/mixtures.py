@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from models.config import Positive, Probability
 from models.dropout import Dropout
-from models.initialise import starts_as
+from models.initialise import drawn, starts_as
 from models.precision import full_precision, rms
 from models.registry import BRIDGES
 from models.seams import Bridge
@@ -75,14 +75,10 @@ class MuddBridge(Bridge):
         static = torch.zeros(layers, 2, states)
         static[..., -1] = 1.0
         self.static = starts_as(static)
-        self.inner = nn.Parameter(torch.zeros(site.d_model, inner)) if dynamic else None
+        self.inner = drawn(site.d_model, inner, std=site.d_model**-0.5) if dynamic else None
         self.outer = starts_as(torch.zeros(inner, inner)) if dynamic else None
         pre = site.norm == "pre"
         self.key_norm, self.value_norm = (site.layer_norm() if pre else nn.Identity() for _ in range(2))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.empty(self.get_parameter(name).shape)
-        return value.normal_(0.0, len(value) ** -0.5, generator=generator)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         keys, values = self.mix(history.kept)

@@ -13,27 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.attention import MultiHeadAttention
-from models.initialise import uniform_bound
 from models.plain import SingleCrossAttention, SubLayer
 from models.registry import BRIDGES, CONTEXTS, CROSS_ATTENTIONS, REGULARIZERS, SELF_ATTENTIONS
 from models.seams import Bridge, Context, SelfAttention, WeightPenalty
 from models.site import Flow, History, Memory, Site
-
-
-class GateMap(nn.Linear):
-    """Maps to reset, update and candidate, one below the other; each gate's [W; U] is initialised as one map from 2d to d."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site.d_model, 3 * site.d_model)
-        self.scheme = site.config.init
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        d = self.in_features
-        value = torch.empty(self.get_parameter(name).shape)
-        if name == "bias" and self.scheme != "fan-in":
-            return value.zero_()
-        bound = uniform_bound(self.scheme, 2 * d, d)
-        return value.uniform_(-bound, bound, generator=generator)
 
 
 class GruCell(nn.Module):
@@ -41,7 +24,9 @@ class GruCell(nn.Module):
 
     def __init__(self, site: Site) -> None:
         super().__init__()
-        self.input, self.state = GateMap(site), GateMap(site)
+        d = site.d_model
+        self.input, self.state = (nn.Linear(d, 3 * d) for _ in range(2))
+        self.input.fans = self.state.fans = (2 * d, d)  # type: ignore[assignment]  # each gate's [W; U] is one map from 2d to d
 
     def forward(self, h: Tensor, x: Tensor) -> Tensor:
         (a_r, a_z, a_c), (b_r, b_z, b_c) = self.input(x).chunk(3, dim=-1), self.state(h).chunk(3, dim=-1)

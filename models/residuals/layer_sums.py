@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from models.config import Positive
 from models.dropout import Dropout
-from models.initialise import starts_as
+from models.initialise import drawn, starts_as
 from models.precision import full_precision, rms
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -65,7 +65,7 @@ class Mudd(Residual):
         if norms == "none":
             static[:, -1] = 1.0
         self.static = starts_as(static) if self.mixes else None
-        self.inner = nn.Parameter(torch.zeros(d, inner)) if self.mixes and dynamic else None
+        self.inner = drawn(d, inner, std=d**-0.5) if self.mixes and dynamic else None
         self.norms_r_alone = norms == "code"
         self.pre_gain = starts_as(torch.ones(self.number, d)) if self.mixes and norms != "none" else None
         self.post_gain = starts_as(torch.full((d,), 1e-3)) if self.mixes and norms != "none" else None
@@ -78,10 +78,6 @@ class Mudd(Residual):
         if options.get("grow") and site["num_layers"] == 1:
             return "found grow with 1 layer; expected at least 2"
         return super().check(site, **options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.empty(self.get_parameter(name).shape)
-        return value.normal_(0.0, len(value) ** -0.5, generator=generator)
 
     @classmethod
     def ffn_width(cls, site: Site, **options: Any) -> int:
@@ -167,12 +163,9 @@ class DeepCrossAttention(Residual):
         self.sums = 1 if ends else 3
         self.views = 3 if self.mixes and not ends else 1
         number = min(below + 1, last + 2) if last else below + 1
-        make = starts_as if gate_start == "zero" else nn.Parameter
+        gate = starts_as(torch.zeros(self.sums, d)) if gate_start == "zero" else drawn(self.sums, d, std=0.01)
         self.weight = starts_as(torch.ones(self.sums, number, d)) if self.mixes else None
-        self.gate = make(torch.zeros(self.sums, d)) if self.mixes else None
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        return torch.empty(self.get_parameter(name).shape).normal_(0.0, 0.01, generator=generator)
+        self.gate = gate if self.mixes else None
 
     def start(self, h_0: Tensor) -> CrossState:
         """(G, the stream, what the layer has added so far)"""

@@ -10,11 +10,11 @@ import math
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.config import Positive
-from models.initialise import starts_as, uniform_bound
+from models.initialise import drawn, starts_as, uniform_bound
 from models.precision import full_precision
 from models.registry import RESIDUALS
 from models.residuals.hyper import Hyper, Streams, StreamsResidual, normed_product
@@ -163,8 +163,9 @@ class ManifoldHyper(StreamsResidual):
             bias[2 * n :] = -8.0
             bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
         self.bias = starts_as(bias)
-        make = starts_as if start == "identity" else nn.Parameter
-        self.phi = make(torch.zeros(n * site.d_model, logits)) if dynamic else None
+        shape = (n * site.d_model, logits)
+        phi = starts_as(torch.zeros(shape)) if start == "identity" else drawn(*shape, bound=uniform_bound("xavier", *shape))
+        self.phi = phi if dynamic else None
         self.scale = starts_as(torch.full((1 if self.reduces else 3,), 0.01)) if dynamic else None
 
     @classmethod
@@ -173,11 +174,6 @@ class ManifoldHyper(StreamsResidual):
         if manifold == "permutations" and n > MAX_PERMUTED:
             return f"streams is {n}; expected 1 to {MAX_PERMUTED} with manifold {manifold}"
         return super().check(site, **options)
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        value = torch.empty(self.get_parameter(name).shape)
-        bound = uniform_bound("xavier", *value.shape)
-        return value.uniform_(-bound, bound, generator=generator)
 
     def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logits, s = self.logits(s)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.config import Positive
 from models.dropout import Dropout
-from models.initialise import starts_as
+from models.initialise import drawn, starts_as
 from models.precision import full_precision
 from models.registry import RESIDUALS
 from models.seams import Residual
@@ -161,13 +161,10 @@ class Delta(Residual):
         super().__init__(site)
         self.rate = rate
         d, learned = site.d_model, value == "learned"
-        self.step, self.step_bias = nn.Parameter(torch.zeros(d)), starts_as(torch.zeros(1))
-        self.value = nn.Parameter(torch.zeros(d)) if learned else None
+        std = 0.5 * d**-0.5
+        self.step, self.step_bias = drawn(d, std=std), starts_as(torch.zeros(1))
+        self.value = drawn(d, std=std) if learned else None
         self.value_bias = starts_as(torch.zeros(1)) if learned else None
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        d = len(self.step)
-        return torch.empty(d).normal_(0.0, 0.5 * d**-0.5, generator=generator)
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         y = drop(y)

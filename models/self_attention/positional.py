@@ -6,12 +6,12 @@ import math
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.attention import MultiHeadAttention
 from models.cache import HIDDEN
 from models.config import UpTo1000
-from models.initialise import uniform_bound
+from models.initialise import drawn, uniform_bound
 from models.plain import SingleSelfAttention
 from models.registry import SELF_ATTENTIONS
 from models.site import Flow, Site
@@ -32,12 +32,8 @@ class RelativeAttention(MultiHeadAttention):
     def __init__(self, site: Site, k: int) -> None:
         super().__init__(site)
         self.k = k
-        self.key_offsets = nn.Parameter(torch.empty(self.num_heads, 2 * k + 1, self.d_head))
-        self.value_offsets = nn.Parameter(torch.empty(self.num_heads, 2 * k + 1, self.d_head))
-
-    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        bound = uniform_bound("xavier", 2 * self.k + 1, self.d_head)
-        return torch.empty(self.num_heads, 2 * self.k + 1, self.d_head).uniform_(-bound, bound, generator=generator)
+        bound = uniform_bound("xavier", 2 * k + 1, self.d_head)
+        self.key_offsets, self.value_offsets = (drawn(self.num_heads, 2 * k + 1, self.d_head, bound=bound) for _ in range(2))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
         """[B, H, T, K], [B, H, S, K] x 2 -> [B, T, H K]"""

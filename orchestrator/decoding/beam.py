@@ -44,7 +44,6 @@ class Hypothesis(NamedTuple):
 
 def length_penalty(penalty: LengthPenalty, length: int) -> float:
     """Divisor of the log-probability of `length` tokens, EOS included.
-
     gnmt: ((5 + |Y|) / 6)^alpha (Wu et al. 2016, equation 14); exponent: |Y|^alpha; none: 1.
     """
     assert penalty.alpha != "tuned", "a tuned penalty is settled before it is searched with"
@@ -69,12 +68,9 @@ def repeated(history_NT: Tensor, n: int) -> Tensor:
 
 @torch.inference_mode()
 def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) -> list[list[Hypothesis]]:
-    """Returns an n-best list, best first, for each row of `src_BS` (ids ending with EOS, then PAD).
-
-    `model` has encode, decode and logits like models.Transformer and is in eval mode during the search. A list is shorter than `nbest` only
-    if fewer outputs exist. The result of a sentence does not depend on its batch, except for rounding in the model.
-    Raises ValueError if nbest is not in 1..beam_size and FloatingPointError if the model's output is NaN.
-    """
+    """Returns an n-best list, best first, for each row of `src_BS` (ids ending with EOS, then PAD). A list is shorter than `nbest` only if
+    fewer outputs exist. `model` has encode, decode and logits like models.Transformer and is in eval mode during the search.
+    ValueError: nbest is not in 1..beam_size. FloatingPointError: the model's output is NaN."""
     if not 1 <= nbest <= decode.beam_size:
         raise ValueError(f"nbest {nbest} is not between 1 and beam_size {decode.beam_size}")
     if not len(src_BS):

@@ -21,13 +21,10 @@ from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 
 BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
-"""Of greedy search, and of two hypotheses a sentence. More hypotheses need more memory and fill a step with fewer sentences: then a batch
-has as many hypotheses, but no fewer sentences than these."""
+"""At up to two hypotheses a sentence. With more a batch has as many hypotheses, but no fewer sentences than the least."""
 LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
-MAX_SUBWORDS = 1024
-"""Limit for a line in `translate_lines`, because time and memory grow with the square of its length."""
-MAX_CHARACTERS = 16 * MAX_SUBWORDS
-"""Limit for such a line before tokenisation."""
+MAX_SUBWORDS = 1024  # of a line in `translate_lines`: time and memory grow with the square of its length
+MAX_CHARACTERS = 16 * MAX_SUBWORDS  # of such a line before tokenisation
 
 Progress = Callable[[int, int], None]
 """Called after every batch with (sentences done, total)."""
@@ -50,13 +47,9 @@ def decode_corpus(
     batch_sentences: int | None = None,
     on_progress: Progress | None = None,
 ) -> list[list[Hypothesis]]:
-    """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS.
-
-    batch_tokens: maximum of padded source tokens per batch (a single sentence may be longer); batch_sentences: maximum of sentences;
-    None: by the beam (`batch_limits`). Batches change no output but for rounding in the model.
-    Raises the errors of `beam_search`, and UserError if a source is longer than the learned positions or this machine cannot decode in
-    `decode.precision`.
-    """
+    """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS. batch_tokens: maximum of
+    padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: by the beam (`batch_limits`).
+    UserError: a source is longer than the learned positions, or this machine cannot decode in `decode.precision`."""
     device = next(model.parameters()).device
     tokens, sentences = batch_limits(decode.beam_size)
     tokens, sentences = batch_tokens or tokens, batch_sentences or sentences
@@ -127,10 +120,8 @@ def batch_limits(beam: int) -> tuple[int, int]:
 
 
 def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sentences: int = BATCH_SENTENCES) -> list[list[int]]:
-    """Batches of indices of the non-empty sentences, longest first so that a lack of memory shows at once. `lengths` exclude EOS.
-
-    The grouping depends on the arguments alone. Rows times longest length (with EOS) is at most `batch_tokens`.
-    """
+    """Batches of indices of the non-empty sentences, longest first so that a lack of memory shows at once. `lengths` exclude EOS. Rows
+    times longest length (with EOS) is at most `batch_tokens`."""
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: (-lengths[i], i))
     result: list[list[int]] = []
     for index in order:

@@ -30,11 +30,8 @@ MULTIPLE = 8  # of rows and lengths on a GPU: for tensor cores, and for fewer sh
 
 @dataclass(frozen=True)
 class Update:
-    """One optimizer step: this worker's micro-batches, and token counts over all workers.
-
-    idle: this worker has no share of that micro-batch, which has fewer sentences than workers. It then holds one sentence that must not
-    count, because gradients are summed over all workers. epoch, index: where the next update starts.
-    """
+    """One optimizer step: this worker's micro-batches, and token counts over all workers. idle: this worker has no share of that
+    micro-batch, but one sentence that must not count. epoch, index: where the next update starts."""
 
     micro_batches: list[Batch]
     idle: list[bool]
@@ -94,10 +91,8 @@ def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> i
 
 
 def prefetch(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULTIPLE, pin: bool = True) -> Iterator[Update]:
-    """The same updates for a GPU: a thread prepares up to `depth` of them in advance, padded to few shapes and in pinned memory.
-
-    The padding changes only dropout's masks; token counts stay those of the batch. An exception in the thread is raised here.
-    """
+    """The same updates for a GPU: a thread prepares up to `depth` of them in advance, padded to few shapes and in pinned memory. The
+    padding changes only dropout's masks; token counts stay those of the batch."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:

@@ -28,10 +28,7 @@ SAMPLES = "gradient_norms"
 
 
 class Meter:
-    """Accumulates the logs of updates; `read` returns their metrics and resets.
-
-    Sums are float64, so that a checkpoint's JSON holds them exactly. `read` and `state` are collective over the workers.
-    """
+    """Accumulates the logs of updates in float64; `read` returns their metrics and resets. `read` and `state` are collective."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -88,10 +85,7 @@ class Meter:
 
 
 class GradientNorms:
-    """Norms of the encoder's layers at every `every`-th update (0: none), on the device until a report (Wei et al. 2020, Fig. 5).
-
-    They are of the whole update: under DDP the gradients are the mean over workers of losses that are scaled by their number.
-    """
+    """Norms of the encoder's layers at every `every`-th update (0: none), on the device until a report (Wei et al. 2020, Fig. 5)."""
 
     def __init__(self, model: Transformer, every: int) -> None:
         self.every = every

@@ -48,10 +48,7 @@ def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0, le
 
 
 class _Unwrapped(torch.optim.Optimizer):
-    """torch's optimiser without the decorators that import torch.compile at the first call (over a second, 800 modules).
-
-    They exclude a method from compilation; here none is compiled, because `train.compile` compiles only layers.
-    """
+    """torch's optimiser without the decorators that import torch.compile at the first call (over a second, 800 modules)."""
 
     _step: Callable[..., float | None]
 
@@ -70,11 +67,8 @@ class Adam(_Unwrapped, torch.optim.Adam):
 
 
 class NAG(_Unwrapped, torch.optim.SGD):
-    """Nesterov's momentum: v = m v + g; w = w - rate * (g + m v), with the rate outside of v.
-
-    fairseq keeps -rate * v in place of v and corrects it at each change of the rate by new / old: the same updates. Velocities start
-    at zero, for every parameter: one without a gradient stays where it is, and may have one later.
-    """
+    """Nesterov's momentum: v = m v + g; w = w - rate * (g + m v), as fairseq's, which keeps -rate * v. Velocities start at zero, also of
+    parameters without a gradient."""
 
     _step = inspect.unwrap(torch.optim.SGD.step)
 
@@ -83,10 +77,7 @@ Optimizer: TypeAlias = Adam | NAG | Muon
 
 
 def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
-    """The optimiser of `spec.kind` over every parameter, fused; the rate is set before each update.
-
-    Muon is for the hidden matrices, with Adam for the rest at the same learning rate.
-    """
+    """The optimiser of `spec.kind` over every parameter; the rate is set before each update. Muon: with Adam beside it."""
     parameters = list(model.parameters())
     if spec.kind == "adam":
         return adam(model, spec, parameters)
@@ -172,8 +163,7 @@ def clip_gradients(model: nn.Module, max_norm: float) -> Tensor | None:
 
 
 class MovingAverage:
-    """Moving average of the weights (Polyak and Juditsky 1992; the warm-up of the decay as in TensorFlow).
-
+    """Moving average of the weights (Polyak and Juditsky 1992; the warm-up of the decay as in TensorFlow):
     a_t = d_t a_(t-1) + (1 - d_t) w_t, d_t = min(decay, (1 + t) / (10 + t)), in fp32; a_0 are the first weights.
     """
 

@@ -43,11 +43,8 @@ def restart(progress: Progress) -> None:
 
 
 def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
-    """Cuts the rate of a plateau after a validation, if it rose (Shen et al. 2018, section 4.3; after Gehring et al. 2017).
-
-    Assumed: a rise is relative to the previous validation, as the paper says ("every time the validation loss increases"); fairseq's
-    ReduceLROnPlateau compares with the best so far. An equal loss is no rise. Every worker sees the same nll, so that all cut alike.
-    """
+    """Cuts the rate of a plateau after a validation, if it rose over the previous one (Shen et al. 2018, section 4.3, "every time the
+    validation loss increases"; fairseq's ReduceLROnPlateau compares with the best so far)."""
     if schedule.kind != "plateau":
         return
     p = progress
@@ -65,7 +62,6 @@ def due(every: Every, progress: Progress) -> bool:
 
 def ended_by(spec: RunSpec, progress: Progress) -> str | None:
     """max_steps, max_epochs, patience or min_lr: the first that ends the training; None if none does.
-
     The smallest rate of a plateau ends the training even before a restart. A restart leaves its epoch, which may have been the last.
     """
     p, train = progress, spec.train

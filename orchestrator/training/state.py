@@ -16,12 +16,10 @@ from orchestrator.training.runtime import Runtime
 @dataclass
 class Progress:
     """step: finished updates. phase, phase_step: restarts, and the clock of the schedule. epoch, index: the next micro-batch.
-
-    phase_length: updates of the current phase, fixed at its start where the schedule needs it; else 0.
-
-    best_*, last_nll, worse: validation; worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous
-    validation, and cuts of its rate (see `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new
-    rate}. origin: what the training is made of (`ledger.component_sources`), for its record.
+    phase_length: updates of the current phase, fixed at its start where the schedule needs it; else 0. best_*, last_nll, worse: validation;
+    worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous validation, and cuts of its rate (see
+    `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new rate}. origin: what the training is made
+    of (`ledger.component_sources`), for its record.
     """
 
     step: int = 0
@@ -45,7 +43,6 @@ class Progress:
 
     @property
     def padding_share(self) -> float:
-        """Share of padding among all positions computed, both sides."""
         return 1.0 - self.real_tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     @property
