@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 
 from models import native
 
@@ -20,11 +21,7 @@ INITIAL_CAPACITY = 32
 HIDDEN = native.HIDDEN
 STEPS_AHEAD, ROUNDED = 8, 16
 """Cells are made for some steps to come, in multiples of what a processor adds at once."""
-COMPACT_AFTER = 256
-"""New cells of a sentence after which those that are nobody's past are dropped."""
 Slot = Hashable
-CLOCK = nn.Identity()
-"""Slot of the cells' own times."""
 
 
 class Cache:
@@ -42,15 +39,12 @@ class Cache:
         self._bias: Tensor | None = None  # of this step, once it is asked for
         self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
         self._start = self._end = 0  # its cells; `_end` of all
-        self._compact_at = COMPACT_AFTER
-        self._times: tuple[Tensor, Tensor] | None = None  # None until a step asks
+        self._times: Tensor | None = None  # [cells so far]
 
     def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> None:
         """Open a step of `length` positions of `rows` hypotheses."""
         width = rows // sentences
-        if self._end >= self._compact_at:
-            self._compact(sentences)
-        self._shape, self._start, self._times, self._bias = (sentences, width, length), self._end, None, None
+        self._shape, self._start, self._bias = (sentences, width, length), self._end, None
         self._end += width * length
         self._shared |= width > 1
         if self._end > self._capacity:
@@ -58,6 +52,8 @@ class Cache:
             self._capacity = -(-(self._end + ahead) // ROUNDED) * ROUNDED
         new = torch.arange(self._start, self._end, device=device).view(width, length).repeat(sentences, 1)
         self._past = new if self._past is None else torch.cat((self._past, new), dim=1)
+        now = torch.arange(self.length, self.length + length, device=device).repeat(width)
+        self._times = now if self._times is None else torch.cat((self._times, now))
 
     def bias(self) -> Tensor | None:
         """Of this step's attention over what `extend` returns, [B, 1, W*T, C]: a position sees its own row's cells, from its own time on.
@@ -99,32 +95,11 @@ class Cache:
             self._cells[slot] = buffers = grown
         return native.attend_cells(q, k, v, buffers[0], buffers[1], self._past, sentences=sentences, start=start, heads=heads)
 
-    def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
-        if self._times is None:
-            B, W, T = self._shape
-            now = torch.arange(self.length, self.length + T, device=device)
-            assert self._start == 0 or CLOCK in self._cells, "times were not asked for at every step"
-            (cells,) = self.extend(CLOCK, now[None, :, None, None].expand(B * W, -1, 1, 1))
-            self._times = now.repeat(W)[None], cells[:, 0, :, 0]
-        return self._times
-
-    def _compact(self, sentences: int) -> None:
-        """Drop cells that are nobody's past; sentences with fewer cells than the fullest keep some of them."""
-        past = self._past
-        if self._shared and past is not None:
-            past = past.view(sentences, -1)
-            alive = torch.zeros(sentences, self._end, device=past.device).scatter_(1, past, 1.0)
-            order = alive.sort(dim=1, descending=True, stable=True).indices
-            kept = int(alive.sum(1).max())
-            place = torch.empty_like(order).scatter_(1, order, torch.arange(self._end, device=past.device).expand_as(order))
-            self._past = place.gather(1, past).view_as(self._past)  # type: ignore[arg-type]
-            for buffers in self._cells.values():
-                index = order[:, None, :kept, None].expand(-1, buffers[0].shape[1], -1, buffers[0].shape[3])
-                for buffer in buffers:
-                    buffer[:, :, :kept] = buffer.gather(2, index)
-            self._end = self._capacity = kept
-        self._compact_at = self._end + COMPACT_AFTER
+    def times(self) -> tuple[Tensor, Tensor]:
+        """Positions in time of this step's queries [1, W*T] and of all cells [1, C], counted from 0."""
+        assert self._times is not None
+        missing = self._capacity - self._end if self._shared else 0
+        return self._times[None, self._start :], F.pad(self._times, (0, missing))[None]
 
     def recent(self, slot: Slot, new: Tensor, past: int) -> Tensor:
         """[N, past + t, *]: `new` [N, t, *] behind the last `past` positions put into this slot, zeros before the first."""

@@ -55,7 +55,7 @@ class RelativeAttention(MultiHeadAttention):
         if flow.cache is None:
             queries, keys = (torch.arange(x.shape[2], device=q.device)[None] for x in (q, k))
         else:
-            queries, keys = flow.cache.times(q.device)
+            queries, keys = flow.cache.times()
         return (keys[:, None, None, :] - queries[:, None, :, None]).clamp(-self.k, 0 if flow.causal else self.k) + self.k
 
 

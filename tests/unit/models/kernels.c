@@ -13,7 +13,6 @@ void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, 
                   int threads);
 void attend_memory(const float *q, const float *keys, const float *values, const float *bias, const i64 *lengths, float *z, float *scratch,
                    i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);
-void layer_norm(const float *x, const float *weight, const float *bias, float *y, i64 N, i64 D, float eps, int threads);
 void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void pack(const float *w, float *packed, i64 M, i64 D);
@@ -73,9 +72,6 @@ int main(void) {
     for (i64 N = 1; N < 32; N += 5)
         for (int relu = 0; relu < 2; relu++) maps(N, 16, 33, relu), maps(N, 300, 40, relu), maps(N, 1024, 64, relu);
     for (i64 K = 16; K <= 128; K *= 2) attention(K);
-    float *x = numbers(3 * 96), *w = numbers(96), *y = numbers(3 * 96);
-    layer_norm(x, w, w, y, 3, 96, 1e-5f, 1);
-    show("layer_norm", y, 3 * 96);
     const i64 banned[] = {0, 2}, repeated[] = {5, 6, 7};
     float *logits = numbers(3 * 500), value[3 * 6], special[3];
     i64 word[3 * 6];

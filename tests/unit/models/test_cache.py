@@ -6,15 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-import models.cache
 from models.cache import HIDDEN, Cache
 
 
-@pytest.mark.parametrize("compact_after", [1, 7, 10_000])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact_after, seed):
+def test_each_hypothesis_sees_its_own_past_and_nothing_else(seed):
     """Random parents, growing beams, sentences that leave: what a row sees, in order of time, is what moving every key would give."""
-    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
     generator = torch.Generator().manual_seed(seed)
     B, H, K = 4, 2, 3
     slots, cache = [nn.Identity(), nn.Identity()], Cache()
@@ -29,11 +26,11 @@ def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact
             cells, twice = cache.extend(slot, new, 2 * new)
             assert torch.equal(twice, 2 * cells)
             assert bias is None or bias.shape == (B, 1, width * length, cells.shape[2])
-            now, times = cache.times(torch.device("cpu"))
+            now, times = cache.times()
             assert now.tolist() == [list(range(cache.length, cache.length + length)) * width]
             for row in range(B * width):
                 for t in range(length):
-                    seen, when = cells[row // width], times[row // width]
+                    seen, when = cells[row // width], times[0]
                     if bias is not None:
                         mask = bias[row // width, 0, (row % width) * length + t]
                         assert set(mask.tolist()) <= {0.0, HIDDEN}
@@ -49,15 +46,3 @@ def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact
         if len(sentences) < B:
             cache.select(sentences)
         B, width, pasts = len(sentences), wider, [past[hypotheses] for past in pasts]
-
-
-def test_compaction_bounds_the_cells(monkeypatch):
-    """All hypotheses descend from the first: no more than its past and the latest cells are kept."""
-    monkeypatch.setattr(models.cache, "COMPACT_AFTER", 10)
-    cache, slot = Cache(), nn.Identity()
-    for _ in range(50):
-        cache.begin(5, 1, 1, torch.device("cpu"))
-        (cells,) = cache.extend(slot, torch.zeros(5, 1, 1, 2))
-        cache.reorder(torch.zeros(5, dtype=torch.long))
-    ahead = models.cache.STEPS_AHEAD * 5 + models.cache.ROUNDED
-    assert 50 <= cells.shape[2] <= 50 + 20 + ahead

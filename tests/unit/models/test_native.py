@@ -81,13 +81,6 @@ def _attention(q: Tensor, past: Tensor, heads: int) -> Tensor:
     return (weights @ v).transpose(1, 2).flatten(2)
 
 
-def test_cells_without_an_owner_are_dropped_and_nothing_changes(random, monkeypatch):
-    import models.cache
-
-    monkeypatch.setattr(models.cache, "COMPACT_AFTER", 12)
-    test_a_hypothesis_attends_to_its_own_past_alone(random, 16, True)
-
-
 @pytest.mark.parametrize("d_head", native.HEADS)
 @pytest.mark.parametrize("length", [1, 16, 21])
 @pytest.mark.parametrize("packed", [False, True])

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-import models.cache
 from models import build
 from models.paths import PATHS
 from models.site import Flow
@@ -107,10 +106,8 @@ class Uncached:
         return self.model.decode(words, encoded)[:, -tgt.shape[1] :]
 
 
-@pytest.mark.parametrize("compact_after", [3, 20, 10_000])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_beam_search_equals_the_one_without_a_cache(beam, compact_after, monkeypatch):
-    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
+def test_beam_search_equals_the_one_without_a_cache(beam):
     model = build(relative(3), VOCAB, VOCAB, 4).eval()
     with torch.no_grad():
         for name, p in model.named_parameters():
