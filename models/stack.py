@@ -56,7 +56,9 @@ class Stack(nn.Module):
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
         flow = replace(flow, memo={})
-        history = self._begin(h_0)
+        history = History(h_0 if self.residual is None else self.residual.start(h_0))
+        if self.context is not None:
+            history.contexts.append(h_0)
         for l in range(1, len(self.layers) + 1):
             x = self.connection(l, history, flow)
             self._end_block_below(l, x, history, flow)
@@ -64,12 +66,6 @@ class Stack(nn.Module):
             history.add(x, h, attended)
             history.kept.append(self.connection.keep(l, h, history))
         return self._output(history, flow), history
-
-    def _begin(self, h_0: Tensor) -> History:
-        history = History(h_0 if self.residual is None else self.residual.start(h_0))
-        if self.context is not None:
-            history.contexts.append(h_0)
-        return history
 
     def _layer(self, l: int, x: Tensor, memories: tuple[Memory, ...], history: History, flow: Flow) -> tuple[Tensor, Tensor, Tensor | None]:
         """(x_l, h_l, a_l). A connection that `corrects` makes x_l anew of the layer's first output and runs the layer once more."""
@@ -101,10 +97,8 @@ class Stack(nn.Module):
         return self.training and torch.is_grad_enabled()
 
     def _run(self, layer: Callable[..., Any], *arguments: Any) -> tuple[Tensor, Tensor | None]:
-        if self.recompute and self._learns:
-            h, attended = checkpoint(layer, *arguments, use_reentrant=False)
-            return h, attended
-        h, attended = layer(*arguments)
+        again = self.recompute and self._learns
+        h, attended = checkpoint(layer, *arguments, use_reentrant=False) if again else layer(*arguments)
         return h, attended
 
     def _end_block_below(self, l: int, x: Tensor, history: History, flow: Flow) -> None:

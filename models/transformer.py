@@ -125,8 +125,7 @@ class Transformer(nn.Module):
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
     ) -> Tensor:
         """Hidden states [N, T, D] of the given positions; with a cache, `tgt` holds only the new ones and the cache advances."""
-        hidden, _ = self._decode(tgt_NT, encoded, cache, trace)
-        return hidden
+        return self._decode(tgt_NT, encoded, cache, trace)[0]
 
     def _decode(
         self,
@@ -138,12 +137,9 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
-        bias = None
-        if self.decoder.self_attends:
-            if cache is None:
-                bias = causal_bias(length, past, tgt_NT.device)
-            else:
-                cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
+        bias = causal_bias(length, past, tgt_NT.device) if self.decoder.self_attends and cache is None else None
+        if self.decoder.self_attends and cache is not None:
+            cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
         flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)
         h_0 = self.tgt_embedding(tgt_NT, past)
         flow.h_0 = h_0 = h_0 if packing is None else packing.pack(h_0)

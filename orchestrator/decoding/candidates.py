@@ -32,11 +32,8 @@ def exact_top_k(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, T
 
 
 class Candidates:
-    """log p(next | Y) of each row and its best words. `eos` [N] is that of EOS, even if EOS is excluded.
-
-    Excluded words (`banned` [I], `repeated` [N, R]) still count in the normalisation. On a CPU with a compiler, one pass in C finds the
-    same candidates.
-    """
+    """log p(next | Y) of each row and its best words. `eos` [N] is that of EOS, even if EOS is excluded. Excluded words (`banned` [I],
+    `repeated` [N, R]) still count in the normalisation. On a CPU with a compiler, one pass in C finds the same candidates."""
 
     def __init__(self, logits: Tensor, banned: Tensor, repeated: Tensor, eos: int, count: int) -> None:
         self.count = min(count, logits.shape[1])

@@ -20,10 +20,8 @@ BATCH_TOKENS = 2048
 
 @torch.inference_mode()
 def reference_nll(model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]] | None:
-    """[sum of nll in nats, number of tokens] of each target given its source, EOS counted, in input order.
-
-    Ids have no BOS and EOS. None if a sentence is longer than the learned positions.
-    """
+    """[sum of nll in nats, number of tokens] of each target given its source, EOS counted, in input order. Ids have no BOS and EOS. None if
+    a sentence is longer than the learned positions."""
     device, most = next(model.parameters()).device, getattr(model, "max_positions", None)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     if most is not None and 1 + max(lengths, default=0) > most:

@@ -1,7 +1,4 @@
-"""Scores of the validation set: the exponent of the length penalty that does best on it, and BLEU at rungs.
-
-The exponent is tuned as in Shen et al. 2018, section 4.3, after Gehring et al. 2017.
-"""
+"""Scores of the validation set: the exponent of the length penalty that does best on it (Shen et al. 2018, section 4.3), BLEU at rungs."""
 
 from __future__ import annotations
 
@@ -31,11 +28,8 @@ def _scored(model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: 
 
 
 def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
-    """Decodes the validation set with every candidate.
-
-    Returns {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", "seconds"}. The best has the highest score by `metric`; the
-    first wins ties.
-    """
+    """Decodes the validation set with every candidate. Returns {"alpha": the best by `metric`, the first of equals, "candidates":
+    [{"alpha", "bleu"}], "signature", "seconds"}."""
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
     candidates, signature = [], ""
@@ -55,7 +49,6 @@ def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
 
 def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str | None = None) -> DecodeSpec:
     """The search with its tuned exponent, if it has one. Keys are computed from the search with `tuned`.
-
     row: for the UserError if it has not been tuned yet; None: then the first candidate.
     """
     if decode.length_penalty.alpha != "tuned":

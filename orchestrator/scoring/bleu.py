@@ -67,10 +67,7 @@ def _figures(result: BLEUScore, brevity_penalty: float, signature: str) -> dict[
 def mteval(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
-    """BLEU of detokenised lines by mteval-v13a.pl: score and signature.
-
-    tokenize: a tokenisation of sacreBLEU, named in the signature (for Chinese, say).
-    """
+    """BLEU of detokenised lines by mteval-v13a.pl: score and signature. tokenize: a tokenisation of sacreBLEU."""
     lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
     metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
     result = corpus_score(metric, lines, streams)
@@ -118,9 +115,6 @@ def lower_ascii(line: str) -> str:
 
 
 def split_hyphenated(line: str) -> str:
-    """WMT14 En-De compound splitting: `rich-text` becomes `rich ##AT##-##AT## text`.
-
-    Source: tensor2tensor's `get_ende_bleu.sh` (after Luong et al. 2015). As in that script, matches do not overlap: `a-b-c` becomes
-    `a ##AT##-##AT## b-c`.
-    """
+    """WMT14 En-De compound splitting: `rich-text` becomes `rich ##AT##-##AT## text`, `a-b-c` `a ##AT##-##AT## b-c`. Source: tensor2tensor's
+    `get_ende_bleu.sh` (after Luong et al. 2015)."""
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)

@@ -21,7 +21,6 @@ _LIBRARY = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeLsum"}
 
 def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = PORTER) -> dict[str, Any]:
     """Means over the summaries: {"rouge1", "rouge2", "rougeL", "signature"}. Each line is one summary with sentences joined by ` <q> `.
-
     rougeL is the library's rougeLsum, the union of longest common subsequences over sentences, as in ROUGE-1.5.5. Words are lowercased; the
     best of several references counts. tokenize: PORTER finds words of a-z and 0-9 and stems them (option -m); a tokeniser of sacreBLEU
     finds the words of other languages, which are not stemmed. Raises ValueError like `check_counts`.

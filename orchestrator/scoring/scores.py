@@ -1,7 +1,6 @@
-"""Scores of one decoded test set, each with the signature of its computation.
+"""Scores of one decoded test set in percent, each with the signature of its computation.
 
-`score` always reports all figures; its `bleu` is the one that the spec selects. The spec's case and compound splitting apply to every
-figure for which they are defined (chrF always uses the unchanged text). All scores are percentages in [0, 100], never NaN.
+`score` reports all figures; its `bleu` is the one that the spec selects. The spec's case and compound splitting apply to all but chrF.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ def score(
     hypotheses_text: Sequence[str], hypotheses_tokens: Sequence[str], prepared: References, split: str, spec: ScoreSpec
 ) -> dict[str, Any]:
     """Scores the detokenised and the tokenised hypotheses, given one line per sentence in the order of the test set.
-
     Returns {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}} for JSON.
     Metric rouge adds "rouge1", "rouge2", "rougeL" and sets their signature; its BLEU figures are of the summaries as running text.
     Raises UserError if the numbers of hypotheses and references differ.

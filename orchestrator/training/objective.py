@@ -74,10 +74,7 @@ class Objective(nn.Module):
 
 @torch.no_grad()
 def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of nll, number of correct greedy predictions) over real target positions, both float64 [].
-
-    The logits of one chunk of positions exist at a time; the sum has the bits of one cross entropy over all of them.
-    """
+    """(sum of nll, number of correct greedy predictions) over real target positions, both float64 []; logits by chunks of positions."""
     hidden_PD = model(src_BS, tgt_in_BT).real_hidden()
     gold_P = tgt_out_BT[tgt_out_BT != PAD]
     log_p_P1 = torch.empty(len(gold_P), 1, device=gold_P.device)
