@@ -100,7 +100,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
 
 
 def stop(
-    name: Annotated[str | None, Argument(help="A table or row, a sweep, row:seed or a train key. Default: the only running sweep.")] = None,
+    name: Annotated[str | None, Argument(help="A table or row, a sweep or row:seed. Default: the only running sweep.")] = None,
     results: Results = RESULTS,
     every: Annotated[bool, Option("--all", help="Every running sweep of the folder, or of NAME.")] = False,
     now: Annotated[bool, Option("--now", help="Send the signal twice: end at once and lose work since the last checkpoint.")] = False,

@@ -206,8 +206,6 @@ def repro(
         run = recorded.by_key(ledger, target)
     else:
         run = recorded.of_row(ledger, resolve_one(target, seed, options), options.data_dir)
-    for line in run.notes:
-        log(line)
     key = run.keys[run.row.id].train or ""
     with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
         reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))
@@ -215,7 +213,7 @@ def repro(
     if as_json:
         summary = {"id": run.row.id, "train_key": key, "verdict": verdict.verdict, "reproduced": verdict.reproduced}
         runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in reproduced.verdicts]
-        print_json(summary | {"into": None if into is None else str(into), "notes": run.notes, "runs": runs})
+        print_json(summary | {"into": None if into is None else str(into), "runs": runs})
     for task, found in () if as_json else reproduced.verdicts:
         table = make_table(("what", "recorded", "again", ""), title=f"{task.name}: {found.verdict}")
         for one in found.measures:

@@ -20,11 +20,6 @@ def checked(text: str | Path, option: str) -> Path:
     path = Path(text)
     if not str(text).strip() or "\0" in str(text):
         raise UserError(f"{option} {_shown(text)}: names nothing; expected a folder")
-    try:
-        path.lstat()
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            raise UserError(f"{option} {_shown(path)}: cannot be looked at ({error.strerror}); expected a folder") from None
     there = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
     if there is not None and not _is_folder(there):
         above = "" if there == path else f" at {_shown(there)}"

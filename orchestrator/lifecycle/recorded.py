@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,11 +20,10 @@ from orchestrator.sweeps.plan import Data, keys_for
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded run. row: with its parents, at the recorded seed. keys: address of the row or a parent -> keys. notes: messages."""
+    """A recorded run. row: with its parents, at the recorded seed. keys: address of the row or a parent -> keys."""
 
     row: Row
     keys: dict[str, Keys]
-    notes: list[str] = field(default_factory=list)
 
 
 def by_key(ledger: Ledger, prefix: str) -> Recorded:
@@ -37,9 +36,9 @@ def by_key(ledger: Ledger, prefix: str) -> Recorded:
 
 
 def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
-    """The recorded run of a row under its current keys, else the only finished run of its address and seed with the recorded spec.
+    """The recorded run of a row. UserError if the corpus is absent, or no run is recorded under the row's current key.
 
-    Raises UserError if the corpus is absent, or if no finished run or several are recorded.
+    The message names finished runs of this address and seed with other keys.
     """
     assert row.spec is not None
     data = Data(data_dir)
@@ -54,15 +53,9 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
             current = current.parent  # type: ignore[assignment]
         return Recorded(row, chain)
     others = [run.key for run in ledger.runs() if _is_of(ledger.read_spec(run.key), row)]
-    others = [key for key in others if (ledger.read_train(key) or {}).get("status") in FINISHED]
-    if len(others) != 1:
-        few = f"{len(others)} of earlier versions: {', '.join(key[:16] for key in others[:8])}" if others else "no recorded run"
-        raise UserError(
-            f"{row.id} seed {row.spec.seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key"
-        )
-    found = _from_spec(ledger, others[0])
-    note = f"{row.id} or its data changed since: its train key is now {keys.train[:16]}; the recorded run {others[0][:16]} is run again"
-    return replace(found, notes=[note, *found.notes])
+    others = [key[:16] for key in others if (ledger.read_train(key) or {}).get("status") in FINISHED]
+    few = f"only runs of an earlier spec or corpus: {', '.join(others[:8])}" if others else "no recorded run"
+    raise UserError(f"{row.id} seed {row.spec.seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key")
 
 
 def _is_of(recorded: Record | None, row: Row) -> bool:

@@ -20,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.sweeps.status import is_of_row, recent_sweeps, sweep_status
+from orchestrator.sweeps.status import recent_sweeps, sweep_status
 
 POLL = 0.05
 """Seconds between two checks of whether a process has ended."""
@@ -86,19 +86,21 @@ def stop(results: Path, name: str | None, *, every: bool = False, now: bool = Fa
     """Stops the sweeps that run `name` and waits up to `timeout` seconds until they have ended. If nothing runs, that is no error.
 
     Args:
-        name: a sweep, the address of a table or row, `row:seed` or a train key. None: whatever runs.
+        name: a sweep, the address of a table or row, or `row:seed`. None: whatever runs.
         every: stop all of several running sweeps.
         now: send a second SIGTERM, which ends the process at once.
 
     Raises UserError for an unknown name, for several sweeps without `every`, and for a process of another machine or user.
     """
-    sweeps = sweep_status(results, paths=recent_sweeps(results, 0)[0] if name is None else None)
-    live = [
+    sweeps = sweep_status(results, name=name, paths=recent_sweeps(results, 0)[0] if name is None else None)
+    if name is not None and not sweeps:
+        known = [sweep["sweep"] for sweep in sweep_status(results)]
+        raise UserError(f"{shown(name)}: no such sweep, table or row in {results}; {nearest(name, known)}")
+    found = [
         _Owned(sweep["sweep"], file.lock, record, [row for row in sweep["rows"] if row["status"] not in FINAL])
         for sweep in sweeps
         if (record := (file := SweepFile.of(results, sweep["sweep"])).driver) is not None
     ]
-    found = live if name is None else _named(results, sweeps, live, name)
     if len(found) > 1 and not every:
         whose = f"{len(found)} sweeps{'' if name is None else f' of {shown(name)}'} run in {results}"
         raise UserError(f"{whose}; expected the name of one, or --all: {', '.join(one.name for one in found)}")
@@ -112,19 +114,6 @@ def stop(results: Path, name: str | None, *, every: bool = False, now: bool = Fa
     while time.monotonic() < deadline and not all(one.ended for one in found):
         time.sleep(POLL)
     return [_outcome(results, one, asked_before[one.name]) for one in found]
-
-
-def _named(results: Path, sweeps: list[dict[str, Any]], live: list[_Owned], name: str) -> list[_Owned]:
-    """The running sweeps of this name, else those with an unfinished row of this name: a row ends with its sweep."""
-    exact = {sweep["sweep"] for sweep in sweeps if name in (sweep["sweep"], sweep["name"])}
-    if not exact and not any(_is_row(row, name) for sweep in sweeps for row in sweep["rows"]):
-        known = [one.name for one in live] or [sweep["sweep"] for sweep in sweeps]
-        raise UserError(f"{shown(name)}: no such sweep, row or train key in {results}; {nearest(name, known)}")
-    return [one for one in live if one.name in exact] or [one for one in live if any(_is_row(row, name) for row in one.rows)]
-
-
-def _is_row(row: dict[str, Any], name: str) -> bool:
-    return is_of_row(name, row["id"], row["seed"]) or bool(row["key"] and len(name) >= 16 and row["key"].startswith(name))
 
 
 def _ask(results: Path, one: _Owned, now: bool) -> bool:

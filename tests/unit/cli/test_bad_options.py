@@ -21,7 +21,6 @@ NOT_FOLDERS = {
     "loop": "found a link that leads back to itself; expected a folder",
     "loop/sub": "found a link that leads back to itself at loop; expected a folder",
     "/dev/null": "found a device; expected a folder",
-    "n" * 300: "cannot be looked at (File name too long)",
 }
 FOLDERS = [
     ["run", "spec.yaml", "--results"],
@@ -42,6 +41,7 @@ CASES = [
     (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
     (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
     (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
+    (["status", "--results", "n" * 300], ["File name too long"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
     (["results", "export", "file/x.tar", "--results", "results"], ["found a file; expected a folder"]),
     (["results", "import", "full"], ["full: is a folder without packed runs; expected a file"]),

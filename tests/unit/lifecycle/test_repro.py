@@ -57,12 +57,14 @@ def test_other_bits_are_told_and_excused_by_the_capsule_alone(trained, copy, cli
     assert cli(*command, "--strict")[0] == 1
 
 
-def test_a_row_that_changed_since_is_run_as_it_was_recorded(trained, copy, cli, tmp_path):
+def test_a_row_that_changed_since_is_run_as_it_was_recorded_by_its_key(trained, copy, cli, tmp_path):
     _, _, cache = trained
-    changed = tmp_path / "spec.yaml"
+    changed, key = tmp_path / "spec.yaml", rows_in(copy)["life/cycle/base"][:16]
     changed.write_text(SPEC.replace("max_steps: 6", "max_steps: 9"))
-    code, out, err = cli("repro", f"{changed}#base", "--results", copy, "--cache-dir", cache, "--json")
-    assert code == 0 and json.loads(out)["verdict"] == "same bits" and "changed since" in err
+    code, _, err = cli("repro", f"{changed}#base", "--results", copy, "--cache-dir", cache)
+    assert code == 2 and f"an earlier spec or corpus: {key}" in err
+    code, out, err = cli("repro", key, "--results", copy, "--cache-dir", cache, "--json")
+    assert code == 0 and json.loads(out)["verdict"] == "same bits"
     assert {one["what"]: one["again"] for one in json.loads(out)["runs"][0]["measures"]}["steps"] == 6
 
 
