@@ -121,6 +121,8 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         "nmt.ended_by": train.get("ended_by"),
         "nmt.signature": score.get("signature"),
         "nmt.weights_sha256": train.get("weights_sha256"),
+        "nmt.best_step": train.get("best_step"),
+        "nmt.corpus_sha256": (train.get("text") or {}).get("sha256"),
         "nmt.nonfinite": ", ".join(nonfinite),
         "mlflow.source.git.commit": capsule.get("git_commit"),
     }
