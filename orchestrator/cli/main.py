@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
@@ -54,6 +54,16 @@ class GroupedHelp(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
 
 
+class OnceEach(TyperCommand):
+    """Refuses an option with one value that is given twice: only the last value would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        order: list[Any] = self.make_parser(ctx).parse_args(list(args))[2]
+        for option in (param for param in order if order.count(param) > 1 and not (param.multiple or param.is_flag)):
+            raise UserError(f"{option.opts[0]}: found twice; expected one value")
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="nmt-ablate",
     cls=GroupedHelp,
@@ -69,7 +79,7 @@ for _commands in GROUPS.values():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name)
         else:
-            app.command(_name, **SETTINGS.get(_name, {}))(_command)
+            app.command(_name, cls=OnceEach, **SETTINGS.get(_name, {}))(_command)
 
 
 def _version(requested: bool) -> None:

@@ -49,6 +49,7 @@ CASES = [
     (["table", "spec.yaml", "--baseline", "oen"], ["no such row of demo/small; expected one, the only name; did you mean one?"]),
     (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),
     (["run", "spec.yaml", "--sed", "1"], ["No such option: --sed", "--seed"]),
+    (["run", "spec.yaml", "--seed", "1", "--seed", "2"], ["--seed: found twice; expected one value"]),
     (["run"], ["Missing argument", "nmt-ablate run --help"]),
     (["bogus"], ["No such command 'bogus'"]),
     (["stop", "\x1b]0;x\x07", "--results", "results"], [r"\x1b]0;x\x07"]),
