@@ -14,8 +14,8 @@ class Paths:
     packing: padding leaves the batch in training (models.packing). dropout: cheap exact masks (models.dropout). attention: two batched
     products in place of torch's fused kernel on a CPU. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
     (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
-    products by oneDNN where it is faster and still fp32. bf16: bf16 products of Muon, loss and decoding in fp32 on CPUs without
-    instructions for them (models.precision). native: decoding's small steps in C where there is a compiler (models.native).
+    products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
+    (models.precision). native: decoding's small steps in C where there is a compiler (models.native).
     """
 
     packing: bool = True

@@ -158,7 +158,7 @@ def test_two_processes_make_one_run_each(fake_results: Any) -> None:
     fake_results.typical()
     command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
     both = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert [process.wait(240) for process in both] == [0, 0]
     assert len(dump(fake_results.root)) == 6
 
 
