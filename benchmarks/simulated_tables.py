@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 
@@ -12,40 +13,42 @@ from orchestrator.scoring.significance.estimator import LEVEL, Difference, answe
 from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.verdicts import strongest
 
-SPREADS: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], float]] = {
-    "equal": (lambda _: np.ones(12), 0.0),
-    "equal, shared seeds correlate by 0.4": (lambda _: np.ones(12), 0.4),
-    "lognormal, sd 0.4 of its logarithm": (lambda generator: np.exp(0.4 * generator.normal(size=12)), 0.0),
-    "baseline twice": (lambda _: np.array([2.0, *[1.0] * 11]), 0.0),
-    "row 1 twice": (lambda _: np.array([1.0, 2.0, *[1.0] * 10]), 0.0),
-    "row 1 five times, shared seeds correlate by 0.4": (lambda _: np.array([1.0, 5.0, *[1.0] * 10]), 0.4),
+SPREADS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "equal": lambda _: np.ones(12),
+    "lognormal": lambda generator: np.exp(0.4 * generator.normal(size=12)),
+    "baseline twice": lambda _: np.array([2.0, *[1.0] * 11]),
+    "row 1 twice": lambda _: np.array([1.0, 2.0, *[1.0] * 10]),
 }
-"""Title -> standard deviation of each row [12], and the correlation of rows over shared seeds."""
+"""Title -> standard deviation of each row [12]. lognormal: 0.4 is the standard deviation of the logarithm."""
+CORRELATIONS = (0.0, 0.4)
+"""Of two rows over their shared seeds."""
 SEEDS = {"2": [2] * 12, "3": [3] * 12, "5": [5] * 12, "3, four rows 6": [3] * 8 + [6] * 4}
 PLANTED = 3.0
 """Effect for the power, in standard errors where spreads are equal."""
 
 
 def simulated(tables: int) -> str:
-    """A Markdown table of error rates and power, a line for each kind of spread and number of seeds."""
+    """A Markdown table of error rates and power, a line for each kind of spread, correlation and number of seeds."""
     lines = [
-        "| spread over seeds | seeds a row | significant, all rows | significant, row 1 | tables with any after Holm | power |",
-        "|---|---|---|---|---|---|",
+        "| spread over seeds | correlation | seeds a row | all rows | row 1 | tables with any after Holm | power |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for title, (spread, correlation) in SPREADS.items():
-        for text, seeds in SEEDS.items():
-            generator, total = np.random.default_rng(len(lines)), np.zeros(4)
-            for _ in range(tables):
-                sd = spread(generator)
-                noise = math.sqrt(correlation) * generator.normal(size=max(seeds))
-                noise = noise + math.sqrt(1 - correlation) * generator.normal(size=(len(seeds), max(seeds)))
-                table = [dict(enumerate(sd[row] * noise[row, :k])) for row, k in enumerate(seeds)]
-                model = MixedModel(dict(enumerate(table)))
-                effect = PLANTED * math.sqrt(2 / float(np.mean(seeds)) * (1 - correlation))
-                p, planted = np.array([[against(model, table, row, more) for row in range(1, len(seeds))] for more in (0.0, effect)])
-                total += [np.mean(p < LEVEL), p[0] < LEVEL, min(holm(list(p))) < LEVEL, np.mean(planted < LEVEL)]
-            lines.append(f"| {title} | {text} | " + " | ".join(f"{each / tables:.1%}" for each in total) + " |")
-    return "\n".join(lines)
+    largest = 0.0
+    for (title, spread), correlation, (text, seeds) in product(SPREADS.items(), CORRELATIONS, SEEDS.items()):
+        generator, rates = np.random.default_rng(len(lines)), np.zeros((tables, 4))
+        effect = PLANTED * math.sqrt(2 / float(np.mean(seeds)) * (1 - correlation))
+        for i in range(tables):
+            sd = spread(generator)
+            noise = math.sqrt(correlation) * generator.normal(size=max(seeds))
+            noise = noise + math.sqrt(1 - correlation) * generator.normal(size=(len(seeds), max(seeds)))
+            table = [dict(enumerate(sd[row] * noise[row, :k])) for row, k in enumerate(seeds)]
+            model = MixedModel(dict(enumerate(table)))
+            p, planted = np.array([against(model, table, row, (0.0, effect)) for row in range(1, len(seeds))]).T
+            rates[i] = np.mean(p < LEVEL), p[0] < LEVEL, min(holm(list(p))) < LEVEL, np.mean(planted < LEVEL)
+        largest = max(largest, float(rates.std(axis=0, ddof=1).max()) / math.sqrt(tables))
+        shown = " | ".join(f"{rate:.1%}" for rate in rates.mean(axis=0))
+        lines.append(f"| {title} | {correlation:g} | {text} | {shown} |")
+    return "\n".join([*lines, "", f"{tables:,} tables a line; Monte-Carlo standard errors of at most {100 * largest:.1f} points"])
 
 
 def looked(tables: int) -> str:
@@ -118,9 +121,10 @@ def _against_all(model: MixedModel[int], rows: dict[int, dict[int, float]], row:
     return p
 
 
-def against(model: MixedModel[int], table: list[dict[int, float]], row: int, effect: float) -> float:
-    """The p-value of a row of a simulated table against the first one, with an effect added."""
+def against(model: MixedModel[int], table: list[dict[int, float]], row: int, effects: tuple[float, ...]) -> list[float]:
+    """The p-values of a row of a simulated table against the first one, with each of these effects added."""
     spread = model.between(row, 0)
     assert spread is not None
-    delta = float(np.mean(list(table[row].values())) - np.mean(list(table[0].values()))) + effect
-    return answer(delta, spread.variance * (1 / len(table[row]) + 1 / len(table[0])), spread.df).p
+    delta = float(np.mean(list(table[row].values())) - np.mean(list(table[0].values())))
+    variance = spread.variance * (1 / len(table[row]) + 1 / len(table[0]))
+    return [answer(delta + effect, variance, spread.df).p for effect in effects]

@@ -1,6 +1,7 @@
 """The files of a ledger: the names that are allowed in it and in an archive of it, and validation of their content.
 
-A run (RUN16) or a sweep (sweeps/NAME) is a group of files: with a bucket one process at a time writes a group.
+A run (RUN16), a sweep (sweeps/NAME), a session of claims (sessions/NAME) or the looks at claims are a group of files: with a bucket one
+process at a time writes a group.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from orchestrator.ledger.records import DamagedError, read_record, read_spec
 _RUN = r"[0-9a-f]{16}"
 _STEP = r"step-[0-9]{8,12}"
 _SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,200}\.json"
+_SESSION = r"sessions/[A-Za-z0-9][A-Za-z0-9@+._-]{0,199}\.jsonl"
+LOOKS = "looks.json"
 SMALL = re.compile(
-    rf"{_SWEEP}|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
+    rf"{_SWEEP}|{_SESSION}|looks\.json|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
     r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune)/[0-9a-f]{16}\.json)"
 )
 """Records, small files."""
@@ -27,7 +30,7 @@ LARGE = re.compile(
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
 """Tensors, and the journal that accompanies a checkpoint."""
-_GROUP = re.compile(r"([0-9a-f]{16})(?:/.*)?|(sweeps/[^/]+?)(?:\.asha\.json|\.lock\.json|\.lock|\.json|\.stop)")
+_GROUP = re.compile(r"([0-9a-f]{16})(?:/.*)?|(looks|(?:sweeps|sessions)/[^/]+?)(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)")
 MAX_TEXT = 256 * 2**20
 """Maximum size in bytes of a file without tensors."""
 
@@ -41,6 +44,11 @@ def belongs(name: str) -> bool:
     if name.startswith("sweeps/"):
         return SMALL.fullmatch(name) is not None and not name[7:].startswith(".") and not name.endswith(".lock.json")
     return (SMALL.fullmatch(name) or LARGE.fullmatch(name)) is not None
+
+
+def of_a_run(name: str) -> bool:
+    """Whether a file or group is one of a run."""
+    return re.match(rf"{_RUN}(?:/|$)", name) is not None
 
 
 def is_tensor(name: str) -> bool:
@@ -71,6 +79,13 @@ def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
     return [name for name in found if belongs(name) and (stems is None or name in stems)]
 
 
+def of_verdicts(results: Path) -> list[str]:
+    """Names of the looks and of all sessions."""
+    paths = (results / LOOKS, *sorted((results / "sessions").glob("*.jsonl")))
+    names = [path.relative_to(results).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
+    return [name for name in names if belongs(name)]
+
+
 def writing_order(name: str) -> tuple[int, str]:
     """Sort key: a file comes before the records that name it, and train.json, which marks the run as done, comes last."""
     if name.endswith("/train.json"):
@@ -88,7 +103,7 @@ def group_of(name: str) -> str | None:
 
 def claim_of(group: str) -> str:
     """Name of the object that says which process has the group: the record of its lock."""
-    return f"{group}.lock.json" if group.startswith("sweeps/") else f"{group}/lock.json"
+    return f"{group}/lock.json" if of_a_run(group) else f"{group}.lock.json"
 
 
 def is_shared(name: str) -> bool:
@@ -98,15 +113,16 @@ def is_shared(name: str) -> bool:
 
 def files_in(root: Path, group: str) -> list[str]:
     """Names, relative to the ledger, of the group's files in `root`."""
-    if group.startswith("sweeps/"):
-        return [name for end in (".json", ".asha.json", ".stop") if (root / (name := f"{group}{end}")).is_file()]
+    if not of_a_run(group):
+        names = [f"{group}{end}" for end in (".json", ".jsonl", ".asha.json", ".stop")]
+        return [name for name in names if is_shared(name) and (root / name).is_file()]
     paths = (Path(folder, file) for folder, _, files in os.walk(root / group) for file in files)  # a folder may be removed meanwhile
     return sorted(name for path in paths if belongs(name := path.relative_to(root).as_posix()) and not path.is_symlink())
 
 
 def groups_in(root: Path) -> set[str]:
     """Every group with a folder or file in `root`."""
-    found = (group_of(path.relative_to(root).as_posix()) for path in (*root.iterdir(), *root.glob("sweeps/*.json")))
+    found = (group_of(path.relative_to(root).as_posix()) for path in (*root.iterdir(), *root.glob("s*s/*.json*")))
     return {group for group in found if group is not None}
 
 
@@ -134,6 +150,8 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
         try:
             if folder == "sweeps":
                 _ = name.endswith(".asha.json") or sweep_files.read(root / name)
+            elif name == LOOKS:
+                _check_looks(root / name)
             elif name.endswith("/spec.yaml"):
                 key = str((read_spec(root / name, scan=True) or {}).get("key"))
             elif name.endswith(".json") and not LARGE.fullmatch(name):
@@ -143,3 +161,10 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
             continue
         if key is not None and (not KEY.fullmatch(key) or not key.startswith(folder) or keys.setdefault(folder, key) != key):
             yield f"{name}: holds another key than its folder or the folder's other files"
+
+
+def _check_looks(path: Path) -> None:
+    claims = (read_document(path) or {}).get("claims")
+    looks = [look for each in claims.values() for look in each] if isinstance(claims, dict) else [None]
+    if not all(isinstance(look, dict) and isinstance(look.get("runs"), dict) and {"time", "planned"} <= look.keys() for look in looks):
+        raise DamagedError("holds no looks, or its digest is not the one of its content")

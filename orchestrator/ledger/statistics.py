@@ -33,7 +33,15 @@ TOLERANCE = 1e-3
 
 
 def corpus_bleu(sums: Numbers, spec: ScoreSpec) -> Floats:
-    """BLEU in percent [...] from sums of statistics [..., 10], by the definition of `spec.metric`.
+    """BLEU in percent [...] from sums of statistics [..., 10], by the definition of `spec.metric`."""
+    precisions, penalty = bleu_parts(sums, spec)
+    with np.errstate(divide="ignore"):
+        score: Floats = np.minimum(100.0 * penalty * np.exp(np.log(precisions).mean(axis=-1)), 100.0)
+    return score
+
+
+def bleu_parts(sums: Numbers, spec: ScoreSpec) -> tuple[Floats, Floats]:
+    """(n-gram precisions [..., 4], brevity penalties [...]) of BLEU, both 0 to 1.
 
     multi-bleu gives 0 if a precision is 0. sacrebleu and mteval count 2^-k matches for the k-th precision without a match (smooth:exp).
     """
@@ -48,8 +56,7 @@ def corpus_bleu(sums: Numbers, spec: ScoreSpec) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         precisions = np.where(totals > 0, smoothed / totals, 0.0)
         penalty = np.where(hypothesis > 0, np.minimum(1.0, np.exp(1.0 - reference / hypothesis)), 0.0)
-        score: Floats = np.minimum(100.0 * penalty * np.exp(np.log(precisions).mean(axis=-1)), 100.0)
-    return score
+    return precisions, penalty
 
 
 def corpus_chrf(sums: Numbers) -> Floats:

@@ -35,6 +35,7 @@ from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle.collect import exclusive, temporary_lock
+from orchestrator.report import looks
 from orchestrator.specs.positions import display, nearest, shown
 
 CHOICES = ("refuse", "keep")
@@ -74,7 +75,7 @@ def export_ledger(
     path.parent.mkdir(parents=True, exist_ok=True)
     with interrupt.raising(), atomic.naming(path), atomic.replacing(path) as tmp, tmp.open("xb") as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            for name in sorted(names + layout.of_sweeps(results, list(only) or None)):
+            for name in sorted([*names, *layout.of_sweeps(results, list(only) or None), *layout.of_verdicts(results)]):
                 with (results / name).open("rb") as file:
                     sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                     files[name] = {"bytes": file.tell(), "sha256": sha256}
@@ -99,7 +100,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     """Writes the packed form of runs and copies their sweep files. Returns (runs per table, names of the runs left out as above)."""
     runs, live = _chosen(results, only)
     written = packing.write(runs, dest)
-    for name in layout.of_sweeps(results, list(only) or None):
+    for name in (*layout.of_sweeps(results, list(only) or None), *layout.of_verdicts(results)):
         atomic.write_bytes(dest / name, (results / name).read_bytes())
     return written, live
 
@@ -181,17 +182,18 @@ def _durable_sha256(path: Path) -> str:
 
 def _unpack_packed(path: Path, staging: Path) -> list[str]:
     """Writes the files of packed runs into `staging`."""
-    names, sweeps = [name for name in packed.tables_in(path) if layout.belongs(name)], layout.of_sweeps(path, None)
+    names = [name for name in packed.tables_in(path) if layout.belongs(name)]
+    others = [*layout.of_sweeps(path, None), *layout.of_verdicts(path)]
     packing.write_files(path, names, staging)
-    for name in sweeps:
+    for name in others:
         atomic.write_bytes(staging / name, (path / name).read_bytes())
-    return [*names, *sweeps]
+    return [*names, *others]
 
 
 def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, dry_run: bool) -> Imported:
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"add": [], "same": [], "differ": []})
-    for name in sorted(names):  # a group: a run, or one file of a sweep
-        groups[name if name.startswith("sweeps/") else name[:16]][_compare(staging, results, name)].append(name)
+    for name in sorted(names):  # a group: a run, or one other file
+        groups[name[:16] if layout.of_a_run(name) else name][_compare(staging, results, name)].append(name)
     differ = {group: found["differ"] for group, found in groups.items() if found["differ"]}
     if differ and conflicts == "refuse":
         lines = [
@@ -204,6 +206,8 @@ def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, d
             imported.sweeps += [group.removeprefix("sweeps/").removesuffix(".json")] if group in todo else []
         elif found["differ"]:
             imported.kept.append(group)
+        elif not layout.of_a_run(group):
+            continue  # looks and sessions
         elif group not in todo:
             imported.same.append(group)
         else:
@@ -212,7 +216,7 @@ def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, d
             raise LockedError(f"{group}: process {holder.get('pid')} on {holder.get('host')} is at work on it; nothing was imported")
     if not dry_run:
         imported.files = sum(map(len, todo.values()))
-        for group in sorted(todo, key=lambda group: (group.startswith("sweeps/"), group)):
+        for group in sorted(todo, key=lambda group: (not layout.of_a_run(group), group)):
             _install(staging, results, group, todo[group])
     return imported
 
@@ -225,9 +229,11 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
         return "same" if here.exists() or any((run / other).exists() for other in ("train.json", "ckpt")) else "add"
     if not here.exists():
         return "add"
+    if name == layout.LOOKS:
+        return "same" if looks.read(ours) == looks.together(looks.read(ours), looks.read(theirs)) else "add"
     if read_bytes(there) == read_bytes(here) or file == "spec.yaml":  # under one key it differs only in the row that trained first
         return "same"
-    if file == "history.jsonl":
+    if file == "history.jsonl" or name.startswith("sessions/"):
         one, other = list(read_lines(there)), list(read_lines(here))
         return "add" if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
     if name.startswith("sweeps/"):
@@ -247,16 +253,21 @@ def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
 
 
 def _lock_of(results: Path, group: str) -> Path:
-    file = group.removeprefix("sweeps/")
-    return results / group / "lock" if file == group else SweepFile.of(results, sweep_name(file)).lock
+    if layout.of_a_run(group):
+        return results / group / "lock"
+    if group.startswith("sweeps/"):
+        return SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock
+    return (results / group).with_suffix(".lock")
 
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:
     """Moves a new run as a whole, else file by file under the lock of the run or sweep."""
-    if not group.startswith("sweeps/") and not (results / group).exists():
+    if layout.of_a_run(group) and not (results / group).exists():
         _rename(staging / group, results / group)
         return
     with temporary_lock(RunLock(_lock_of(results, group))):
+        if group == layout.LOOKS:
+            looks.write(staging, looks.together(looks.read(results), looks.read(staging)))
         for name in sorted(names, key=layout.writing_order):
             _rename(staging / name, results / name)
 

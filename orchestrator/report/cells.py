@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.effects import interval, judged, verdict
+from orchestrator.report.effects import interval, judged, parts, verdict
 from orchestrator.report.figures import OURS, short_id
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
@@ -24,6 +24,8 @@ _TITLES = {
     "delta": "delta",
     "against": "strongest control",
     "nll": "delta of test nll",
+    "chrf_delta": "delta of chrF",
+    "parts": "delta by precision, length",
     "controls": "delta to other controls",
     "pareto": "Pareto front",
     "tokens_per_second": "tokens/s",
@@ -32,7 +34,7 @@ _TITLES = {
     "train_hours": "training, h",
 }
 _SCORES = ("bleu", "delta", "bleu_spread")
-_WORDS = ("against", "verdict", "nll", "controls")
+_WORDS = ("against", "verdict", "nll", "chrf_delta", "parts", "controls")
 _HIDDEN = ("tokens_per_second", "sentences_per_second")
 """Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 
@@ -148,6 +150,10 @@ def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
         return judged({**ours["nll"], "verdict": {"word": ours["nll"]["verdict"]["word"]}}) if "nll" in ours else ""
     if column == "against":
         return short_id(ours["effect"]["against"]) if ours.get("effect") else ""
+    if column == "chrf_delta":
+        return interval(ours.get("chrf_delta") or {})
+    if column == "parts":
+        return parts(ours.get("effect"))
     if column == "controls":
         return "; ".join(f"{interval(effect)} to {short_id(effect['against'])}" for effect in ours.get("controls") or ())
     text = figure(kind, ours.get(column))

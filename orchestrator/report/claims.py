@@ -25,7 +25,7 @@ from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 
-NLL = "nll"
+BLEU, CHRF, NLL = "bleu", "chrf", "nll"
 
 
 class Comparisons:
@@ -87,7 +87,9 @@ class Comparisons:
                 level = level_of(look, self.planned or looks.planned(state))
             verdict = self._verdict(claim, expected, effects, p_adjusted, level)
             if stated or effects:
-                made.append(Judgement(claim, stated, expected.claimed, verdict, effects, p_adjusted, p, max(len(tests), 1), look, level))
+                chrf = self._of_metric(CHRF).between(claim.row, effects[0].against) if effects and claim.metric == BLEU else None
+                family = max(len(tests), 1)
+                made.append(Judgement(claim, stated, expected.claimed, verdict, effects, p_adjusted, p, family, look, level, chrf))
         if self.recording:
             self._record(looks, made, states)
         return made
@@ -104,7 +106,8 @@ class Comparisons:
     def of_rows(self) -> dict[str, dict[str, Any]]:
         """Row -> what is found of the row against the one that it is compared with, of rows that have a difference or failed.
 
-        {"effect", "significant", "verdict": {"word", "reason", ..}, "controls": [effect, ..], "nll": {"effect", "verdict"}}.
+        {"effect", "significant", "verdict": {"word", "reason", ..}, "controls": [effect, ..], "chrf_delta": effect,
+        "nll": {"effect", "verdict"}}.
         """
         found: dict[str, dict[str, Any]] = {}
         for record, made in zip(self._records(), self.judgements, strict=True):
@@ -112,8 +115,10 @@ class Comparisons:
             if record["against"] != self.starts.get(row_id) or (not made.effects and failed is None):
                 continue
             one: dict[str, Any] = {"verdict": verdict_of(record), "controls": record["controls"]}
+            if record["chrf"] is not None:
+                one["chrf_delta"] = record["chrf"]
             if made.effects:
-                one["effect"] = record["effect"]
+                one |= {"effect": record["effect"], "parts": record["effect"].get("parts")}
             if made.p is not None:
                 one["significant"] = made.significant and made.effects[0].delta > 0
             if made.metric == self._metric(row_id):

@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from orchestrator.ledger.provenance import differences
+from orchestrator.ledger.statistics import bleu_parts
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
@@ -33,7 +36,8 @@ WHERE = ("device", "git_commit", "matmul")
 class Effect:
     """D of a row against another one, in the units of a metric.
 
-    difference: None if an arm has one seed. differs: what is not alike where the two rows' runs were made (`ledger.provenance`).
+    difference: None if an arm has one seed. parts: of a difference in BLEU, see `_parts`. differs: what is not alike where the two rows'
+    runs were made (`ledger.provenance`).
     """
 
     row: str
@@ -42,15 +46,17 @@ class Effect:
     delta: float
     seeds: tuple[int, int]
     difference: Difference | None = None
+    parts: Mapping[str, Any] | None = None
     differs: tuple[str, ...] = ()
 
     def as_json(self, level: float = LEVEL) -> dict[str, Any]:
-        """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement.
+        """{"against", "metric", "delta", "seeds"}, of BLEU "parts", and with two seeds each both answers, the variances and the agreement.
 
         level: of the intervals and of the smallest effect that is found.
         """
         plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
         plain |= {"differs": list(self.differs)} if self.differs else {}
+        plain |= {"parts": dict(self.parts)} if self.parts else {}
         if self.difference is None:
             return plain
         found = self.difference.at(level)
@@ -131,7 +137,8 @@ class Effects:
         found = difference(ours, base, model.between(self.runs[row], self.runs[against]), shift)
         delta = float(ours.scores.mean() - base.scores.mean()) - shift
         unlike = differences([*self.capsules[row], *self.capsules[against]])
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, tuple(unlike))
+        parts = _parts(ours, base, self.rows[row].spec) if self.metrics[row] == "bleu" else None
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike))
 
 
 def main_metric(row: Row) -> str:
@@ -163,6 +170,26 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
     return verdicts.Verdict(REVERSED, f"{counts}; the paper's did not") if failed == len(finished) else None
 
 
+def _parts(a: Arm, b: Arm, spec: RunSpec | None) -> dict[str, Any]:
+    """What precisions and lengths add to a difference in BLEU, which is P B with P the mean precision and B the brevity penalty.
+
+    {"precision", "length"}: in points, before any adjustment for devices, length being the mean over pairs of seeds of
+    (B_a - B_b) (P_a + P_b) / 2. {"precisions", "brevity_penalty"}: of both rows, the mean over seeds.
+    """
+    assert spec is not None
+    found = [bleu_parts(arm.statistics.sum(axis=1), spec.score) for arm in (a, b)]
+    (B_a, B_b), (P_a, P_b) = ([each[1] for each in found], [arm.scores / np.maximum(each[1], 1e-9) for arm, each in zip((a, b), found)])
+    length = float(((B_a[:, None] - B_b) * (P_a[:, None] + P_b) / 2).mean())
+    precisions = [[float(p) for p in 100 * each.mean(axis=0)] for each, _ in found]
+    whole = float(a.scores.mean() - b.scores.mean())
+    return {
+        "precision": whole - length,
+        "length": length,
+        "precisions": precisions,
+        "brevity_penalty": [float(B_a.mean()), float(B_b.mean())],
+    }
+
+
 def _answer(answer: Answer) -> dict[str, float]:
     return {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde, "p": answer.p}
 
@@ -184,6 +211,12 @@ def interval(effect: Mapping[str, Any]) -> str:
     answer, digits = effect.get("other_seeds_and_sentences"), 3 if effect.get("metric") == "nll" else 2
     ends = "" if answer is None else f" ({answer['low']:+.{digits}f} to {answer['high']:+.{digits}f})"
     return f"{effect['delta']:+.{digits}f}{ends}"
+
+
+def parts(effect: Mapping[str, Any] | None) -> str:
+    """The parts of a difference in BLEU, `+0.70, +0.06`; empty without any."""
+    found = (effect or {}).get("parts")
+    return f"{found['precision']:+.2f}, {found['length']:+.2f}" if found else ""
 
 
 def verdict(ours: Mapping[str, Any]) -> str:

@@ -23,6 +23,8 @@ OURS = (
     "significant",
     "verdict",
     "nll",
+    "chrf_delta",
+    "parts",
     "controls",
     "pareto",
     "tokens_per_second",
@@ -31,7 +33,8 @@ OURS = (
 """Measured columns, besides the row's `also` and `means`.
 
 bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: to the strongest control (against), with its
-interval; nll: the same of the references' nll; controls: the other controls; pareto: see `front`;
+interval; nll, chrf_delta: the same of the references' nll and of chrF; parts: what precisions and lengths add to delta;
+controls: the other controls; pareto: see `front`;
 train_speed, decode_speed: ratios to the baseline, measured in one run;
 tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """

@@ -23,6 +23,7 @@ class Judgement:
         stated: whether the claim is about this metric; False: about another one, of which this one shows the sign.
         claimed: whether somebody claims an effect.
         effects: the difference to each control, the strongest first; empty without results.
+        chrf: the difference in chrF to the strongest control, which no verdict counts; of a claim on BLEU.
         p: of the claim, adjusted for the `family` claims of the table (Holm); raw: before; None with one seed.
         look: how many times the claim was judged with new seeds; level: of significance, of this look.
     """
@@ -37,6 +38,7 @@ class Judgement:
     family: int = 1
     look: int = 1
     level: float = LEVEL
+    chrf: Effect | None = None
 
     @property
     def metric(self) -> str:
@@ -47,7 +49,7 @@ class Judgement:
         return self.p is not None and self.p < self.level
 
     def as_json(self, setting: str = "") -> dict[str, Any]:
-        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls"}.
+        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls", "chrf"}.
 
         effect: the difference to the strongest control; controls: those to the others; former: the earlier word.
         """
@@ -66,6 +68,7 @@ class Judgement:
             "setting": setting if self.claimed else "",
             "effect": effects[0] if effects else None,
             "controls": effects[1:],
+            "chrf": None if self.chrf is None else self.chrf.as_json(self.level),
         }
 
 

@@ -8,25 +8,24 @@ Two tests of one claim find a difference that is none more often than one does, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from orchestrator.errors import UserError
+from orchestrator.errors import RemoteError, UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_document, write_document
+from orchestrator.ledger.layout import LOOKS
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.significance.estimator import LEVEL
 
-FILE = "looks.json"
 KEY = digest("looks")
 POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)
 """Level of each of n looks at equal steps, 0.05 in all (Pocock 1977, Biometrika 64:191), n = 1 to 10."""
@@ -74,11 +73,7 @@ class Looks:
 
     def __post_init__(self) -> None:
         for root in (*self.ledger.mirrors, self.ledger.root):
-            for claim, records in _read(root).items():
-                known = self.claims.setdefault(claim, [])
-                known += [record for record in records if record not in known]
-        for records in self.claims.values():
-            records.sort(key=lambda record: str(record["time"]))
+            self.claims = together(self.claims, read(root))
 
     def number(self, state: State) -> int:
         """Which look at the claim this is, from 1."""
@@ -104,12 +99,10 @@ class Looks:
         if not self.new or not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
             return
         try:
-            with FileLock(root / f"{FILE}.lock"):
-                known = _read(root)
-                added = {claim: [*known.get(claim, []), record] for claim, record in self.new.items()}
-                write_document(root / FILE, {"claims": known | added}, KEY)
-        except OSError as error:
-            log_once(f"warning: {root / FILE}: {error.strerror or error}; this look at the results is not recorded")
+            with RunLock(root / "looks.lock").acquire(timeout=60):  # with a bucket this fetches the others' looks
+                write(root, together(read(root), {claim: [record] for claim, record in self.new.items()}))
+        except (OSError, RemoteError) as error:
+            log_once(f"warning: {root / LOOKS}: {getattr(error, 'strerror', None) or error}; this look at the results is not recorded")
 
 
 def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
@@ -117,12 +110,23 @@ def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return any(new[name] != run for name, run in old.items() if name in new)
 
 
-def _read(root: Path) -> dict[str, list[Record]]:
+def read(root: Path) -> dict[str, list[Record]]:
     """The looks of one folder. UserError if the file is damaged: without it a later look would be taken for the first."""
-    document = read_document(root / FILE)
-    if document is None and (root / FILE).exists():
-        raise UserError(f"{root / FILE}: its digest is not the one of its content; expected the looks at these results; restore the file")
+    document = read_document(root / LOOKS)
+    if document is None and (root / LOOKS).exists():
+        raise UserError(f"{root / LOOKS}: its digest is not the one of its content; expected the looks at these results; restore the file")
     return {} if document is None else dict(document["claims"])
+
+
+def write(root: Path, claims: Mapping[str, Sequence[Record]]) -> None:
+    write_document(root / LOOKS, {"claims": dict(claims)}, KEY)
+
+
+def together(ours: Mapping[str, Sequence[Record]], theirs: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+    """The looks of both, each once, in the order of time."""
+    both = {claim: [*ours.get(claim, ()), *theirs.get(claim, ())] for claim in {**ours, **theirs}}
+    unlike = {claim: [one for i, one in enumerate(each) if one not in each[:i]] for claim, each in both.items()}
+    return {claim: sorted(each, key=lambda record: str(record["time"])) for claim, each in unlike.items()}
 
 
 def note(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:

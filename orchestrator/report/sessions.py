@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import sealed, unsealed
 from orchestrator.files.json_lines import JsonLines, read_lines
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.effects import Outcomes
 from orchestrator.scoring.significance.online import level
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
@@ -42,7 +41,7 @@ def join(results: Path, name: str, records: Sequence[Record], outcomes: Outcomes
         raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
     path = results / "sessions" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")), JsonLines(path) as file:
+    with RunLock(path.with_suffix(".lock")).acquire(timeout=60), JsonLines(path) as file:
         lines = read(path)
         for record in records:
             key = key_of(record, outcomes)

@@ -14,7 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.effects import Outcomes, interval, named_verdict
+from orchestrator.report.effects import Outcomes, interval, named_verdict, parts
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import exit_code
@@ -148,6 +148,9 @@ def _print(records: list[dict[str, Any]]) -> None:
         if found := record.get("session"):
             word, where = "accepted" if found["accepted"] else "not accepted", f"claim {found['number']} of session {found['name']}"
             log(f"{short_id(record['row'])}, {record['metric']}: {word}: p = {found['p']:.2g}, level {found['level']:.2g}, {where}")
+        if shares := parts(record["effect"]):
+            chrf = f"; chrF {interval(record['chrf'])}" if record["chrf"] else ""
+            log(f"{short_id(record['row'])}, {record['metric']}: by precision, length: {shares}{chrf}")
         for effect in record["controls"]:
             log(f"{short_id(record['row'])}, {record['metric']}: {interval(effect)} to {short_id(effect['against'])}")
         if record.get("changed"):

@@ -23,7 +23,7 @@ from orchestrator.files import atomic
 from orchestrator.ledger import run_lock
 from orchestrator.ledger.bucket import lease as leases
 from orchestrator.ledger.bucket.bucket import Bucket, LostRace, Meta
-from orchestrator.ledger.layout import claim_of, files_in, group_of, groups_in, is_needed, is_shared, on_demand, writing_order
+from orchestrator.ledger.layout import LOOKS, claim_of, files_in, group_of, groups_in, is_needed, is_shared, on_demand, writing_order
 from orchestrator.paths import user_cache
 
 AT_ONCE = 8
@@ -127,6 +127,8 @@ class Mirror:
             self._pull(group, self._listed(group))
 
     def _listed(self, group: str) -> list[Meta]:
+        if group == group_of(LOOKS):  # in no folder that could be listed
+            return [answer[1] for name in (LOOKS, claim_of(group)) if (answer := self.bucket.get(name)) is not None]
         return [meta for meta in self.bucket.list(group.partition("/")[0]) if group_of(meta["path"]) == group]
 
     def _pull(self, group: str, objects: Sequence[Meta]) -> None:

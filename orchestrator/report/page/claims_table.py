@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.cells import state
-from orchestrator.report.effects import interval, judged, named_verdict
+from orchestrator.report.effects import interval, judged, named_verdict, parts
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, verdict_of
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 
-HEADS = ("row", "system", "strongest control", "paper", "ours", "sd over seeds", "found with 80 % power", "seeds", "verdict", "test nll")
+_DETAILS = ("sd over seeds", "found with 80 % power", "seeds")
+HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
 SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)
 
@@ -99,6 +100,8 @@ def _cells(section: Section, found: Mapping[str, Any]) -> list[str]:
         " and ".join(map(str, dict.fromkeys(effect.get("seeds", [])))),
         named_verdict(verdict["word"], verdict.get("setting", "")),
         _plain(found.get("nll") or {}),
+        interval(found.get("chrf_delta") or found.get("chrf") or {}),
+        parts(effect),
     ]
 
 

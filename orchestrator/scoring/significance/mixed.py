@@ -10,14 +10,13 @@ projection of that likelihood,
     e = P y,    s_r^2 = sigma_r^2 sum_j e_rj^2 / d_r,    d_r = sum_j P_rj,rj
 
 are the residuals, the variance of each row and its degrees of freedom. Variances of three seeds say little, so they are moderated (Smyth
-2004, as in limma): s_r^2 is taken to be s_0^2 times an F distributed variable with d_r and d_0 degrees of freedom, s_0 and d_0 from all
-rows of the table by maximum likelihood, and each row uses
+2004, as in limma). With s_0^2 the variance that is pooled over the rows, each row uses
 
     s~_r^2 = (d_0 s_0^2 + d_r s_r^2) / (d_0 + d_r)    with d_0 + d_r degrees of freedom,
 
-which is its sigma_r^2 in the next of `ROUNDS` rounds. d_0 is at most 4 (`WEIGHT`): few seeds cannot tell rows with equal variances from a
-table in which one row varies twice as much, and a larger weight would call the differences of that row significant too often
-(docs/verdicts.md, calibration).
+which is its sigma_r^2 in the next of `ROUNDS` rounds. d_0 is 1/2 (`WEIGHT`), and less for a row that varies far more than the others. Few
+seeds cannot tell rows with equal variances from a table in which one row varies twice as much. A larger d_0 would call the differences of
+that row significant too often (docs/verdicts.md, calibration).
 
 Shapes: n scores of R rows over J seeds.
 """
@@ -32,15 +31,17 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
-from scipy.special import betaln, fdtrc, gammaln
+from scipy.special import chdtrc
 
 Floats = npt.NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
 Seeds = Mapping[int, float]
 """Seed -> score."""
 
-WEIGHT = 4.0
-"""The largest d_0: how many degrees of freedom the other rows of a table add to those of a row."""
+WEIGHT = 0.5
+"""d_0: how many degrees of freedom the other rows of a table add to those of a row."""
+RARE = 0.05
+"""How seldom one row of a table with equal variances varies so much that it counts as less typical."""
 ROUNDS = 3
 TINY = 1e-12
 
@@ -75,7 +76,7 @@ class MixedModel(Generic[Name]):
         floor: variance of other runs of the same recipe, which counts as one more row.
         blocks: row -> seed -> the kind of device that trained it; absent: one kind.
 
-    tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2 with d_0.
+    tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class MixedModel(Generic[Name]):
             self.moderated = {name: self._moderate(residual.get(name, Spread(0.0, 0.0))) for name in rows}
 
     def _moderate(self, of: Spread) -> Spread:
-        prior = min(WEIGHT, self.prior.df) * _typical(of, self.prior)
+        prior = WEIGHT * _typical(of, self.prior)
         df = prior + of.df
         return Spread((prior * self.prior.variance + of.df * of.variance) / df, min(df, self._total), self.prior.groups)
 
@@ -200,32 +201,20 @@ def _ratio(u2: Floats, lam: Floats, rest: float, df: int) -> float:
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
-    """s_0^2 with d_0 that make the variances most likely, s_r^2 ~ s_0^2 F(d_r, d_0); d_0 = `WEIGHT` stands for all larger ones."""
-    d = np.array([each.df for each in known])
-    total = float(d @ [each.variance for each in known])
-    if total == 0.0:
-        return Spread(0.0, math.inf, len(known))
-    pooled = total / float(d.sum())
-    s2 = np.maximum([each.variance for each in known], TINY * pooled)
-
-    def equal() -> float:
-        return -float((d / 2 * np.log(d * s2 / (2 * pooled)) - d * s2 / (2 * pooled) - gammaln(d / 2)).sum())
-
-    def deviance(log_s: float, d0: float) -> float:
-        x = d * s2 / (math.exp(log_s) * d0)
-        return -float((d / 2 * np.log(x) - (d + d0) / 2 * np.log1p(x) - betaln(d / 2, d0 / 2)).sum())
-
-    found = [(equal(), math.inf, pooled)]
-    for d0 in (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0):
-        around = math.log(pooled)
-        best = minimize_scalar(deviance, bounds=(around - 6, around + 3), args=(d0,), method="bounded", options={"xatol": 1e-6})
-        found.append((float(best.fun), d0, math.exp(best.x)))
-    _, d0, s02 = min(found)
-    return Spread(s02, d0, len(known))
+    """s_0^2, with the degrees of freedom of its rows: the variance pooled over rows, each weighted by how typical it is."""
+    variance, df = np.array([[each.variance, each.df] for each in known]).T
+    pool = Spread(float(df @ variance / df.sum()), float(df.sum()), len(known))
+    for _ in range(ROUNDS):
+        weight = df * [_typical(each, pool) for each in known]
+        pool = Spread(float(weight @ variance / weight.sum()), float(weight.sum()), len(known))
+    return pool
 
 
-def _typical(of: Spread, prior: Spread) -> float:
-    """How far a row is one of its table, 0 to 1: the number of rows expected to vary as much, at most 1 (after Phipson et al. 2016)."""
-    if not of.df or not prior.variance:
+def _typical(of: Spread, pool: Spread) -> float:
+    """How far a row is one of its table, 0 to 1; 1 unless fewer than `RARE` of such tables have a row that varies as much.
+
+    After Phipson et al. (2016).
+    """
+    if not of.df or not pool.variance:
         return 1.0
-    return min(1.0, prior.groups * float(fdtrc(of.df, min(prior.df, 1e6), of.variance / prior.variance)))
+    return min(1.0, pool.groups * float(chdtrc(of.df, of.df * of.variance / pool.variance)) / RARE)

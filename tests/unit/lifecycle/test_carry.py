@@ -17,6 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.transfer import FORMAT, export_ledger, import_ledger
+from orchestrator.report import looks
 from tests.unit.lifecycle.life import rows_in, tree
 
 
@@ -51,8 +52,33 @@ def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_
     assert table[0] == table[1] and json.loads(table[0])
     here, there = tree(tmp_path / "new"), tree(results)
     assert here.items() <= there.items() and not any("safetensors" in name for name in here)
-    names = {path.name for path in (tmp_path / "new").iterdir()} - {"looks.json", "looks.json.lock"}  # of the two tables
+    names = {path.name for path in (tmp_path / "new").iterdir()} - {"looks.json", "looks.lock", "looks.lock.json"}  # of the two tables
     assert names == {*(key[:16] for key in rows_in(results).values()), "sweeps"}
+
+
+def test_looks_are_merged_and_a_session_goes_on_or_is_refused(trained, tmp_path):
+    here, there, tar = tmp_path / "here", tmp_path / "there", tmp_path / "a.tar"
+    for folder in (here, there):
+        shutil.copytree(trained[1], folder)
+    looked = [{"time": f"2026-01-0{day}", "runs": {"r": str(day)}, "planned": None} for day in (1, 2, 3)]
+    looks.write(there, {"a": [looked[0], looked[1]], "b": [looked[0]]})
+    looks.write(here, {"a": [looked[0], looked[2]]})
+    lines = [json.dumps({"number": number}) + "\n" for number in (1, 2)]
+    (there / "sessions").mkdir()
+    (there / "sessions" / "night.jsonl").write_text("".join(lines))
+    export_ledger(there, tar)
+    import_ledger(tar, here)
+    assert looks.read(here) == {"a": looked, "b": [looked[0]]}
+    assert (here / "sessions" / "night.jsonl").read_text() == "".join(lines)
+    before = tree(here)
+    assert import_ledger(tar, here).files == 0 and tree(here) == before
+    (here / "sessions" / "night.jsonl").write_text("".join(reversed(lines)))
+    with pytest.raises(UserError, match=r"sessions/night\.jsonl: differs here"):
+        import_ledger(tar, here)
+    (there / "looks.json").write_text((there / "looks.json").read_text().replace("2026-01-02", "2026-01-09"))
+    export_ledger(there, tmp_path / "b.tar")
+    with pytest.raises(UserError, match=r"looks\.json: holds no looks, or its digest"):
+        import_ledger(tmp_path / "b.tar", here)
 
 
 def test_with_weights_it_translates_there(carried, trained, tmp_path):

@@ -63,7 +63,7 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     assert "look 2 (level 0.0221): mine" in notes
     elsewhere = Ledger(tmp_path / "other", [tmp_path / "results"])
     assert judge(rows, elsewhere).look == 2, "the looks of a mirror count"
-    records = json.loads((tmp_path / "results" / looks.FILE).read_text())["claims"]
+    records = json.loads((tmp_path / "results" / looks.LOOKS).read_text())["claims"]
     assert sorted(len(each) for each in records.values()) == [1, 2]
     (mine,) = [each for each in records.values() if each[0]["row"].endswith("mine")]
     assert mine[1]["seeds"]["demo/small/mine"] == [1, 2, 3] and set(mine[1]["judged"]) == {"bleu", "nll"}
@@ -84,12 +84,12 @@ def test_a_damaged_file_is_refused_and_a_packed_ledger_stays_as_it_is(rows: list
     ledger = Ledger(tmp_path)
     train(ledger, rows, range(1, 3))
     judge(rows, ledger)
-    path = tmp_path / looks.FILE
+    path = tmp_path / looks.LOOKS
     path.write_text(path.read_text().replace("demo/small/mine", "demo/small/mind"))
     with pytest.raises(UserError, match="looks"):
         judge(rows, ledger)
     path.unlink()
-    lock = path.with_name(f"{looks.FILE}.lock")
+    lock = path.with_suffix(".lock")
     lock.unlink()
     lock.mkdir()  # cannot be written, whoever the user is
     assert judge(rows, ledger).look == 1 and Looks(ledger).claims == {}

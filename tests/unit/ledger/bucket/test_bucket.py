@@ -24,6 +24,8 @@ from orchestrator.ledger.layout import claim_of, group_of
 from orchestrator.ledger.manifest import CorruptError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.report import sessions
+from orchestrator.report.looks import Looks, read
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -306,6 +308,22 @@ def test_a_damaged_claim_is_one_line(machines: Machines) -> None:
 
 def test_names_of_groups() -> None:
     found = {f"{RUN}/lock": RUN, "sweeps/a.b.lock": "sweeps/a.b", ".lifecycle.lock": None, "mlflow.lock": None, "mlflow.db": None}
+    found |= {"looks.json": "looks", "looks.lock": "looks", "sessions/a.jsonl": "sessions/a", "sessions/a.lock.json": "sessions/a"}
     found |= {f"sweeps/a.{end}": "sweeps/a" for end in ("asha.json", "stop", "json", "lock.json")} | {f"{RUN}/ckpt/step-00000001": RUN}
     assert {name: group_of(name) for name in found} == found
     assert claim_of(RUN) == f"{RUN}/lock.json" and claim_of("sweeps/a") == "sweeps/a.lock.json"
+
+
+def test_looks_and_sessions_of_two_machines_are_kept(machines: Machines) -> None:
+    """Each machine adds its look without having fetched the other's."""
+    for second, (name, claim) in enumerate((("one", "a"), ("two", "b"), ("two", "a"))):
+        found = Looks(Ledger(machines.machine(name).root))
+        found.new[claim] = {"time": f"2026-01-01T00:00:0{second}", "runs": {"r": claim + name}, "planned": None}
+        found.save()
+    about = {"row": "r", "against": "b", "metric": "bleu", "claim": 0.5, "controls": []}
+    record = about | {"p_raw": 0.5, "effect": {"delta": 1.0, "against": "b"}}
+    sessions.join(machines.machine("two").root, "loop", [record], {"r": [], "b": []})
+    one = machines.machine("one")
+    one.pull_all()
+    assert {claim: len(each) for claim, each in read(one.root).items()} == {"a": 2, "b": 1}
+    assert len(sessions.read(one.root / "sessions" / "loop.jsonl")) == 1

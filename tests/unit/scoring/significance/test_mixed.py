@@ -46,8 +46,8 @@ def test_variances_are_moderated_and_an_outlying_one_is_its_own() -> None:
     model = MixedModel(table | {"wild": seeds((-30.0, 5.0, 33.0))})
     wild, plain, of_a = model.of("wild"), own((-30.0, 5.0, 33.0)), model.of("a")
     assert wild is not None and plain is not None and of_a is not None
-    assert 0.6 * plain.variance < wild.variance <= plain.variance and wild.df < 3.5
-    assert of_a.variance == pytest.approx(1.0, rel=0.2) and of_a.df == pytest.approx(2 + min(WEIGHT, model.prior.df), abs=0.5)
+    assert wild.variance == pytest.approx(plain.variance, rel=0.01) and wild.df < 2.1
+    assert of_a.variance == pytest.approx(1.0, rel=0.2) and of_a.df == pytest.approx(2 + WEIGHT, abs=0.5)
 
 
 def test_one_seed_equal_scores_and_a_floor() -> None:
@@ -62,7 +62,7 @@ def test_one_seed_equal_scores_and_a_floor() -> None:
 
 @pytest.mark.parametrize(
     ("baseline", "correlation", "size", "power"),
-    [(1.0, 0.0, 0.065, 0.73), (1.0, 0.4, 0.065, 0.73), (2.0, 0.0, 0.12, 0.4), (5.0, 0.0, 0.15, 0.05)],
+    [(1.0, 0.0, 0.065, 0.68), (1.0, 0.4, 0.065, 0.68), (2.0, 0.0, 0.08, 0.3), (5.0, 0.0, 0.1, 0.05)],
     ids=["equal", "shared seeds", "baseline twice", "baseline five times"],
 )
 def test_false_positives_and_power(baseline: float, correlation: float, size: float, power: float) -> None:
