@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -98,6 +99,11 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits the process."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # the caller closed it: a file opened later would get its number
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
     gc.set_threshold(100_000, 50, 1000)  # a plan makes millions of small objects that live until the end
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 

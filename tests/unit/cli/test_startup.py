@@ -49,3 +49,12 @@ def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.Monke
     monkeypatch.setattr(table_file, "read", lambda path: read.append(path) or plain(path))
     assert index.find("dou2018/table1/row9").row == "row9"
     assert [path.name for path in read] == ["table1.yaml"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path: Path) -> None:
+    command = f"exec '{sys.executable}' -m orchestrator run quickstart/fusion/baseline --profile smoke --no-tracking <&- >&- 2>&-"
+    places = {"NMT_RESULTS": str(tmp_path / "r"), "NMT_CACHE_DIR": str(tmp_path / "c")}
+    assert subprocess.run(["bash", "-c", command], env=os.environ | places, timeout=380).returncode == 0
+    assert list((tmp_path / "r").glob("*/train.json"))
