@@ -22,10 +22,10 @@ def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: in
 
 def forward(size: Size, source: int, target: int) -> float:
     """Returns the FLOP of one pair with `source` and `target` tokens, EOS included."""
-    return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).forward(Tokens.of([(source, target)]))
+    return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).forward(Tokens.of([source], [target]))
 
 
 def training_per_target_token(size: Size, pairs: Iterable[Pair]) -> float:
     """Returns the training FLOP per target token of this text, including the source side."""
-    tokens = Tokens.of((len(src) + 1, len(tgt) + 1) for src, tgt in pairs)
+    tokens = Tokens.of(*zip(*((len(src) + 1, len(tgt) + 1) for src, tgt in pairs), strict=True))
     return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).training(tokens) / tokens.tgt

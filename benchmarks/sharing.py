@@ -88,7 +88,7 @@ class Sums:
         of_model = work(spec.model, spec.data.vocab.src or VOCAB, spec.data.vocab.tgt or VOCAB)
         pairs = spec.batch.size * spec.batch.accumulate / (self.length if spec.batch.unit == "tokens" else 1)
         updates = spec.train.max_steps or (spec.train.max_epochs or 1) * self.pairs / pairs
-        return updates * of_model.training(Tokens.of([(self.length, self.length)]).scaled(pairs))
+        return updates * of_model.training(Tokens.of([self.length], [self.length]).scaled(pairs))
 
 
 def _manifest(spec: RunSpec) -> dict[str, object]:

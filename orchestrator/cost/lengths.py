@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from orchestrator.cost.work import Tokens
 from orchestrator.data.store import Prepared
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import UpdateLoader, total_steps
 from orchestrator.training.state import Progress
-
-
-def tokens_of(src: Any, tgt: Any) -> Tokens:
-    """Sums of the lengths, their squares and products over pairs. src, tgt: lengths [N] with EOS."""
-    s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
-    return Tokens(float(len(s)), *(float(value) for value in (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum())))
 
 
 @dataclass(frozen=True)
@@ -50,8 +41,8 @@ class Lengths:
         return Length(updates, mean, epochs if every == "epoch" else -(-updates // int(every)))
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
-        """`tokens_of` a split of the prepared data."""
+        """The tokens of a split of the prepared data."""
         if (key := (prepared.key, name)) not in self._splits:
             pairs = prepared.pairs(name)
-            self._splits[key] = tokens_of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
+            self._splits[key] = Tokens.of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
         return self._splits[key]

@@ -15,8 +15,7 @@ from pathlib import Path
 import torch
 
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import tokens_of
-from orchestrator.cost.work import Work
+from orchestrator.cost.work import Tokens, Work
 from orchestrator.data.batching import PAD
 from orchestrator.data.prepare import prepare
 from orchestrator.errors import StopTraining
@@ -69,7 +68,7 @@ class _Timed(Trainer):
         started = self.clock()
         super().train_step(update, schedule)
         seconds = self.clock() - started
-        lengths = [tokens_of(*((side != PAD).sum(1).numpy() for side in (batch.src, batch.tgt_out))) for batch in update.micro_batches]
+        lengths = [Tokens.of(*((side != PAD).sum(1).numpy() for side in (batch.src, batch.tgt_out))) for batch in update.micro_batches]
         self.done.append((sum(self.work.training(tokens) for tokens in lengths), seconds))
         timed = self.done[WARM_UP:]
         if len(timed) >= MAX_UPDATES or (len(timed) >= MIN_UPDATES and sum(seconds for _, seconds in timed) >= SECONDS):

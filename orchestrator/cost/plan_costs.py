@@ -28,7 +28,6 @@ class Sum:
     unknown: int = 0
 
     def add(self, kind: str, cost: Cost) -> None:
-        """Adds one of `trainings`, `decodings` or `scorings`."""
         setattr(self, kind, getattr(self, kind) + 1)
         if kind == "trainings":
             self.flop += cost.flop or 0.0

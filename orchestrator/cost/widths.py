@@ -32,7 +32,8 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
     """
     count = lambda model: parameters.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
     model, step = spec.model, 2 * spec.model.num_heads
-    inner = next((width for width in (_d_ff, _layer_widths) if _changes(count, model, width)), None)
+    changes = lambda width: (start := _start(model, width)) > 0 and count(width(model, start + 1)) != count(model)  # noqa: E731
+    inner = next(filter(changes, (_d_ff, _layer_widths)), None)
     if inner is None:
         raise UserError("nothing of it can be widened: its layers have no feed-forward network and no widths")
 
@@ -58,11 +59,6 @@ def nearest(count: Callable[[int], int], start: int, step: int, target: int) -> 
     widths = range((start - 1) % step + 1, MAX_WIDTH + 1, step)
     above = bisect.bisect_left(widths, target, key=count)
     return min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(count(width) - target))
-
-
-def _changes(count: Callable[[ModelSpec], int], model: ModelSpec, width: Width) -> bool:
-    start = _start(model, width)
-    return start > 0 and count(width(model, start + 1)) != count(model)
 
 
 def _start(model: ModelSpec, width: Width) -> int:

@@ -5,15 +5,15 @@ A product of n x k and k x m counts 2nkm: every weight that meets a position cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(NamedTuple):
     """Sums over pairs of S source and T target tokens, EOS included: what a count depends on. src2: of S^2; tgt2: of T^2; both: of ST."""
 
-    pairs: float
     src: float
     tgt: float
     src2: float
@@ -21,21 +21,14 @@ class Tokens:
     both: float
 
     @classmethod
-    def of(cls, lengths: Iterable[tuple[int, int]]) -> Tokens:
-        """Of pairs of lengths (S, T)."""
-        found = list(lengths)
-        return cls(
-            len(found),
-            sum(s for s, _ in found),
-            sum(t for _, t in found),
-            sum(s * s for s, _ in found),
-            sum(t * t for _, t in found),
-            sum(s * t for s, t in found),
-        )
+    def of(cls, src: Any, tgt: Any) -> Tokens:
+        """src, tgt: lengths [N] with EOS."""
+        s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
+        return cls(*(float(values.sum()) for values in (s, t, s * s, t * t, s * t)))
 
     def scaled(self, factor: float) -> Tokens:
         """Of `factor` times as many pairs, as long on average."""
-        return Tokens(*(value * factor for value in (self.pairs, self.src, self.tgt, self.src2, self.tgt2, self.both)))
+        return Tokens(*(value * factor for value in self))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,5 @@
 """Reads sweep files and the ledger's run directories for tracking. Never called in a training loop.
 
-    ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
-                              "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
-    ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
-
 The results come from `RunView`, as in every other command: what `table` refuses, MLflow does not show.
 """
 

@@ -49,7 +49,8 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
     for section in sections:
         for one, beside in on_corpora(section):
             if beside or not twice:
-                rows.append([*_cells(section, one), *([_on_second(beside)] if asked else [])])
+                second = "; ".join(f"{corpus}: {_plain(other)}" for corpus, other in beside.items())
+                rows.append([*_cells(section, one), *([second] if asked else [])])
         if lacking := _lacking(section):
             left[section.table.table] = lacking
     heads = [*HEADS, *([SECOND] if asked else [])]
@@ -108,11 +109,6 @@ def _cells(section: Section, found: Mapping[str, Any]) -> list[str]:
 def _plain(found: Mapping[str, Any]) -> str:
     """A difference with the word of its verdict, without the setting."""
     return judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}}) if found else ""
-
-
-def _on_second(beside: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the same claim gives on each second corpus, against the strongest control there."""
-    return "; ".join(f"{corpus}: {_plain(found)}" for corpus, found in beside.items())
 
 
 def _lacking(section: Section) -> dict[str, list[str]]:

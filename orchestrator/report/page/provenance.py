@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +47,8 @@ def provenance(section: Section) -> Provenance:
     for row in section.rows:
         for outcome in section.outcomes.get(row.id, ()):
             key = outcome.keys.train or ""
-            capsule = {name: value for name, value in (outcome.capsule or _capsule(section, key)).items() if name not in NOT_SHOWN}
+            whole = outcome.capsule or (ledger.read_capsule(key) if key else None) or {}
+            capsule = {name: value for name, value in whole.items() if name not in NOT_SHOWN}
             text = json.dumps(capsule, sort_keys=True)
             letter = letters.setdefault(text, _letter(len(letters))) if capsule else ""
             if capsule:
@@ -62,10 +62,6 @@ def provenance(section: Section) -> Provenance:
         for seed in [next((o.seed for o in section.outcomes.get(row.id, ())), 1)]
     }
     return Provenance(runs, environments, commands)
-
-
-def _capsule(section: Section, key: str) -> Mapping[str, Any]:
-    return (section.finder.ledger.read_capsule(key) if key else None) or {}
 
 
 def _letter(index: int) -> str:
