@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from scipy.stats import qmc
 from orchestrator.errors import UserError, collecting
 from orchestrator.specs import check
 from orchestrator.specs.components import slots
-from orchestrator.specs.positions import Located, Position, describe, nearest, shown
+from orchestrator.specs.positions import KeyPath, Located, Position, describe, nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import Draw, TuneSpec, rounded
 
@@ -23,10 +23,10 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tuning:
-    """A section `tune` and where it stands: `position` is its own, with the keys below."""
+    """A section `tune` and where it stands: `at` gives the position of a key path of its file."""
 
     spec: TuneSpec
-    position: Position
+    at: Callable[[KeyPath], Position]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _drawn(row: Row, tuning: Tuning, point: Sequence[float]) -> tuple[dict[str, 
         paths = _paths(data, name)
         if not paths and section == "own":
             continue
-        position = tuning.position.under(section, name)
+        position = tuning.at(("tune", section, name))
         if not paths:
             raise UserError(position.line(f"{row.id} has no such key; {nearest(name, _keys(data))}"))
         draws[name] = draw.value(at)

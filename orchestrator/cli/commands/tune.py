@@ -40,11 +40,11 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
         head = table_file.head_of(document, (), _TuneFile)
         if head is None:
             raise UserError(*document.problems)
-        return Tuning(head.tune, document.at(("tune",)))
+        return Tuning(head.tune, document.at)
     if len(tables) != 1 or tables[0].tune is None:
         names = ", ".join(table.address for table in tables)
         raise UserError(f"--tune: {names}: found no section `tune`; expected one in the file, or --tune-with FILE.yaml")
-    return Tuning(tables[0].tune, tables[0].document.at(("tune",)))
+    return Tuning(tables[0].tune, tables[0].document.at)
 
 
 def check(tuning: Tuning, options: ExecutionOptions) -> None:

@@ -33,6 +33,7 @@ PARSED_ALONE = {
     "run .*--data-dir": "as published: needs WMT14 and a GPU",
     "run ROW": "an example without a row",
     "submit": "needs a Ray cluster: tests/integration/test_cluster_entry_points.py",
+    "(plan|show) .*tuned": "needs a table of the user's: tests/integration/test_tuned_sweep.py",
     "sweep": "trains every row of a table: tests/integration/test_smoke_matrix.py",
     "translate sweeps/multi30k-first": "needs Multi30k",
     "export sweeps/multi30k-first": "needs Multi30k",

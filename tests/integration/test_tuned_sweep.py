@@ -1,0 +1,214 @@
+"""`sweep --tune` end to end: killed drivers, both engines, and what other commands make of the tuned rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.main import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+SPEC = """
+source: {paper: try, table: tuned}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+batch: {unit: tokens, size: 200}
+model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
+train: {max_steps: 40, validate_every: 20, checkpoint_every: 10}
+decode: {beam_size: 1, max_length: 20}
+claims:
+  - {row: slow, metric: nll, effect: -0.5}
+tune:
+  trials: 4
+  space: {optim.schedule.lr: {factor: {loguniform: [1.0, 8.0]}}}
+  seeds: {search: [101], judge: [1, 2]}
+  stop: {rungs: [20]}
+rows:
+  base: {pinned: true}
+  slow: {optim: {schedule: {lr: 1.0e-3}}}
+"""
+
+
+def start(folder: Path, *more: str, spec: str = SPEC) -> subprocess.Popen[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "tuned.yaml").write_text(spec, encoding="utf-8")
+    places = ["--results", str(folder / "results"), "--cache-dir", str(folder.parent / "cache")]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator",
+        "sweep",
+        str(folder / "tuned.yaml"),
+        "--tune",
+        "--no-tracking",
+        "--json",
+        *places,
+        *more,
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def finish(folder: Path, *more: str, spec: str = SPEC) -> dict[str, Any]:
+    """{"searches": row -> what its search decided, "runs": (row, seed) -> figures} of a sweep that ran to its end."""
+    process = start(folder, *more, spec=spec)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err[-3000:]
+    runs = {(record["id"], record["seed"]): record for record in map(json.loads, out.splitlines())}
+    fields = ("status", "steps", "weights_sha256", "bleu", "keys")
+    return {"searches": searches(folder), "runs": {name: {field: r[field] for field in fields} for name, r in runs.items()}}
+
+
+def searches(folder: Path) -> dict[str, Any]:
+    records = [json.loads(path.read_text()) for path in folder.glob("results/*/search/*.json")]
+    for record in records:
+        for trial in record["trials"]:
+            del trial["seconds"]
+    return {
+        record["row"]: {name: record[name] for name in ("key", "tune", "trials", "chosen", "updates", "warnings")} for record in records
+    }
+
+
+def steps(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("results/*/journal.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("tuned") / "golden"
+    return folder, finish(folder, "--engine", "local")
+
+
+def trained(folder: Path) -> int:
+    return len(list(folder.glob("results/*/train.json")))
+
+
+def rungs(folder: Path) -> int:
+    return len(list(folder.glob("results/*/rungs/*.json")))
+
+
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "before the first rung": lambda folder: steps(folder) >= 10,
+    "after the first rung": lambda folder: rungs(folder) >= 8,
+    "in the last phase": lambda folder: any("weights_sha256" in path.read_text() for path in folder.glob("results/*/train.json")),
+    "between search and judging": lambda folder: len(searches(folder)) == 2,
+    "during judging": lambda folder: bool(list(folder.glob("results/*/score/*.json"))),
+}
+"""Each holds from its moment on."""
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dict[str, Any]], moment: str) -> None:
+    folder = golden[0].parent / moment.replace(" ", "-")
+    process = start(folder, "--engine", "local")
+    while not MOMENTS[moment](folder) and process.poll() is None:
+        time.sleep(0.02)
+    assert process.poll() is None, "the sweep ended before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert finish(folder, "--engine", "local") == golden[1]
+    assert steps(folder) <= steps(golden[0]) + 10, "more than the updates since the last checkpoint were repeated"
+    before = steps(folder)
+    again = finish(folder, "--engine", "local")
+    assert again == golden[1] and steps(folder) == before, "equal work is done once"
+
+
+def test_several_processes_choose_the_same(golden: tuple[Path, dict[str, Any]]) -> None:
+    assert finish(golden[0].parent / "jobs", "--engine", "local", "--jobs", "2") == golden[1]
+
+
+@pytest.mark.ray
+def test_ray_chooses_the_same(golden: tuple[Path, dict[str, Any]]) -> None:
+    assert finish(golden[0].parent / "ray", "--engine", "ray") == golden[1]
+
+
+@pytest.mark.ray
+def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path) -> None:
+    folder = tmp_path / "workers"
+    found = finish(folder, "--engine", "ray", spec=SPEC.replace("slow: {", "slow: {workers: 2, "))
+    trains = [json.loads(path.read_text()) for path in folder.glob("results/*/train.json")]
+    assert {(record["status"], record["steps"]) for record in trains} == {("stopped", 20), ("done", 40)}
+    assert {record["world_size"] for record in trains if record["status"] == "stopped"} == {1, 2}
+    assert {figures["status"] for figures in found["runs"].values()} == {"done"}
+
+
+def test_a_search_trains_only_and_its_rows_are_rows_like_others(
+    golden: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, found = golden
+    monkeypatch.chdir(tmp_path)
+    file = str(folder / "tuned.yaml")
+    judged = {(figures["keys"]["train"]) for figures in found["runs"].values()}
+    assert set(found["runs"]) == {(f"try/tuned/{row}@tuned", seed) for row in ("base", "slow") for seed in (1, 2)}
+    scored = {path.parent.parent.name for kind in ("decode", "score") for path in folder.glob(f"results/*/{kind}/*")}
+    assert scored == {key[:16] for key in judged}, "a search has read the test set"
+    assert len(list(folder.glob("results/*/train.json"))) == 4 * 2 + 2 * 2
+
+    def called(*arguments: str, code: int = 0) -> str:
+        places = ["--results", str(folder / "results")] + ["--cache-dir", str(folder.parent / "cache")] * (
+            arguments[0] not in ("results", "gc")
+        )
+        assert run([*arguments, *places]) == code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    shown = called("show", f"{file}#slow@tuned")
+    record = next(
+        each for each in map(json.loads, (p.read_text() for p in folder.glob("results/*/search/*.json"))) if each["row"].endswith("slow")
+    )
+    rate = record["trials"][record["chosen"]]["changes"].get("optim.schedule.lr", 1.0e-3)
+    assert f"lr: {rate}" in shown
+    again = called("run", f"{file}#slow@tuned", "--seed", "1", "--no-tracking", "--engine", "local", "--json")
+    assert json.loads(again.splitlines()[-1])["keys"] == found["runs"]["try/tuned/slow@tuned", 1]["keys"]
+
+    assert "try/tuned, tuned" in called("table", file)
+    verdicts = [json.loads(line) for line in called("verdict", file, "--json", code=7).splitlines()]
+    assert {each["configuration"] for each in verdicts} == {"as written", "tuned"}
+    assert {each["verdict"] for each in verdicts if each["configuration"] == "as written"} == {"not run"}
+
+    import orchestrator.api as nmt
+
+    compared = nmt.compare(f"{file}#slow@tuned", f"{file}#base@tuned", results=folder / "results", cache_dir=folder.parent / "cache")
+    assert compared is not None
+
+    planned = json.loads(called("plan", file, "--tune", "--json"))
+    assert planned["search"] | {"hours": 0} == {"arms": 2, "trials": 4, "trainings": 8, "whole_trainings": 7.0, "hours": 0}
+
+    called("results", "export", str(tmp_path / "ledger.tar"))
+    assert run(["results", "import", str(tmp_path / "ledger.tar"), "--results", str(tmp_path / "other")]) == 0
+    capsys.readouterr()
+    assert run(["show", f"{file}#slow@tuned", "--results", str(tmp_path / "other"), "--cache-dir", str(folder.parent / "cache")]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_what_tune_does_not_go_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tuned.yaml"
+    file.write_text(SPEC.replace("claims:", "sweep: {scheduler: {kind: asha, rungs: [20]}}\nclaims:"))
+    places = ["--engine", "local", "--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
+    assert run(["sweep", str(file), "--tune", *places]) == 2
+    assert "--tune: found a scheduler that compares rows; expected fifo" in capsys.readouterr().err
+    file.write_text(SPEC.partition("claims:")[0] + "rows:\n  base: {}\n")
+    assert run(["sweep", str(file), "--tune", *places]) == 2
+    assert "found no section `tune`; expected one in the file, or --tune-with FILE.yaml" in capsys.readouterr().err
+    other = tmp_path / "with.yaml"
+    other.write_text("tune: {trails: 3, space: {optim.schedule.lr: {uniform: [0.001, 0.002]}}}\n")
+    assert run(["sweep", str(file), "--tune-with", str(other), *places]) == 2
+    assert "with.yaml:1: tune.trails: unknown key" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("*/train.json"))
+
+
+def test_the_documented_table_runs(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8"), re.DOTALL)
+    found = finish(tmp_path / "documented", "--engine", "local", spec=text)
+    assert {name for name, _ in found["runs"]} == {"mine/tuned/baseline@tuned", "mine/tuned/dense@tuned"} and len(found["runs"]) == 6

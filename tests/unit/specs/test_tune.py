@@ -1,0 +1,91 @@
+"""The section `tune`: what is read, and one line for each mistake."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.specs.index import find
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.tune import Draw, TuneSpec
+from tests.unit.conftest import MINIMAL
+
+RATE = "  space: {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}\n"
+LINES = MINIMAL.count("\n") + 1
+"""Lines before the section `tune`, with the row."""
+
+
+def written(folder: Path, text: str) -> str:
+    (folder / "demo.yaml").write_text(MINIMAL + "  base: {}\ntune:\n" + text, encoding="utf-8")
+    return str(folder / "demo.yaml")
+
+
+def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
+    path = written(tmp_path, RATE + "  own: {rate: {choice: [1, 3]}}\n")
+    resolve(path)
+    spec = find(path).table.tune
+    assert spec is not None and (spec.trials, spec.select, spec.sampler, spec.stop) == (8, "valid/nll", "sobol", None)
+    assert list(spec.draws) == ["optim.schedule.lr", "rate"] and spec.seeds.search == [101] and spec.seeds.judge == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (RATE + "  trails: 4\n", 3, "tune.trails: unknown key; expected one of"),
+        (RATE + "  trials: 1\n", 3, "tune.trials: found 1"),
+        (RATE + "  sampler: sobal\n", 3, "did you mean sobol?"),
+        (RATE + "  select: valid/bleu\n", 3, "tune.select: found 'valid/bleu'"),
+        (RATE + "  seeds: {search: [1], judge: [1, 2]}\n", 3, "judge [1] are seeds of the search"),
+        (RATE + "  seeds: {judge: [2, 2]}\n", 3, "judge [2, 2] are not distinct"),
+        (RATE + "  stop: {rungs: [4, 2]}\n", 3, "rungs [4, 2] do not increase"),
+        (RATE + "  stop: {rungs: [2], reduction_factor: 1}\n", 3, "reduction_factor"),
+        ("  trials: 4\n", 1, "space is missing"),
+        (RATE + "  own: {optim.schedule.lr: {choice: [1, 2]}}\n", 2, "own has optim.schedule.lr, which space has too"),
+        (RATE + "  sampler: tpe\n  stop: {rungs: [2]}\n", 3, "stop is given with sampler tpe"),
+        ("  space: {batch.size: {}}\n", 2, "found nothing; expected one of choice, uniform, loguniform, factor"),
+        ("  space: {batch.size: {choice: [1, 2], uniform: [1, 2]}}\n", 2, "found choice, uniform"),
+        ("  space: {batch.size: {loguniform: [0, 2]}}\n", 2, "expected two increasing positive bounds"),
+        ("  space: {batch.size: {uniform: [2, 1]}}\n", 2, "expected two increasing bounds"),
+        ("  space: {batch.size: {choise: [2, 1]}}\n", 2, "did you mean choice?"),
+        ("  space: {batch.size: {factor: {factor: {choice: [1, 2]}}}}\n", 2, "factor holds another factor"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, line: int, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(written(tmp_path, text))
+    (found,) = caught.value.lines
+    assert words in found and f"demo.yaml:{LINES + line}:" in found, found
+
+
+def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
+    draw = Draw(factor=Draw(loguniform=(0.5, 2.0)))
+    assert [draw.value(point) for point in (0.0, 0.5, 1.0)] == [0.5, 1.0, 2.0] and draw.value(0.3) == 0.7579
+    assert [Draw(choice=["a", "b"]).value(point) for point in (0.0, 0.49, 0.5, 1.0)] == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "value", "end"),
+    [
+        (Draw(loguniform=(0.5, 2.0)), 0.55, "lowest"),
+        (Draw(loguniform=(0.5, 2.0)), 1.0, None),
+        (Draw(uniform=(0.0, 1.0)), 0.95, "highest"),
+        (Draw(choice=[1, 3, 5]), 5, "highest"),
+        (Draw(choice=[1, 3, 5]), 3, None),
+        (Draw(choice=[0.0, 0.1]), 0.1, None),
+        (Draw(choice=["a", "b", "c"]), "a", None),
+        (Draw(factor=Draw(uniform=(0.5, 1.5))), 0.5, "lowest"),
+    ],
+)
+def test_the_edges_of_a_space(draw: Draw, value: object, end: str | None) -> None:
+    assert draw.edge(value) == end
+
+
+def test_the_budget_of_a_search() -> None:
+    """8 trials of 100 updates: 8 x 25 + 5 x 25 + 4 x 50 updates, with the written trial beside the kept ones; for each search seed."""
+    space = {"optim.schedule.lr": Draw(factor=Draw(uniform=(0.5, 2.0)))}
+    stop = {"rungs": [25, 50, 100], "reduction_factor": 2}
+    spec = TuneSpec.model_validate({"space": space, "seeds": {"search": [101, 102]}, "stop": stop})
+    assert math.isclose(spec.trainings(100), 2 * (8 * 25 + 5 * 25 + 4 * 50) / 100) and spec.trainings(None) == 16

@@ -1,0 +1,178 @@
+"""What a search decides: halving within each arm, the choice, its record and its warnings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.find import Finder
+from orchestrator.specs.row import Row
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.plan import Data
+from orchestrator.tuning import choice
+from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
+from tests.unit.report.test_effects import finish
+from tests.unit.tuning.conftest import RATES, tuning
+
+BEST = 0.001
+
+
+def bowl(spec: RunSpec, seed: int, step: int) -> float:
+    """Lowest at a rate of BEST, and lower with each update."""
+    return 10 + math.log(spec.optim.schedule.lr / BEST) ** 2 - step
+
+
+def by(arm: Any) -> dict[int, float]:
+    """Trial -> distance of its rate to the best one."""
+    return {trial.number: abs(math.log(trial.row.spec.optim.schedule.lr / BEST)) for trial in arm.trials}
+
+
+def test_each_arm_is_halved_alone_and_its_written_trial_goes_on(searched: Callable[..., Any]) -> None:
+    """`low` is worse than `base` in every trial that both draw; as many of its trials go on."""
+    search, (base, low), fake = searched(lambda *at: bowl(*at) + 100 * (at[0].model.d_ff == 40), stop={"rungs": [1, 2]})
+    for arm in (base, low):
+        distance, going = by(arm), {trial.number for trial in arm.going}
+        first = sorted(distance, key=lambda number: distance[number])[:4]
+        kept = sorted({0, *first}, key=lambda number: distance[number])[: math.ceil(len({0, *first}) / 2)]
+        assert going == {0, *kept} and 0 not in arm.ended
+        assert set(arm.ended.values()) == {1, 2} and all(arm.ended[number] == 1 for number in set(distance) - {0, *first})
+        for trial in arm.trials:
+            steps = [search.ledger.read_train(key)["steps"] for key in search.keys(trial).values()]
+            assert steps == [arm.ended.get(trial.number, 4)]
+    assert len(fake.calls) == 3 and set(fake.calls[0].values()) == {1} and len(fake.calls[0]) == 16
+
+
+def test_a_bad_written_trial_is_trained_to_its_end(searched: Callable[..., Any]) -> None:
+    search, (arm,), _ = searched(
+        lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0, names=["base"], stop={"rungs": [1]}
+    )
+    assert search.statuses(arm.trials[0]) == ["done"] and len(arm.ended) == 3 and record_of(arm, search)["chosen"] != 0
+
+
+def test_the_choice_is_by_the_mean_over_search_seeds(searched: Callable[..., Any]) -> None:
+    """The first seed prefers the highest rate, the mean the lowest."""
+    loss = lambda spec, seed, step: -spec.optim.schedule.lr if seed == 101 else 3 * spec.optim.schedule.lr  # noqa: E731
+    search, (arm,), _ = searched(loss, names=["base"], seeds={"search": [101, 102], "judge": [1, 2]})
+    rates = {trial.number: trial.row.spec.optim.schedule.lr for trial in arm.trials}
+    record = record_of(arm, search)
+    assert record["chosen"] == min(rates, key=lambda number: rates[number])
+    assert record["trials"][0]["value"] == pytest.approx(rates[0]) and set(record["trials"][0]["runs"]) == {"101", "102"}
+    other, (arm,), _ = searched(loss, names=["base"], seeds={"search": [101], "judge": [1, 2]})
+    assert record_of(arm, other)["chosen"] == max(rates, key=lambda number: rates[number])
+
+
+def test_a_trial_that_diverges_is_never_chosen(searched: Callable[..., Any]) -> None:
+    """It is the best until it diverges, with one of two seeds."""
+    fast = lambda spec, seed, step: None if spec.optim.schedule.lr > 0.002 and seed == 102 and step > 2 else 1 - spec.optim.schedule.lr  # noqa: E731
+    seeds = {"search": [101, 102], "judge": [1]}
+    for stop in (None, {"rungs": [1]}):
+        search, (arm,), _ = searched(fast, names=["base"], seeds=seeds, stop=stop)
+        record = record_of(arm, search)
+        diverged = [each["number"] for each in record["trials"] if "diverged" in each["statuses"]]
+        assert diverged and record["chosen"] not in diverged
+        assert all(record["trials"][number]["value"] is None for number in diverged)
+        assert f"{8 - len(diverged)} of 8 trials ended well" in record["warnings"]
+
+
+def test_an_arm_without_a_good_trial_stays_as_written(searched: Callable[..., Any], rows: list[Row]) -> None:
+    search, (arm,), _ = searched(lambda *at: None, names=["base"])
+    record = record_of(arm, search)
+    assert record["chosen"] is None and record["warnings"] == ["no trial ended well: the row stays as it is written"]
+    assert choice.apply(rows[0], record).spec == rows[0].spec
+
+
+def test_warnings_name_the_edge_and_an_improvement_at_the_end(searched: Callable[..., Any]) -> None:
+    spec = tuning(trials=4).spec
+    values = {0: 3.0, 1: 2.0, 2: 2.5, 3: 2.2}
+
+    def found(chosen: int, drawn: float) -> list[str]:
+        trials = [{"value": value, "ended": None, "draws": {"optim.schedule.lr": drawn}} for value in values.values()]
+        return choice.warnings(trials, chosen, spec)
+
+    assert found(1, 1.0) == []
+    assert found(1, 3.9) == ["optim.schedule.lr: the best value, 3.9, lies on the edge of its space (highest)"]
+    assert found(1, 0.26) == ["optim.schedule.lr: the best value, 0.26, lies on the edge of its space (lowest)"]
+    assert found(3, 1.0) == ["the last trial was the best: more trials may find a better one"]
+    search, (base, _), _ = searched(lambda spec, seed, step: -spec.optim.schedule.lr)
+    assert any("edge of its space (highest)" in line for line in record_of(base, search)["warnings"])
+
+
+def test_the_record_gives_the_tuned_row_and_a_changed_one_is_refused(searched: Callable[..., Any], rows: list[Row]) -> None:
+    search, arms, _ = searched(bowl)
+    for arm in arms:
+        write(search.ledger, record_of(arm, search))
+    finder = Finder(search.ledger, Data(None))
+    found = used(rows, finder, search.spec)
+    assert list(found) == [row.id for row in rows] and all(each["tune"] == choice.plain(search.spec) for each in found.values())
+    for arm, row in zip(arms, rows, strict=True):
+        best = min(arm.trials, key=lambda trial: by(arm)[trial.number])
+        assert with_chosen(row, found[row.id]).spec == best.row.spec
+    assert tuned_row(rows[1], finder, None).id == "demo/small/low@tuned"
+    key = search.keys(arms[1].trials[0])[101]
+    (path,) = (search.ledger.run_dir(key) / "search").glob("*.json")
+    plain, again = json.loads(path.read_text()), Ledger(search.ledger.root)
+    path.write_text(json.dumps(plain | {"chosen": 3}))
+    with pytest.raises(UserError, match="low@tuned: no search has tuned this row"):  # a damaged record, which counts as absent
+        tuned_row(rows[1], Finder(again, Data(None)), None)
+    again.write_search(key, plain["key"], record_of(arms[1], search) | {"tune": {**plain["tune"], "trials": 9}})
+    with pytest.raises(UserError, match=r"demo/small/low: the search \w{16} has another key than its content"):
+        tuned_row(rows[1], Finder(again, Data(None)), None)
+
+
+def test_writing_the_same_search_again_keeps_its_record(searched: Callable[..., Any]) -> None:
+    search, (arm, _), _ = searched(bowl)
+    record = record_of(arm, search)
+    write(search.ledger, record)
+    write(search.ledger, record | {"time": record["time"] + 100})
+    (kept,) = search.ledger.records(search.keys(arm.trials[0])[101], "search")
+    assert kept["time"] == record["time"]
+
+
+def test_a_row_that_was_not_searched_has_no_tuned_form(rows: list[Row], searched: Callable[..., Any]) -> None:
+    search, (arm,), _ = searched(bowl, names=["base"])
+    write(search.ledger, record_of(arm, search))
+    finder = Finder(search.ledger, Data(None))
+    assert list(used(rows, finder, None)) == ["demo/small/base"]
+    with pytest.raises(UserError, match="demo/small/low@tuned: no search has tuned this row; run: nmt-ablate sweep TABLE --tune"):
+        tuned_row(rows[1], finder, None)
+
+
+def test_search_seeds_are_no_results_and_the_tuned_row_has_the_judging_seeds_alone(rows: list[Row], searched: Callable[..., Any]) -> None:
+    search, _, _ = searched(bowl)
+    for seed in (1, 2, 9):
+        finish(search.ledger, rows[0], seed, 0.6)
+    finder = Finder(search.ledger, Data(None))
+    assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9], "nor is the search seed of the row as written"
+    assert [found.seed for found in finder.limited([1, 2]).outcomes(rows[0], [1, 2])] == [1, 2]
+    assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9]
+
+
+def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any]) -> None:
+    pytest.importorskip("optuna")
+    from orchestrator.engines.execute import suggest_of
+
+    whole = {"sampler": "tpe", "trials": 7, "space": RATES}
+    search, arms, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
+    drawn = [[trial.draws for trial in arm.trials] for arm in arms]
+    assert drawn[0] != drawn[1] and all(len(arm) == 7 for arm in drawn)
+    _, again, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
+    assert [[trial.draws for trial in arm.trials] for arm in again] == drawn
+    spec, known = search.spec, [*zip(arms[0].at[:4], map(search.final, arms[0].trials[1:5]), strict=True)]
+    assert suggest_of("tpe")(1, known, spec) == arms[0].at[4]  # type: ignore[misc]
+
+
+def test_tpe_without_optuna_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.engines import execute
+
+    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError) as caught:
+        execute.suggest_of("tpe")
+    (line,) = caught.value.lines
+    assert "tpe" in line and "optuna" in line
+    assert execute.suggest_of("sobol") is None
