@@ -20,7 +20,17 @@ from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, strongest
+from orchestrator.scoring.significance.verdicts import (
+    DECIDED,
+    MARGINS,
+    NO_EFFECT,
+    ONE_SEED,
+    OPEN,
+    Expectation,
+    Verdict,
+    judge,
+    strongest,
+)
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -201,7 +211,16 @@ class Comparisons:
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:
             return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)
-        return found
+        return self._beyond_search(claim, effects[0].against, found)
+
+    def _beyond_search(self, claim: RowClaim, against: str, found: Verdict) -> Verdict:
+        """The verdict, or `open` for a difference of tuned rows that is smaller than what their searches may not have found yet."""
+        gaps = [gap for name in (claim.row, against) if (gap := self.rows[name].search_gap) is not None]
+        effect = self._of_metric(NLL).between(claim.row, against) if gaps and found.word in DECIDED else None
+        if effect is None or found.word == NO_EFFECT or abs(effect.delta) > max(gaps):
+            return found
+        reason = f"the rows differ by {abs(effect.delta):.3f} nll, and their searches may still gain {max(gaps):.3f}"
+        return Verdict(OPEN, reason, found.seeds)
 
     def _state(self, claim: RowClaim) -> State:
         names = [claim.row, *self._controls(claim)]

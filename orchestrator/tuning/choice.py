@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.report.find import Finder
+from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import TuneSpec
@@ -165,5 +166,6 @@ def plain(section: TuneSpec) -> dict[str, Any]:
 
 def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
     """The row under its own name with the values of the chosen trial; as written if none ended well."""
-    chosen = record["chosen"]
-    return row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
+    chosen, values = record["chosen"], [trial["value"] for trial in record["trials"] if trial["value"] is not None]
+    made = row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
+    return replace(made, search_gap=gap(values) if record["tune"]["select"] == "valid/nll" else None)

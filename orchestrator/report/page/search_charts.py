@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import Spec, colour_of
 from orchestrator.report.page.section import Section
+from orchestrator.scoring.significance.expected_best import expected_best
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
-
-
-def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
-    """The expected best of n of these values, drawn without replacement, for n = 1, 2, ..
-
-    The unbiased form (Tang et al. 2020, eq. 5) of the expected maximum of Dodge et al. (2019, eq. 4): with v_1 the worst of N values,
-    sum_i v_i C(i - 1, n - 1) / C(N, n).
-    """
-    ordered = sorted(values, reverse=not larger)
-    size = len(ordered)
-    return [sum(v * math.comb(i, n - 1) for i, v in enumerate(ordered)) / math.comb(size, n) for n in range(1, size + 1)]
 
 
 def drawings(section: Section) -> dict[str, Spec]:
