@@ -70,9 +70,8 @@ def test_progress_lines_show_escapes(tmp_path: Path) -> None:
 def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
     from orchestrator.lifecycle.export_row import model_card
 
-    names = ("id", "label", "corpus", "checkpoint", "init_from")
-    about: dict[str, Any] = dict.fromkeys(names, HOSTILE) | {"languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE], "seed": 1}
-    about |= {"params": 1, "steps": 1, "beam_size": 1, "data_key": "0" * 64, "keys": {}, "capsule": {"a": HOSTILE, HOSTILE: ["|"]}}
+    about: dict[str, Any] = {"id": HOSTILE, "label": HOSTILE, "seed": 1, "languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE]}
+    about |= {"facts": {"corpus": HOSTILE, "started from": HOSTILE}, "capsule": {"a": HOSTILE, HOSTILE: ["|"]}}
     card = model_card(about | {"scores": {HOSTILE: {"bleu": 1.0, "signature": f"`{HOSTILE}"}}}, "0" * 64)
     assert clean(card) and "evil" in card
     assert not any(text in card.replace("\\<", "").replace("\\[", "") for text in ("<script", "<img", "![p]", "</script"))
