@@ -29,7 +29,7 @@ def test_a_lower_precision_scores_about_the_same(precision):
 
 
 def test_a_precision_that_is_not_there_is_one_line(monkeypatch):
-    def refuse(model, precision, *, beam):
+    def refuse(model, precision):
         raise PrecisionError("precision int8: found a toaster; expected fp32")
 
     monkeypatch.setattr(orchestrator.decoding.translate, "prepared", refuse)
