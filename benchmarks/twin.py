@@ -28,7 +28,7 @@ from orchestrator.cli.main import run
 from orchestrator.scoring.significance.estimator import LEVEL, Difference, answer, holm
 from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.scoring.significance.mixed import MixedModel
-from orchestrator.scoring.significance.verdicts import DECIDED, NO_EFFECT, OPEN, Expectation, judge
+from orchestrator.scoring.significance.verdicts import Expectation, judge
 from orchestrator.specs.tune import Stop, TuneSpec
 from orchestrator.tuning.trials import points
 
@@ -171,10 +171,7 @@ def simulated(trials: int, curvature: float, search: int, judging: int, repetiti
         noise = generator.normal(size=(2, 3, judging))
         gaps = [gap(values[np.isfinite(values)].tolist()) or 0.0 for values in seen]
         for name, scores in (("tuned", chosen[:, None] + noise[0]), ("as written", loss[:, :1] + noise[1])):
-            twin, better = (
-                OPEN if name == "tuned" and word in DECIDED and word != NO_EFFECT and abs(apart) <= max(gaps[0], gaps[row]) else word
-                for row, (word, apart) in enumerate(verdicts(scores), 1)
-            )
+            twin, better = verdicts(scores, gaps if name == "tuned" else [0.0] * 3)
             if name == "tuned":
                 words["twin"][twin] += 1
                 words["better"][better] += 1
@@ -202,7 +199,7 @@ def factors(trials: int, repetition: int) -> np.ndarray:
     return np.log([1.0, *(draw.value(point[0]) for point in points(spec))])
 
 
-def verdicts(scores: np.ndarray) -> list[tuple[str, float]]:
+def verdicts(scores: np.ndarray, gaps: list[float]) -> tuple[str, str]:
     """The words on the second and third row of nll [3, k], against the first; claims of -5 sd, margin half of that, Holm over both."""
     k = scores.shape[1]
     model = MixedModel({row: dict(enumerate(scores[row])) for row in range(3)})
@@ -211,11 +208,11 @@ def verdicts(scores: np.ndarray) -> list[tuple[str, float]]:
         spread = model.between(row, 0)
         assert spread is not None
         delta = float(scores[row].mean() - scores[0].mean())
-        test = answer(delta, spread.variance * 2 / k, spread.df)
+        test = answer(delta, spread.variance * 2 / k + gaps[0] ** 2 + gaps[row] ** 2, spread.df)
         found.append(Difference(delta, (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
     adjusted = holm([each.other_sentences.p for each in found])
     words = [judge(Expectation(-1.0, -5.0, margin=2.5), each, p, level=LEVEL).word for each, p in zip(found, adjusted, strict=True)]
-    return [(word, each.delta) for word, each in zip(words, found, strict=True)]
+    return words[0], words[1]
 
 
 def write(file: Path | None, found: dict[str, Any]) -> None:

@@ -20,17 +20,7 @@ from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.scoring.significance.verdicts import (
-    DECIDED,
-    MARGINS,
-    NO_EFFECT,
-    ONE_SEED,
-    OPEN,
-    Expectation,
-    Verdict,
-    judge,
-    strongest,
-)
+from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, strongest
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -181,11 +171,23 @@ class Comparisons:
         for name in self._controls(claim):
             key = (str(claim.metric), claim.row, name)
             if key not in self._between:
-                self._between[key] = effects.between(claim.row, name)
+                self._between[key] = self._widened(effects.between(claim.row, name), claim.row, name)
             found = self._between[key]
             if found is not None and (name == claim.against or found.difference is not None):
                 runs.setdefault(effects.runs[name], found)
         return tuple(sorted(runs.values(), key=lambda effect: sign * effect.delta))
+
+    def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
+        """The effect between tuned rows, with the variance of the choices.
+
+        Each search adds the square of what it may not have found yet, in nll (`Row.search_gap`); other metrics get the same factor.
+        """
+        gaps = [gap for name in (row, against) if (gap := self.rows[name].search_gap) is not None]
+        nll = self._of_metric(NLL).between(row, against) if gaps and effect is not None else None
+        if effect is None or effect.difference is None or nll is None or nll.difference is None:
+            return effect
+        factor = 1 + sum(gap**2 for gap in gaps) / nll.difference.other_sentences.se**2
+        return replace(effect, difference=effect.difference.widened(factor))
 
     def _of_metric(self, metric: str) -> Effects:
         if metric not in self._effects:
@@ -211,16 +213,7 @@ class Comparisons:
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:
             return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)
-        return self._beyond_search(claim, effects[0].against, found)
-
-    def _beyond_search(self, claim: RowClaim, against: str, found: Verdict) -> Verdict:
-        """The verdict, or `open` for a difference of tuned rows that is smaller than what their searches may not have found yet."""
-        gaps = [gap for name in (claim.row, against) if (gap := self.rows[name].search_gap) is not None]
-        effect = self._of_metric(NLL).between(claim.row, against) if gaps and found.word in DECIDED else None
-        if effect is None or found.word == NO_EFFECT or abs(effect.delta) > max(gaps):
-            return found
-        reason = f"the rows differ by {abs(effect.delta):.3f} nll, and their searches may still gain {max(gaps):.3f}"
-        return Verdict(OPEN, reason, found.seeds)
+        return found
 
     def _state(self, claim: RowClaim) -> State:
         names = [claim.row, *self._controls(claim)]

@@ -42,7 +42,7 @@ class Row:
     significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
     (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
-    search_gap: of a tuned row, the nll that its search may not have found yet (`scoring.significance.expected_best`).
+    search_gap: of a tuned row, the nll that its search may not have found yet (`scoring.significance.expected_best`); it widens intervals.
     """
 
     id: str

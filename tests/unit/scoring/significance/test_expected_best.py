@@ -1,0 +1,34 @@
+"""The expected best of n draws against all subsets, and what a search may still gain."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import fmean
+
+import pytest
+
+from orchestrator.scoring.significance.estimator import Difference, Spread, answer
+from orchestrator.scoring.significance.expected_best import expected_best, gap
+
+VALUES = [3.1, 2.4, 2.9, 2.2, 5.0]
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_the_expected_best_is_the_mean_over_all_subsets(larger: bool) -> None:
+    best = max if larger else min
+    wanted = [fmean(best(some) for some in combinations(VALUES, n)) for n in range(1, 6)]
+    assert expected_best(VALUES, larger=larger) == pytest.approx(wanted)
+
+
+def test_the_gap_is_what_the_second_half_gained() -> None:
+    three = fmean(min(some) for some in combinations(VALUES, 3))
+    assert gap(VALUES) == pytest.approx(three - 2.2) and gap([2.0, 2.0, 2.0]) == 0.0 and gap([2.0]) is None
+
+
+def test_a_difference_with_the_variance_of_the_choice_is_wider() -> None:
+    test = answer(1.0, 0.04, 8.0)
+    plain = Difference(1.0, (5, 5), Spread(0.1, 8.0), 0.0, 0.0, test, test)
+    wide = plain.widened(4.0)
+    assert wide.delta == 1.0 and wide.other_sentences.se == pytest.approx(0.4)
+    assert wide.at(0.01).other_sentences.se == pytest.approx(0.4), "looks keep it"
+    assert wide.other_sentences.p > plain.other_sentences.p and wide.sentences == pytest.approx(0.12), "seeds do not reduce it"
