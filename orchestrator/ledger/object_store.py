@@ -69,6 +69,12 @@ def push(results: Path) -> None:
         mirror.push_all()
 
 
+def absent_bytes(path: Path) -> int:
+    """Bytes of the tensors at or below `path` that are only in the bucket."""
+    mirror = mirror_of(path)
+    return 0 if mirror is None else mirror.absent_bytes(path)
+
+
 def following(results: Path) -> AbstractContextManager[None]:
     """Context: fetches what other machines upload every few seconds."""
     mirror = mirror_of(results)

@@ -180,6 +180,11 @@ class Mirror:
                 for name in self._absent(index, path):
                     self._fetch(name, index)
 
+    def absent_bytes(self, path: Path) -> int:
+        """Bytes of the tensors and journals at or below `path` that are only in the bucket."""
+        found = [self.index(group) for group in self._groups_below(path)]
+        return sum(index.files[name].size for index in found for name in self._absent(index, path))
+
     def _absent(self, index: Index, path: Path) -> list[str]:
         names = [name for name in index.files if on_demand(name) and (self.root / name).is_relative_to(path.absolute())]
         return [name for name in names if not (self.root / name).exists() and is_needed(self.root, name)]
