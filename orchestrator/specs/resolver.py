@@ -91,12 +91,28 @@ def check_written(table: TableFile) -> None:
         for reference in (subjects, compared_with, _no_circle):
             with collecting(problems):
                 reference(table, parsed)
+    problems += _misspelt(table)
     if table.grid is not None:
         with collecting(problems):
             _check_names(table)
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     refuse(problems)
+
+
+def _misspelt(table: TableFile) -> list[str]:
+    """Returns error lines about unknown names in templates that no row uses, which no other check finds.
+
+    Other errors are dropped, because a template is only a fragment of a row.
+    """
+    used = {name for parsed in table.written.values() for name in parsed.head.use}
+    lines: list[str] = []
+    for name in table.templates.keys() - used:
+        own = table.templates[name].spec
+        places = tuple(f"{position.where}: " for position in own.positions.values())
+        found = check.check(table.shared.merged(own)).problems
+        lines += [line for line in found if line.startswith(places) and ": unknown " in line]
+    return lines
 
 
 def _check_names(table: TableFile) -> None:
