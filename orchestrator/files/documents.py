@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import UserError
 from orchestrator.files.atomic import plain, write_json
 from orchestrator.files.canonical import digest
 from orchestrator.safe_text import log_once
@@ -57,6 +59,14 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
     if document is None and path.exists():
         log_once(f"warning: {path}: its digest is not the one of its content; it counts as absent until it is made again")
     return None if document is None else unsealed(document)
+
+
+def read_or_refuse(path: Path, expected: str) -> dict[str, Any] | None:
+    """`read_document`; None only if nothing is there. UserError for a damaged document, in one line with what was `expected`."""
+    document = read_document(path)
+    if document is None and os.path.lexists(path):
+        raise UserError(f"{path}: its digest is missing or not the one of its content; expected {expected}")
+    return document
 
 
 def parse(data: bytes) -> Any:

@@ -102,8 +102,7 @@ class Finder:
     def trials(self, row: Row) -> set[str]:
         """Train keys of the row's runs that a search has trained."""
         self._index()
-        assert row.spec is not None
-        return self._trials.get(training_of(row.spec), set())
+        return self._trials.get(training_of(row.spec), set()) if self._trials and row.spec is not None else set()
 
     def control_kinds(self, table: str) -> set[str]:
         """Kinds of matched controls of which the ledger has runs for the table at this address."""

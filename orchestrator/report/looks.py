@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import RemoteError, UserError
+from orchestrator.errors import RemoteError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_document, write_document
+from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.ledger.layout import LOOKS
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
@@ -112,9 +112,7 @@ def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
 
 def read(root: Path) -> dict[str, list[Record]]:
     """The looks of one folder. UserError if the file is damaged: without it a later look would be taken for the first."""
-    document = read_document(root / LOOKS)
-    if document is None and (root / LOOKS).exists():
-        raise UserError(f"{root / LOOKS}: its digest is not the one of its content; expected the looks at these results; restore the file")
+    document = read_or_refuse(root / LOOKS, "the looks at these results; restore the file")
     return {} if document is None else dict(document["claims"])
 
 

@@ -12,7 +12,7 @@ from orchestrator.report.table import Table
 from orchestrator.safe_text import visible
 from orchestrator.tables import cell, make_table
 
-FIRST_TO_GO = ("params", "chrf", "system", "steps", "data", "seeds", "status", "nll", "delta")
+FIRST_TO_GO = ("chrf_delta", "parts", "params", "chrf", "system", "steps", "data", "seeds", "status", "nll", "delta")
 TEXT_WIDTH = 18
 """Width to which long texts are folded if need be."""
 

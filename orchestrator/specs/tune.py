@@ -15,8 +15,12 @@ from orchestrator.specs.sweep import Seed
 
 DIGITS = 4
 """Significant digits of drawn numbers, so that every processor draws the same."""
+LARGER_IS_BETTER = ("valid/accuracy",)
 EDGE = 0.1
 """A number in this share of its range, at either end, lies on the edge."""
+
+
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Draw(Strict):
@@ -24,18 +28,12 @@ class Draw(Strict):
 
     choice: Annotated[list[bool | int | float | str | None], Field(min_length=2)] | None = None
     """One of these values."""
-    uniform: tuple[float, float] | None = None
+    uniform: Bounds | None = None
     """A number between two bounds."""
-    loguniform: tuple[float, float] | None = None
+    loguniform: Bounds | None = None
     """A number between two positive bounds, uniform in its logarithm."""
     factor: Draw | None = None
     """A draw by which the row's own value is multiplied."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _pairs(cls, data: Any) -> Any:
-        pairs = {name: tuple(value) for name, value in data.items() if name in ("uniform", "loguniform") and isinstance(value, list)}
-        return data | pairs if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _one(self) -> Draw:
@@ -44,7 +42,7 @@ class Draw(Strict):
             raise ValueError(f"found {', '.join(given) or 'nothing'}; expected one of {', '.join(type(self).model_fields)}")
         bounds = self.uniform or self.loguniform
         if bounds is not None and (bounds[0] >= bounds[1] or (self.loguniform is not None and bounds[0] <= 0)):
-            raise ValueError(f"{given[0]} is {list(bounds)}; expected two increasing{' positive' * (given[0] == 'loguniform')} bounds")
+            raise ValueError(f"{given[0]} is {bounds}; expected two increasing{' positive' * (given[0] == 'loguniform')} bounds")
         if self.factor is not None and self.factor.factor is not None:
             raise ValueError("factor holds another factor; expected choice, uniform or loguniform")
         return self
@@ -55,7 +53,7 @@ class Draw(Strict):
             return self.factor.value(point)
         if self.choice is not None:
             return self.choice[min(int(point * len(self.choice)), len(self.choice) - 1)]
-        low, high = self.uniform or self.loguniform or (0.0, 1.0)
+        low, high = self.uniform or self.loguniform or [0.0, 1.0]
         return rounded(low * (high / low) ** point if self.loguniform else low + (high - low) * point)
 
     def edge(self, value: Any) -> str | None:
@@ -68,7 +66,7 @@ class Draw(Strict):
             numbers = sorted(v for v in self.choice if isinstance(v, (int, float)) and not isinstance(v, bool))
             ends = (numbers[0], numbers[-1]) if len(numbers) > 2 else (-math.inf, math.inf)
             return "lowest" if value <= ends[0] else "highest" if value >= ends[1] else None
-        low, high = self.uniform or self.loguniform or (0.0, 1.0)
+        low, high = self.uniform or self.loguniform or [0.0, 1.0]
         share = math.log(value / low) / math.log(high / low) if self.loguniform and value > 0 else (value - low) / (high - low)
         return "lowest" if share < EDGE else "highest" if share > 1 - EDGE else None
 
@@ -157,4 +155,4 @@ class TuneSpec(Strict):
 
     @property
     def larger_is_better(self) -> bool:
-        return self.select == "valid/accuracy"
+        return self.select in LARGER_IS_BETTER

@@ -8,7 +8,6 @@ interrupted one did. The file is sealed: a search refuses one that was changed, 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pydantic import BaseModel, Field, FiniteFloat, StrictBool, ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_document, write_document
+from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
 
@@ -109,14 +108,12 @@ def stopped_runs(path: Path) -> dict[str, int]:
 
 def _read(path: Path) -> Decisions | None:
     """The decisions in a file; None if nothing is there. UserError if it is damaged: a search would decide otherwise."""
-    if not os.path.lexists(path):
-        return None
-    document = read_document(path)
+    expected = "the decisions as the sweep wrote them, or no file"
+    document = read_or_refuse(path, expected)
     try:
-        return Decisions.model_validate(document)
+        return None if document is None else Decisions.model_validate(document)
     except ValidationError:
-        fault = "its digest is missing or not the one of its content" if document is None else "holds no decisions of a search"
-        raise UserError(f"{display(path)}: {fault}; expected the file as the sweep wrote it, or none") from None
+        raise UserError(f"{display(path)}: holds no decisions of a search; expected {expected}") from None
 
 
 def _stopped(rungs: Mapping[int, list[Decision]]) -> dict[str, int]:

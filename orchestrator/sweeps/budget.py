@@ -5,8 +5,6 @@ A run counts while a process holds its lock. Time between runs and the start-up 
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import threading
 import time
@@ -19,12 +17,11 @@ from typing import Literal
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_document, write_document
+from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.safe_text import log_once
-from orchestrator.specs.positions import display
-from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.options import PARTS, ExecutionOptions
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
 
@@ -47,15 +44,14 @@ def used_seconds(results: Path, sweep: str, *, capped: bool = True) -> float:
 
     A damaged file gives UserError, for without it a cap would count from 0, and one warning for a sweep that has no cap.
     """
-    if not os.path.lexists(path := usage_file(results, sweep)):
-        return 0.0
-    if (document := read_document(path)) is not None:
-        return float(document["device_seconds"])
-    fault = f"{display(path)}: its digest is missing or not the one of its content"
-    if capped:
-        raise UserError(f"{fault}; expected the hours that the sweep used, as it wrote them, or no file to count from 0")
-    log_once(f"warning: {fault}; the hours of the sweep are counted from 0")
-    return 0.0
+    try:
+        document = read_or_refuse(usage_file(results, sweep), "the hours that the sweep used, as it wrote them, or no file to count from 0")
+    except UserError as error:
+        if capped:
+            raise
+        log_once(f"warning: {error}")
+        document = None
+    return 0.0 if document is None else float(document["device_seconds"])
 
 
 class BudgetExceeded(KeyboardInterrupt):
@@ -74,8 +70,9 @@ class Budget:
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
         self.devices = {task.run_dir / "lock": task.workers * (1 if self.on_gpu else task.spec.train.threads) for task in tasks}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
-        whole = re.sub(r":(search|tuned|retrain)$", "", options.name)
-        both = {replace(options, name=whole + part).slug for part in ("", ":retrain", ":search", ":tuned")}
+        whole, _, part = options.name.rpartition(":")
+        whole = whole if part in PARTS else options.name
+        both = {replace(options, name=name).slug for name in (whole, *(f"{whole}:{part}" for part in PARTS))}
         self.others = sum(self._used(slug) for slug in both - {options.slug})
         self.own = self._used(options.slug)
         self.reached = False

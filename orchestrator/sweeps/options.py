@@ -10,6 +10,8 @@ from typing import Any
 
 from orchestrator.ledger import object_store
 
+PARTS = ("search", "tuned", "retrain")
+"""Sweeps that belong to one command: NAME:PART; they share its cap."""
 RESULTS = Path("results")
 CACHE = Path(".data-cache")
 

@@ -14,7 +14,7 @@ from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row
-from orchestrator.specs.tune import TuneSpec
+from orchestrator.specs.tune import LARGER_IS_BETTER, TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
 from orchestrator.tuning.trials import changed
 
@@ -26,7 +26,7 @@ def record_of(arm: Arm, search: Search) -> Record:
     "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: what the row has where
     trials differ. ended: the rung that ended the trial. chosen: None if no trial ended well.
     """
-    spec, trials, better = search.spec, list[dict[str, Any]](), None
+    spec, trials = search.spec, list[dict[str, Any]]()
     for trial in arm.trials:
         keys, value = search.keys(trial), None if trial.number in arm.ended else search.final(trial)
         updates, seconds = cost(search.ledger, keys)
@@ -35,21 +35,26 @@ def record_of(arm: Arm, search: Search) -> Record:
         ended = arm.ended.get(trial.number)
         about |= {"ended": ended, "at_rung": None if ended is None else search.at_rung(trial, ended)}
         trials.append(about | {"updates": updates, "seconds": round(seconds, 1)})
-        if value is not None and (better is None or (value > better[0] if spec.larger_is_better else value < better[0])):
-            better = (value, trial.number)
-    section = plain(spec)
+    section, chosen = plain(spec), best(trials, spec.select)
     return {
         "key": digest([section, trials[0]["runs"]]),
         "row": arm.row.id,
         "tune": section,
         "written": written(arm),
         "trials": trials,
-        "chosen": None if better is None else better[1],
+        "chosen": chosen,
         "updates": sum(each["updates"] for each in trials),
         "seconds": round(sum(each["seconds"] for each in trials), 1),
-        "warnings": warnings(trials, None if better is None else better[1], spec),
+        "warnings": warnings(trials, chosen, spec),
         "time": round(time.time(), 3),
     }
+
+
+def best(trials: Sequence[Mapping[str, Any]], select: str) -> int | None:
+    """The number of the trial with the best value, of equal ones the first; None if none has a value."""
+    sign = -1.0 if select in LARGER_IS_BETTER else 1.0
+    values = [(sign * trial["value"], trial["number"]) for trial in trials if trial["value"] is not None]
+    return min(values)[1] if values else None
 
 
 def written(arm: Arm) -> dict[str, Any]:
@@ -95,14 +100,14 @@ def _content(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def searches(row: Row, finder: Finder) -> list[Record]:
-    """The searches of a row, the latest first. UserError if a record was changed: its key is not that of its trials."""
+    """The searches of a row, the latest first. UserError if a record contradicts itself: in its key, or in what it has chosen."""
     ledger = finder.ledger
     found = [record for key in finder.trials(row) for record in ledger.records(key, "search")]
     for record in found:
-        if record["key"] != digest([record["tune"], record["trials"][0]["runs"]]):
-            raise UserError(
-                f"{row.id}: the search {record['key'][:16]} has another key than its content; expected it as `sweep --tune` wrote it"
-            )
+        same = digest([record["tune"], record["trials"][0]["runs"]]), best(record["trials"], record["tune"]["select"])
+        if (record["key"], record["chosen"]) != same:
+            where = f"{row.id}: the search {record['key'][:16]}"
+            raise UserError(f"{where} has another key or choice than its trials; expected it as `sweep --tune` wrote it")
     return sorted(found, key=lambda record: (-float(record["time"]), record["key"]))
 
 

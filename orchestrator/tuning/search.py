@@ -37,6 +37,19 @@ class Arm:
         return [trial for trial in self.trials if trial.number not in self.ended]
 
 
+def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
+    """The arms, with all trials whose points do not depend on results. UserError with a line for each value that does not fit a row."""
+    at = [] if tuning.spec.sampler == "tpe" else points(tuning.spec)
+    problems: list[str] = []
+    made = []
+    for row in rows:
+        with collecting(problems):
+            made.append(Arm(row, trials_of(row, tuning, at), list(at)))
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    return made
+
+
 class Search:
     """A search over arms, whose trials `execute` trains.
 
@@ -55,18 +68,6 @@ class Search:
             sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo", "rungs": [] if self.spec.stop is None else self.spec.stop.rungs}},
         )
         self.records: dict[tuple[str, int], dict[str, Any]] = {}
-
-    def arms(self, rows: Sequence[Row]) -> list[Arm]:
-        """The arms, with all trials whose points do not depend on results. UserError if a value does not fit a row."""
-        at = [] if self.suggest is not None else points(self.spec)
-        problems: list[str] = []
-        made = []
-        for row in rows:
-            with collecting(problems):
-                made.append(Arm(row, trials_of(row, self.tuning, at), list(at)))
-        if problems:
-            raise UserError(*dict.fromkeys(problems))
-        return made
 
     def run(self, arms: Sequence[Arm]) -> None:
         """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
@@ -120,14 +121,13 @@ class Search:
         for key in self.keys(trial).values():
             rungs = self.ledger.read_rungs(key)
             found.append(finite(rungs[rung].get(self.spec.select)) if rung in rungs else self._last(key, trial))
-        return fmean(v for v in found if v is not None) if None not in found else None
+        return mean(found)
 
     def final(self, trial: Trial) -> float | None:
         """Mean of the metric over the search seeds, of the weights that decoding would use; None if a run did not end well."""
         if any(status != "done" for status in self.statuses(trial)):
             return None
-        found = [self._last(key, trial) for key in self.keys(trial).values()]
-        return fmean(v for v in found if v is not None) if None not in found else None
+        return mean([self._last(key, trial) for key in self.keys(trial).values()])
 
     def _last(self, key: str, trial: Trial) -> float | None:
         """The best value of a run that decodes with its best weights, else the last one."""
@@ -137,6 +137,12 @@ class Search:
             return None
         best = max(values) if self.spec.larger_is_better else min(values)
         return best if trial.row.spec.decode.checkpoint == "best" else values[-1]
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None if a value is missing."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
 
 
 def finite(value: Any) -> float | None:

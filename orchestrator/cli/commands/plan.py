@@ -29,11 +29,11 @@ from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.forecast import short_names
 from orchestrator.sweeps.names import parse_seeds
-from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned
 from orchestrator.sweeps.plan import plan as plan_rows
 from orchestrator.tables import cell, counted, make_table
-from orchestrator.tuning.search import Search
+from orchestrator.tuning.search import arms_of
 
 MAX_ROWS, END_ROWS = 50, 5
 """Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
@@ -71,7 +71,7 @@ def plan(
     if options.tune or options.tune_with is not None:
         tuning = tune.tuning_of([found.table for target in dict.fromkeys(targets) for found in find_all(target)], options.tune_with)
         requested = requested or list(tuning.spec.seeds.judge)
-        Search(tuning, tune.nothing, ExecutionOptions(), ledger).arms([row for row in rows if row.kind == "run"])  # every value fits
+        arms_of([row for row in rows if row.kind == "run"], tuning)  # every value fits
     costs = Costs(data, options.results)
     problems: list[str] = []
     if max_probes:

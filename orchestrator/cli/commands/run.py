@@ -97,7 +97,7 @@ def execute_rows(
     if options.tune or options.tune_with is not None:
         assert request is not None
         tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
-        tune.check(tuning, options)
+        tune.check(tuning, trainable, options)
         records = tune.execute_tuned(trainable, tuning, options, _execute)
         out = console(stderr=options.as_json)
         _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)

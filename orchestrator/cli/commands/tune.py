@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from orchestrator.cli.output import console
 from orchestrator.engines.execute import execute, session, suggest_of
 from orchestrator.errors import UserError
@@ -19,9 +21,10 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.task import make_tasks
 from orchestrator.tables import cell, make_table
 from orchestrator.tuning import choice
-from orchestrator.tuning.search import Search
+from orchestrator.tuning.search import Arm, Search, arms_of
 from orchestrator.tuning.trials import Tuning
 
 Records = list[dict[str, Any]]
@@ -47,36 +50,37 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
     return Tuning(tables[0].tune, tables[0].document.at)
 
 
-def check(tuning: Tuning, options: ExecutionOptions) -> None:
-    """UserError for what `--tune` does not go with."""
+def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> None:
+    """UserError for what `--tune` does not go with. Warns of a rung that no training reaches."""
     if options.scheduler["kind"] != "fifo":
         raise UserError(
             "--tune: found a scheduler that compares rows; expected fifo: a search ends trials within their row alone (tune.stop)"
         )
     if options.until_decided:
         raise UserError("--tune: found --until-decided too; expected one of them")
+    steps = [row.spec.train.max_steps for row in rows if row.spec is not None]
+    most = max((each for each in steps if each is not None), default=None)
+    if tuning.spec.stop is not None and most is not None and None not in steps and tuning.spec.stop.rungs[-1] >= most:
+        log(
+            tuning.at(("tune", "stop", "rungs")).line(
+                f"warning: found rungs {tuning.spec.stop.rungs}; every training ends by update {most}"
+            )
+        )
 
 
-def nothing(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> Records:
-    """Trains nothing: for a search whose trials are only made."""
-    return []
-
-
-def search_arms(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., Records]) -> Records:
-    """Searches the arms and writes their records, which it returns. Prints what was found. UserError if a value does not fit an arm."""
-    ledger = Ledger(options.results, list(options.mirrors))
-    search = Search(tuning, run, options, ledger, suggest_of(tuning.spec.sampler))
-    arms = search.arms(rows)
-    log(f"searching {len(arms)} arms: {tuning.spec.trials} trials each with seeds {', '.join(map(str, tuning.spec.seeds.search))}")
+def search_arms(search: Search, arms: Sequence[Arm]) -> Records:
+    """Searches the arms and writes their records, which it returns. Exit code 1 (typer.Exit) where a run failed."""
+    spec = search.spec
+    log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
     search.run(arms)
-    failed = {
-        reason for r in search.records.values() if r["status"] == "failed" for reason in [f"{r['id']} seed {r['seed']}: {r['reason']}"]
-    }
-    if failed:
-        raise UserError(*sorted(failed), "the search has failed runs; the same command trains them again")
+    if failed := [record for record in search.records.values() if record["status"] == "failed"]:
+        for record in failed:
+            log(f"{record['id']} seed {record['seed']} failed: {record['reason']}")
+        log("the search has failed runs; the same command trains them again")
+        raise typer.Exit(1)
     records = [choice.record_of(arm, search) for arm in arms]
     for record in records:
-        choice.write(ledger, record)
+        choice.write(search.ledger, record)
     show(records)
     return records
 
@@ -105,9 +109,13 @@ def show(records: Records) -> None:
 
 
 def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., Records]) -> Records:
-    """Searches, then runs the tuned rows with the judging seeds. Returns the records of these runs."""
+    """Searches, then runs the tuned rows with the judging seeds. Returns the records of these runs. UserError if a value fits no arm."""
+    make_tasks(rows, tuning.spec.seeds.judge, options)  # every corpus is there
+    arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
+    ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        records = search_arms(rows, tuning, options, lambda *arguments: run(execute, *arguments))
+        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
+        records = search_arms(search, arms)
         by_id = {record["row"]: record for record in records}
         tuned = [choice.apply(row, by_id[row.id]) for row in rows]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})

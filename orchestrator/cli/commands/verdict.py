@@ -127,7 +127,8 @@ def _print(records: list[dict[str, Any]]) -> None:
         "verdict",
     )
     table = make_table(heads, numeric=("claim", "p", "look"))
-    for record in sorted(records, key=lambda record: [_claim(r) for r in records].index(_claim(record))):
+    place = {_claim(record): i for i, record in reversed([*enumerate(records)])}  # the answers to a claim stand together
+    for record in sorted(records, key=lambda record: place[_claim(record)]):
         effect = record["effect"] or {}
         table.add_row(
             cell(short_id(record["row"])),

@@ -61,7 +61,7 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, line: i
 
 
 def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
-    draw = Draw(factor=Draw(loguniform=(0.5, 2.0)))
+    draw = Draw(factor=Draw(loguniform=[0.5, 2.0]))
     assert [draw.value(point) for point in (0.0, 0.5, 1.0)] == [0.5, 1.0, 2.0] and draw.value(0.3) == 0.7579
     assert [Draw(choice=["a", "b"]).value(point) for point in (0.0, 0.49, 0.5, 1.0)] == ["a", "a", "b", "b"]
 
@@ -69,14 +69,14 @@ def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
 @pytest.mark.parametrize(
     ("draw", "value", "end"),
     [
-        (Draw(loguniform=(0.5, 2.0)), 0.55, "lowest"),
-        (Draw(loguniform=(0.5, 2.0)), 1.0, None),
-        (Draw(uniform=(0.0, 1.0)), 0.95, "highest"),
+        (Draw(loguniform=[0.5, 2.0]), 0.55, "lowest"),
+        (Draw(loguniform=[0.5, 2.0]), 1.0, None),
+        (Draw(uniform=[0.0, 1.0]), 0.95, "highest"),
         (Draw(choice=[1, 3, 5]), 5, "highest"),
         (Draw(choice=[1, 3, 5]), 3, None),
         (Draw(choice=[0.0, 0.1]), 0.1, None),
         (Draw(choice=["a", "b", "c"]), "a", None),
-        (Draw(factor=Draw(uniform=(0.5, 1.5))), 0.5, "lowest"),
+        (Draw(factor=Draw(uniform=[0.5, 1.5])), 0.5, "lowest"),
     ],
 )
 def test_the_edges_of_a_space(draw: Draw, value: object, end: str | None) -> None:
@@ -85,7 +85,7 @@ def test_the_edges_of_a_space(draw: Draw, value: object, end: str | None) -> Non
 
 def test_the_budget_of_a_search() -> None:
     """8 trials of 100 updates: 8 x 25 + 5 x 25 + 4 x 50 updates, with the written trial beside the kept ones; for each search seed."""
-    space = {"optim.schedule.lr": Draw(factor=Draw(uniform=(0.5, 2.0)))}
+    space = {"optim.schedule.lr": Draw(factor=Draw(uniform=[0.5, 2.0]))}
     stop = {"rungs": [25, 50, 100], "reduction_factor": 2}
     spec = TuneSpec.model_validate({"space": space, "seeds": {"search": [101, 102]}, "stop": stop})
     assert math.isclose(spec.trainings(100), 2 * (8 * 25 + 5 * 25 + 4 * 50) / 100) and spec.trainings(None) == 16

@@ -17,7 +17,7 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for
-from orchestrator.tuning.search import Search
+from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import Tuning
 from tests.unit.conftest import MINIMAL
 
@@ -82,7 +82,7 @@ def searched(rows: list[Row], tmp_path: Path) -> Callable[..., tuple[Search, lis
         ledger = Ledger(tmp_path / "results")
         fake = Fake(ledger, loss)
         search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger, suggest)
-        arms = search.arms([row for row in rows if row.id.rpartition("/")[2] in names])
+        arms = arms_of([row for row in rows if row.id.rpartition("/")[2] in names], search.tuning)
         search.run(arms)
         return search, arms, fake
 

@@ -120,9 +120,10 @@ def test_the_record_gives_the_tuned_row_and_a_changed_one_is_refused(searched: C
     path.write_text(json.dumps(plain | {"chosen": 3}))
     with pytest.raises(UserError, match="low@tuned: no search has tuned this row"):  # a damaged record, which counts as absent
         tuned_row(rows[1], Finder(again, Data(None)), None)
-    again.write_search(key, plain["key"], record_of(arms[1], search) | {"tune": {**plain["tune"], "trials": 9}})
-    with pytest.raises(UserError, match=r"demo/small/low: the search \w{16} has another key than its content"):
-        tuned_row(rows[1], Finder(again, Data(None)), None)
+    for false in ({"tune": {**plain["tune"], "trials": 9}}, {"chosen": 0}):
+        again.write_search(key, plain["key"], record_of(arms[1], search) | false)
+        with pytest.raises(UserError, match=r"demo/small/low: the search \w{16} has another key or choice than its trials"):
+            tuned_row(rows[1], Finder(again, Data(None)), None)
 
 
 def test_writing_the_same_search_again_keeps_its_record(searched: Callable[..., Any]) -> None:
