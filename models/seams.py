@@ -36,7 +36,7 @@ class Component(nn.Module):
             return f"found norm {site['norm']}; expected {' or '.join(cls.norm_orders)} with {cls.registry} {cls.kind}"
         if site["num_layers"] < cls.min_layers:
             return f"{cls.kind} needs at least {cls.min_layers} layers; num_layers is {site['num_layers']}"
-        default = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+        default = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()} if cls.read_if else {}
         given = default | options
         for name, other, values in cls.read_if:
             if given[name] != default[name] and given[other] not in values:
