@@ -22,7 +22,7 @@ _SESSION = r"sessions/[A-Za-z0-9][A-Za-z0-9@+._-]{0,199}\.jsonl"
 LOOKS = "looks.json"
 SMALL = re.compile(
     rf"{_SWEEP}|{_SESSION}|looks\.json|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
-    r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune)/[0-9a-f]{16}\.json)"
+    r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune|search)/[0-9a-f]{16}\.json)"
 )
 """Records, small files."""
 LARGE = re.compile(
@@ -157,7 +157,7 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
             elif name.endswith("/spec.yaml"):
                 key = str((read_spec(root / name, scan=True) or {}).get("key"))
             elif name.endswith(".json") and not LARGE.fullmatch(name):
-                key = (read_record(root / name) or {}).get("train_key" if re.search("/(decode|score|tune)/", name) else "key")
+                key = (read_record(root / name) or {}).get("train_key" if re.search("/(decode|score|tune|search)/", name) else "key")
         except (DamagedError, ValueError, RecursionError, OSError) as error:
             yield f"{name}: {error}"
             continue
