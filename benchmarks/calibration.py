@@ -12,8 +12,6 @@ true size is the difference of the means of all seeds. `--effect KEY=VALUE` adds
 draws the scores of tables with known spreads instead: a baseline and eleven rows, without sentences.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Code shared by the training and decoding benchmarks: command line, job description, measurement, machine figures."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

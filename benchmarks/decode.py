@@ -15,8 +15,6 @@ ratios depend on it. Quality (unless --no-quality): BLEU of a trained model for 
 `--ladder` adds ours without each fast path. Exit code 1 if one of them costs more than 3% (the median over rounds): it should go.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -13,8 +13,6 @@ activations; for seconds the median of the rounds' ratios. per layer: cost of on
 unless something grows with the square of the depth.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Headless Chromium over the DevTools protocol, for pages behind a login; waits for page content instead of fixed times."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

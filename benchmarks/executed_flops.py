@@ -1,7 +1,5 @@
 """Counts the floating-point operations that a piece of code executes, with torch's counter, in training and decoding (packed weights)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Useful floating-point operations of the baseline, equal for all contenders and without padding (see `orchestrator.cost.work`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sizes import Pair, Size

@@ -4,8 +4,6 @@ A ratio between two programs depends on these rates: what is not a matrix produc
 measures them in its own run, on its own threads, and prints them beside its ratios.
 """
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import shutil

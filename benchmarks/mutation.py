@@ -6,8 +6,6 @@ A mutant is killed if a test fails, and survives if all pass: then no test check
 survived. cosmic-ray has an environment of its own, .peers/cosmic-ray, which the first call creates.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -10,8 +10,6 @@ ray     a sweep of one row with several seeds: time from the end of a trial to t
         workers per trial
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

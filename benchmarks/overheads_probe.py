@@ -6,8 +6,6 @@ STARTED: time.time() when the process was started. Seconds are exclusive: time s
 nested phase only. Only the main thread is timed.
 """
 
-from __future__ import annotations
-
 import builtins
 import functools
 import json

@@ -7,8 +7,6 @@ torch.optim.Adam.
 Shapes: B sentences, S source, T target, N = B * K hypotheses, D d_model, H heads, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

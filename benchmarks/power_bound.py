@@ -10,8 +10,6 @@ with the densities of (s_0^2, s_1^2, |D|). No estimator knows sigma, so that rea
     python benchmarks/power_bound.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import chi2, norm

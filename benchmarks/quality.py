@@ -5,8 +5,6 @@ path shows in BLEU and in the share of outputs equal to the slow path's (ties an
 so that toolkits with other penalties have the same objective.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -7,8 +7,6 @@ of milliseconds and of the ratio to the scan of the same kind in the same round 
 with gru torch from zero states, once over packed sequences and once over the padded batch; it has no attentive variant.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

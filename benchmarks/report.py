@@ -1,7 +1,5 @@
 """Figures and tables of a benchmark. Ratios are medians over rounds of the ratio within a round, so that slow minutes cancel out."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Sequence

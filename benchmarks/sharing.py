@@ -7,8 +7,6 @@ No data is needed: a corpus is identified by its section of the spec, and each p
 schedule or by patience are counted up to their limit (max_steps, else epochs of --pairs pairs). Several seeds would multiply both sums.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

@@ -1,7 +1,5 @@
 """Error rates, coverage and power of the estimator on tables of simulated scores with known spreads, without sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

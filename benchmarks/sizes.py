@@ -1,7 +1,5 @@
 """Model sizes and synthetic text shared by all benchmarks and peers."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Any

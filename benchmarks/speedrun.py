@@ -8,8 +8,6 @@ time is unreliable on a shared machine; both are recorded. Each figure is added 
 docs/speedrun.md is regenerated.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

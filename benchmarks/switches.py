@@ -1,7 +1,5 @@
 """Switches our fast paths on or off for a benchmark."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

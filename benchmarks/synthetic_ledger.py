@@ -1,7 +1,5 @@
 """Ledgers of runs that were never trained, in the format of the engines, with `synthetic` in their names and random figures."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

@@ -14,8 +14,6 @@ fp32, and over plain and the fastest peer in the same precision, with the MKL wo
 last round; rows of one process train the same weights in turns, so that it falls over all of them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

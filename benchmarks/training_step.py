@@ -1,7 +1,5 @@
 """Updates of synthetic text and the product's training step, for single-process benchmarks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 

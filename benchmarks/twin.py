@@ -7,8 +7,6 @@ The table has a baseline, its copy `twin` with 0.4 of the learning rate, and `be
 that they lower the nll of the references. Each repetition has other points, search seeds and judging seeds. Run again, it goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

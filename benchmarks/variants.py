@@ -11,8 +11,6 @@ forward pass of an update leaves in memory for the backward pass, as a ratio; ab
 is at most 10% above that ratio's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """CPU settings for compute: threads, the matmul backend and the memory allocator."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

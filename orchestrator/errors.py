@@ -1,7 +1,5 @@
 """Errors that are meant for the user. The CLI turns each into its exit code; no other code prints a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

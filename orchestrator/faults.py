@@ -6,8 +6,6 @@
 Actions: kill (SIGKILL to this process), term (SIGTERM), raise, enospc, sleepN (N seconds).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

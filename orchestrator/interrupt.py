@@ -3,8 +3,6 @@
 Workers of a sweep that no signal reaches, on this machine or another, poll the file RESULTS/sweeps/NAME.stop instead.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Paths of the product's own files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Applied to data, labels and arguments when they are printed; stored text is not changed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

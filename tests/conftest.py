@@ -1,7 +1,5 @@
 """What every test may use. The environment is set before anything imports torch, ray or mlflow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -13,8 +13,6 @@ NVIDIA's MPS daemon, where it is installed, is started here and ended at the end
 `ray-killed` kills a sweep through Ray after a minute, and the same command goes on with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -9,8 +9,6 @@ Decoding: greedy and beam 5, outputs of 32 tokens, batches of 64 and 256 sentenc
 Published figures are printed for comparison; they were measured on other machines, texts and sizes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

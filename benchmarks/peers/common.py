@@ -1,7 +1,5 @@
 """Code shared by the workers: threads, precision, length-bucketed batches, rounds. Uses only torch and the standard library."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

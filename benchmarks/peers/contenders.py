@@ -1,7 +1,5 @@
 """The contenders: programs (a worker script in an environment) and rows (a program with options)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

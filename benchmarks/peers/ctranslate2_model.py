@@ -4,8 +4,6 @@
 CTranslate2 TransformerSpec and needs only numpy; `convert` writes them as a model and needs ctranslate2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

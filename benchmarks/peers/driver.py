@@ -1,7 +1,5 @@
 """The driver of the benchmark: runs worker processes one at a time, with interleaved rounds (A,B,A,B)."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

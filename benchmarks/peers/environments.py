@@ -7,8 +7,6 @@ changes it. Every package is pinned in requirements/NAME.txt and installed witho
 The folder is --environments, else $NMT_PEERS, else .peers in the repository.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

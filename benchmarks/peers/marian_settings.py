@@ -1,7 +1,5 @@
 """Arguments of `transformers.MarianConfig` at a benchmark's size, for CPU and GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

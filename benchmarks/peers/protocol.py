@@ -5,8 +5,6 @@ driver: {"go": {options of the row}}     worker: {"seconds": .., "tokens": .., .
 driver: end of stdin                     worker: exits
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

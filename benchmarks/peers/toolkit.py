@@ -1,7 +1,5 @@
 """Code shared by the workers of whole toolkits: writes the text as files of words and captures a trainer from a toolkit's main function."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

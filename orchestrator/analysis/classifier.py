@@ -7,8 +7,6 @@ improvement, or after 200 epochs, and the best state is used. Hidden units and d
 Shapes: N sentences, D and R the widths of their two vectors (R is 0 for a single encoder), C classes.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

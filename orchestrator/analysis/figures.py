@@ -3,8 +3,6 @@
 The palette can be told apart in print and by colour-blind readers; no figure gives one colour to two models.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

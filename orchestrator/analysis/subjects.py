@@ -1,7 +1,5 @@
 """Resolves the targets of `analyse`: the kinds of analysis, their rows, and which of these have a finished run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

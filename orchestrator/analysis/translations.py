@@ -1,7 +1,5 @@
 """Weight snapshots (`train.snapshots`), new translations and their BLEU, and BLEU of subsets of a test set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace

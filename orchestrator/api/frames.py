@@ -1,7 +1,5 @@
 """Results, learning curves and translations as data frames; the verdict on two rows; trained models; and running what is not done yet."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """What the functions of the API work on: rows by address, file or mapping, and where their data and results are."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """`data add|get|check|prepare`: corpora by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

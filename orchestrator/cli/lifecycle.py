@@ -1,7 +1,5 @@
 """`status`, `stop`, `gc`, `ui` and `reconcile`: runs, and what they leave behind."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

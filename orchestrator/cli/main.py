@@ -7,8 +7,6 @@ The modules of `cli` declare arguments and options, and import nothing heavy, so
 it is called; long commands lie in `cli.commands`.
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,7 +1,5 @@
 """Declarations of the options that commands share. Of other packages only light modules are imported: `--help` loads this one."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

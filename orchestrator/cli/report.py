@@ -1,7 +1,5 @@
 """`analyse`, `table`, `report`, `verdict`, `translate`, `export` and `repro`: what is made of finished runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any

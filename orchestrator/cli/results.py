@@ -1,7 +1,5 @@
 """`results export` and `results import`: a ledger as one file, and back."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated, Any

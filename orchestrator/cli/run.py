@@ -1,7 +1,5 @@
 """`run`, `sweep`, `noise` and `submit`: rows become results."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

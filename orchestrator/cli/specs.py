@@ -1,7 +1,5 @@
 """`new`, `plan`, `show`, `list`, `explain`, `ablate`, `describe` and `schema`: write and inspect specs without running them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

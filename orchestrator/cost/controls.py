@@ -5,8 +5,6 @@ operations as row5. If row5 starts from row1's trained weights, the second does 
 trained before it (`row1@params=row5@start`): each trains as long as row5. Both are within TOLERANCE.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import replace

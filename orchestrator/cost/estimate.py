@@ -4,8 +4,6 @@ Probes are made in processes of their own and kept in RESULTS/probes/KEY16.json,
 determines a probe: architecture, batch, data and machine.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

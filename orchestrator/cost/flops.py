@@ -4,8 +4,6 @@
 ignored. The tests bound the error relative to the operations that torch counts at run time.
 """
 
-from __future__ import annotations
-
 from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
 from orchestrator.cost.work import Work
 from orchestrator.ledger.keys import defaults_of

@@ -1,7 +1,5 @@
 """Amount of work in training prepared data: sums of lengths, numbers of updates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from orchestrator.cost.work import Tokens

@@ -3,8 +3,6 @@
 On a CPU with one thread, seconds are CPU time, so that other load on the machine does not count.
 """
 
-from __future__ import annotations
-
 import resource
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """Costs of the rows of a plan, their totals, and both as text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Models widened or narrowed to a number of parameters."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Iterator
 from typing import Any

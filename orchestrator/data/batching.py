@@ -4,8 +4,6 @@ Pairs of similar length share a batch. They are sorted by length plus a little s
 order of batches is shuffled, except under a curriculum. Every pair occurs exactly once per epoch.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Builds a store: tokenises and filters the training text, learns the segmenters and encodes every split."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """`nmt-ablate data check`: the first fault of each split of a corpus, and oddities, after one pass over each file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `
 a byte order mark at the start of the text. Compression is recognised by content.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

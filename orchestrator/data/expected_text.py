@@ -3,8 +3,6 @@
 Tokenised text must not be tokenised again, and escaped text must be unescaped for scores.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice, zip_longest

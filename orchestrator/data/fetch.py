@@ -3,8 +3,6 @@
 HuggingFace's library is optional. Without it, or without a network, the error is one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -4,8 +4,6 @@ Text is hashed once per (path, size, modification time). The hashes of large tex
 `$XDG_CACHE_HOME/nmt-ablate/hashes`; an unusable cache is no error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

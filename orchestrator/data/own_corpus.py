@@ -1,7 +1,5 @@
 """A user's own corpus: its catalogue entry (`nmt-ablate data add`), and a commented table to start from (`nmt-ablate new`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice

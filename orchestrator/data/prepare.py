@@ -1,7 +1,5 @@
 """Prepares the token ids of a DataSpec once per content: hashes the text, builds in a temporary directory, then renames it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ In source ids each sentence ends with EOS (the last one with the EOS that every 
 because EOS would end the output.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from pathlib import Path

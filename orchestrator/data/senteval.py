@@ -4,8 +4,6 @@ Files are UTF-8, plain or gzipped, with one instance per line in tab-separated f
 fields; the sentence. A task's instances are a data frame with the columns split, label and sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple

@@ -7,8 +7,6 @@ SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
 SPLIT.src.txt, SPLIT.ref0.txt ..  unchanged lines of held-out splits; SPLIT.raw0.txt ..: raw references of a tokenised corpus
 """
 
-from __future__ import annotations
-
 import json
 from functools import cached_property
 from pathlib import Path

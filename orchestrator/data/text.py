@@ -1,7 +1,5 @@
 """Raw text of a corpus from files or from the generator, one split at a time."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Sequence

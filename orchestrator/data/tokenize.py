@@ -1,7 +1,5 @@
 """Moses tokenisation and lowercasing as in the papers, and detokenisation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal

@@ -5,8 +5,6 @@ Side B: subject - verb - object, adjectives after the noun, articles, auxiliarie
 Side B is a function of side A: nothing in the translation depends on information that the source lacks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 from typing import Any

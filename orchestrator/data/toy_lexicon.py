@@ -4,8 +4,6 @@ Side A (source) is head-final with case and gender; side B (target) is head-init
 All words are a function of `ToyParams` by string-seeded `random.Random` and integer arithmetic, so they are equal on every platform.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from itertools import accumulate, count
 from random import Random

@@ -3,8 +3,6 @@
 Shapes: B sentences, W rows per sentence, N = B W, V words, C candidates per row, R words that a row may not repeat.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Shapes: B sentences, S source, T target, P real target positions, V target vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 An empty source gives an empty output without a run of the model.
 """
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from codecs import BOM_UTF8

@@ -1,7 +1,5 @@
 """Scores of the validation set: the exponent of the length penalty that does best on it (Shen et al. 2018, section 4.3), BLEU at rungs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs rows on the engine given by the options."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence

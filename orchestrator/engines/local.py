@@ -1,7 +1,5 @@
 """The local engine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of the local engine side by side on this machine, each in a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import multiprocessing

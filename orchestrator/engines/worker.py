@@ -1,7 +1,5 @@
 """The work of a worker process: runs a task's row unless the sweep was stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A write creates a temporary file (`.tmp`) in the same directory, syncs it, renam
 content survives a power failure. If it raises before the rename, the old content is unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Canonical JSON of plain data and its sha256; equal values have equal text."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Sealed JSON documents: objects with a `key`, and a `digest` (sha256 of the rest) that reveals damage."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Checks folders and files given as options, so that problems are reported in one line before any work starts."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

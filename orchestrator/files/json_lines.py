@@ -4,8 +4,6 @@ Each line is a single write to an O_APPEND descriptor, so that lines of several 
 its last line, which readers skip.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -7,8 +7,6 @@ renamed. The manifest lists the sha256 of every file, the step and the run's tra
 Damaged files raise `CorruptError` (another generation may be intact); another run's key raises UserError. Weights alone: `weights.py`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Fields that specs have got since their keys were first made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0}

@@ -10,8 +10,6 @@ Equal meaning gives equal keys: the order of mappings, 1 or 1.0, tuples or lists
 Paths, worker counts, row names, addresses and log settings never enter. Text and preprocessing enter through the manifest.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ A run (RUN16), a sweep (sweeps/NAME), a session of claims (sessions/NAME) or the
 process at a time writes a group.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Manifests of tensor files: the files that belong together, their sha256, and the train key. Does not need torch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Locks and tensors call these functions, which do nothing for other folders.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any

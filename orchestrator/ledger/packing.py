@@ -1,7 +1,5 @@
 """Writes the packed form of runs (see `ledger.packed`), and writes packed runs as files again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 Capsules may be published, so they hold no host name, path, environment or URL.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

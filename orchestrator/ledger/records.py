@@ -3,8 +3,6 @@
 `RunReader` reports a damaged file in one line, and it counts as absent.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -11,8 +11,6 @@ record (`train_pre_rename`, `rung_post_rename@40`, ...).
 Where the texts of a decoding were left out, as in the product's own results, its record says `has_texts: false`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

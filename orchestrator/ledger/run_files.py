@@ -1,7 +1,5 @@
 """The tensor files of one training in its run directory: checkpoints, snapshots for averaging and named weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: N sentences, S statistics per sentence (WIDTHS); `...` any leading axes. All are additive over sentences.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ One rename of the run's folder under its lock sets a result aside, so that it is
 is new. Nothing is ever removed. A result of a read-only ledger is copied, and that ledger is no longer read for the run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from orchestrator.faults import fault

@@ -1,7 +1,5 @@
 """What readers of a sweep file rely on. Other fields are not checked."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError

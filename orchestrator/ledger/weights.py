@@ -7,8 +7,6 @@ The JSON beside the weights holds their sha256 and the run's train key; it is wr
 `CorruptError`; another run's key raises UserError. `directory` is the parent of the entries (RUN/snapshots, RUN/weights).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Each path is checked again and deleted under the lock of its run or sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

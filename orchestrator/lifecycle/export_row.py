@@ -4,8 +4,6 @@ FOLDER/translate.py  README.md  SHA256SUMS  config.json  row.yaml  capsule.json 
        models/  translator/     (copies of the code; `translator` holds the modules of the orchestrator needed for translation)
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

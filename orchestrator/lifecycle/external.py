@@ -1,7 +1,5 @@
 """Translations that another system made of a row's test set: read from a file, checked, scored as ours are, and kept in the ledger."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

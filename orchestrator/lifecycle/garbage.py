@@ -5,8 +5,6 @@ temporary files of killed writers; locks of dead processes; Ray's own state, whi
 and snapshots of finished runs that no rule protects. Records, texts and specs are never deleted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field

@@ -6,8 +6,6 @@ An exported folder holds a copy of this module. It needs torch, numpy and safete
 sacremoses for Moses tokenisation.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Finds a finished run by address or train key and returns it as a row, with its parents, that can be run again."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 The new run reads only the spec of the recorded one, never its weights, checkpoints or translations.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

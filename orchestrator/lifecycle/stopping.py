@@ -5,8 +5,6 @@ Processes are identified by the locks they hold (`run_lock.owner`), never by nam
 call only waits.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

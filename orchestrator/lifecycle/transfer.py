@@ -9,8 +9,6 @@ on equal machines alone. A new run is then installed by one rename, an existing 
 files at the end. A killed import leaves consistent runs, and a second call completes it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

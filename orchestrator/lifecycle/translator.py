@@ -1,7 +1,5 @@
 """Loads the trained model of one row from the ledger."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from orchestrator.data.prepare import prepare

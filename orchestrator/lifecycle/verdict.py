@@ -8,8 +8,6 @@ Equal bits are guaranteed for equal code, torch, device, processor and threads (
     outside tolerance   bits differ with an explanation, but the figures are outside the tolerance, or one run diverged
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest

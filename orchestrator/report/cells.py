@@ -1,7 +1,5 @@
 """Converts a table to text cells, which all formats share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A claim is a difference that the paper reports, one of the file, or a row's diff
 asks, the family is that of the whole table with every control that has results, so that p-values and verdicts are the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The variances over seeds come from one mixed model of the rows that were scored alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Measured figures of one row: over its seeds, and relative to the row it is compared with. They are rounded only where they are shown."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

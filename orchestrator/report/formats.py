@@ -1,7 +1,5 @@
 """Renders a table as Markdown, JSON, LaTeX or HTML, with the escapes of each format."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """A claim on one metric, judged: what it was judged by, as data and as an exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

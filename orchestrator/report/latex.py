@@ -1,7 +1,5 @@
 """A table as LaTeX: a float with caption and label that is never wider than the line, of both columns if it needs them; notes below."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

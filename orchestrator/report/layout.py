@@ -1,7 +1,5 @@
 """Which columns of a table are shown, so that it fits a page: the asked ones, or those that say something."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ Two tests of one claim find a difference that is none more often than one does, 
                       "level", "word"}}, "planned": number of looks or null}]}}
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

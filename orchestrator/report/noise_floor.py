@@ -4,8 +4,6 @@ Rows of one spec family differ in nothing but the model, its start and the seed,
 another's. Plans use it to say what their seeds can find, in tables it counts as one row more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

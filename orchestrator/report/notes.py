@@ -1,7 +1,5 @@
 """Notes below a table: its scale, differences between its rows, the meaning of marks, doubts, and notes of the table's file."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

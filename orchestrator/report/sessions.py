@@ -7,8 +7,6 @@ A claim is known by its metric and its runs: another name, another expectation o
 it is another claim, at a level of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The specs and keys that a ledger records: digests by which a row finds its runs where its data is absent, and its other seeds."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -3,8 +3,6 @@
 {"measured": "2026-01-31T12:00:00", "rows": [{"id", "train_key", "train_speed": [updates/s of each round], "decode_speed": [..]}, ..]}
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Collection, Mapping
 from typing import Any

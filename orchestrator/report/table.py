@@ -1,7 +1,5 @@
 """A table as data: reported and measured figures of each row. A row that was stopped or failed has a status but no figures."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

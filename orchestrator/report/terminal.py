@@ -1,7 +1,5 @@
 """A table for a terminal: as many columns as fit its width."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -10,8 +10,6 @@ Hypotheses are one line per sentence; references are one list of such lines per 
 is no reference stream or the numbers of lines differ.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Sequence

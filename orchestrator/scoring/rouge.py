@@ -1,7 +1,5 @@
 """ROUGE of summaries (Lin 2004), computed by rouge-score: F1 of ROUGE-1, ROUGE-2 and summary-level ROUGE-L, in percent."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from importlib.metadata import version

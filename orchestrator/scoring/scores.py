@@ -3,8 +3,6 @@
 `score` reports all figures; its `bleu` is the one that the spec selects. The spec's case and compound splitting apply to all but chrF.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Names of the analysis kinds and the modules of `orchestrator.analysis.kinds` that register them, listed without importing them."""
 
-from __future__ import annotations
-
 _KINDS = {
     "asha": ("asha",),
     "attention": ("attention-maps", "layer-attention"),

@@ -1,7 +1,5 @@
 """Base class and number types of the run schema's sections."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Tokenisation of running text for BLEU and ROUGE: `score.tokenize`, or the default of the target language."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Validates one merged row: RunSpec, components, and constraints that span several fields."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Compatibility checks between the components of one model, each of which is already valid on its own."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

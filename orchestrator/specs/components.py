@@ -5,8 +5,6 @@ from its signature. The lower bound of an integer is 1 if its default is positiv
 its default is negative; the upper bound is MAX_INT.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types

@@ -1,7 +1,5 @@
 """Matched controls by name: `row1@params=row5` is row1 with the parameters of row5. `cost.controls` resolves them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import get_args

@@ -3,8 +3,6 @@
 Files of tables that lie in the working folder itself belong to the index too.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

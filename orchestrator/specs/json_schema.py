@@ -4,8 +4,6 @@ Descriptions come from the source: the text below a field of a section, and the 
 `use_attribute_docstrings` reads every source file at import, which each command would pay for.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

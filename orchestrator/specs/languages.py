@@ -1,7 +1,5 @@
 """Language codes of corpus entries: ISO 639-1, optionally with a script or region (`zh-tw`)."""
 
-from __future__ import annotations
-
 import difflib
 import re
 

@@ -1,7 +1,5 @@
 """Rewrites pydantic's errors in the product's format: `found X; expected Y; did you mean Z?`."""
 
-from __future__ import annotations
-
 import types
 import typing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """docs/spec.md: every key of a table's file with its type, default and description (`schema --format md`), and `describe`."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

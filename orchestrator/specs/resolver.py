@@ -1,7 +1,5 @@
 """Resolves a row of a table under a profile, overrides and a seed, with the rows it starts from, is compared with, or analyses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

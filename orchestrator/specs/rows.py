@@ -1,7 +1,5 @@
 """Resolves an address or a file to rows: file, then profile, then `--set`, validated after each; includes parents (`init_from`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from orchestrator.errors import UserError, collecting

@@ -1,7 +1,5 @@
 """Writes a resolved row as self-contained YAML, and reads it back."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from typing import Any

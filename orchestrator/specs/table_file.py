@@ -4,8 +4,6 @@ With `templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row, the 
 sections, then the row's own keys merge onto the result.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Iterator, Mapping

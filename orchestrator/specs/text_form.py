@@ -1,7 +1,5 @@
 """Form of the lines of a corpus."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Form = Literal["raw", "tokenised", "tokenised-escaped"]

@@ -4,8 +4,6 @@ Stricter than PyYAML: no tags, anchors, aliases, duplicate keys or leading zeros
 number, `no` and `12:30` are strings). Keys are always strings.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

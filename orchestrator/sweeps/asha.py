@@ -5,8 +5,6 @@ by no more than a tolerance. The first run always continues. Decisions are store
 interrupted one did. The file is sealed: a search refuses one that was changed, or that an earlier version wrote without a digest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 A run counts while a process holds its lock. Time between runs and the start-up of processes and of Ray are not counted.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

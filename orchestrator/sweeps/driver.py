@@ -1,7 +1,5 @@
 """Runs the rows of a sweep: creates tasks, finds unfinished work, runs it on an engine and records the outcome."""
 
-from __future__ import annotations
-
 import random
 import sys
 import time

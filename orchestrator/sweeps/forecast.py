@@ -4,8 +4,6 @@ A run's speed is that of its own reports, else of the same row's other seeds, el
 learned from runs that are done in the same way. A run that a scheduler may yet stop counts in full.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Their level of significance: `report.looks`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from orchestrator.errors import UserError

@@ -8,8 +8,6 @@ more or fewer states than a plain layer. The constants were fitted to peaks of p
 `tests/unit/sweeps/test_memory.py` compares the formula with such peaks. It was not validated on a GPU.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from orchestrator.specs.schema import RunSpec

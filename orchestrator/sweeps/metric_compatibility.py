@@ -1,8 +1,6 @@
 """Checks that a metric suits its references. BLEU by words gives a wrong figure, without any error, on text without spaces, and on tokens
 taken for raw text."""
 
-from __future__ import annotations
-
 from orchestrator.data.expected_text import consequence, mismatch, unspaced
 from orchestrator.data.store import Prepared
 from orchestrator.scoring.rouge import without_marks

@@ -1,7 +1,5 @@
 """Names of sweeps, and the seeds of a command."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Options shared by several commands. Only the standard library is imported, since `--help` imports this module."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

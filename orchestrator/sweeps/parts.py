@@ -5,8 +5,6 @@ the same class, arguments and values of the site fields that the constructor rea
 holds one module in several places, and each place adds to its count.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import operator

@@ -1,7 +1,5 @@
 """The plan of a command: keys, parameters and status of each run (new, done, shared, stopped, ...)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

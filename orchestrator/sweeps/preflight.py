@@ -1,7 +1,5 @@
 """Checks before anything trains: corpora, positions, metrics, precision, tracking."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

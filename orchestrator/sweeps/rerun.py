@@ -1,7 +1,5 @@
 """`run --again`: sets aside existing results of the runs that are trained again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Selects the best rows of a search, which are retrained in full with fresh seeds, since a search also selects lucky seeds."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Runs one row from spec to score: trains, decodes and scores whatever is missing in the ledger."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing

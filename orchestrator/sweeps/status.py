@@ -1,7 +1,5 @@
 """`status`: the sweeps of a ledger, the processes that drive them and the state of their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MLflow's settings, addresses and errors, without importing MLflow."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Converts a run to what MLflow stores: reports (`history.jsonl`) to points of metrics, names and texts to those that a server accepts."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping

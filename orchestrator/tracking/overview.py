@@ -3,8 +3,6 @@
 All of it is a function of the finished runs in the order of their ends, so that a store rebuilt from files has the same points.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from statistics import fmean, stdev

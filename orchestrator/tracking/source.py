@@ -3,8 +3,6 @@
 The results come from `RunView`, as in every other command: what `table` refuses, MLflow does not show.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ A driver starts one `BackgroundProjector`, a thread that reads the files of the 
 warning; it catches up from the files later. MLflow is imported by the thread.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

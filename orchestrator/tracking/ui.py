@@ -1,7 +1,5 @@
 """The MLflow UI on 127.0.0.1, which ends with this process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

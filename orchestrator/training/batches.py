@@ -4,8 +4,6 @@ The order is a function of the seed, the epoch and the batch size. N workers sha
 updates.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, deque
 from collections.abc import Iterator

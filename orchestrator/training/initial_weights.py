@@ -1,7 +1,5 @@
 """First weights: copied from a trained parent where name and shape match (Dou 2018, section 4.1), or taken from data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

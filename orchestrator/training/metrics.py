@@ -3,8 +3,6 @@
 Shapes: P tensors that have a gradient.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path

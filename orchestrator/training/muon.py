@@ -1,7 +1,5 @@
 """Muon with one batched iteration for all matrices of a shape, beside another optimiser for the other parameters."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 Shapes: B sentences, S source, T target, P real target positions.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

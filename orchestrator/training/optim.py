@@ -1,7 +1,5 @@
 """Optimisers, learning rates, and the moving average of weights."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

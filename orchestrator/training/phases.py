@@ -1,7 +1,5 @@
 """The phases of a training (an optimiser may restart) and what ends it, as functions of the spec and the progress."""
 
-from __future__ import annotations
-
 from orchestrator.specs.schema import BatchSpec, Every, RunSpec, Schedule
 from orchestrator.training.batches import UpdateLoader, total_steps
 from orchestrator.training.state import Progress

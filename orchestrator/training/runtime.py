@@ -1,7 +1,5 @@
 """The process in which a training runs: alone, or one of several workers. The loop is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field

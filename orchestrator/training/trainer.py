@@ -1,7 +1,5 @@
 """The training loop. With one worker or several it sees the same updates; it knows nothing of Ray, MLflow, papers or tables."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence

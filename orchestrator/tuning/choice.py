@@ -1,7 +1,5 @@
 """The result of a search: a record for each arm in the ledger, and the rows `ROW@tuned` that it gives."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

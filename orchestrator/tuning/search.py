@@ -4,8 +4,6 @@ Comparisons at a rung wait for all trials of the arm (successive halving, Jamies
 A choice therefore depends on the records of the ledger alone: it is the same for every engine, number of processes, and interruption.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The trials of an arm: the row with the values that a search draws. Trial 0 is the row as written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

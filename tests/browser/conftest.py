@@ -1,7 +1,5 @@
 """The browser of these tests."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

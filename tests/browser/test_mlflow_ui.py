@@ -1,7 +1,5 @@
 """What a researcher sees: the run list of the MLflow UI in a real browser, and the server's manners."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """SIGKILL at every step of writing, then the same command: nothing is lost, little is redone, the bits are the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A sweep whose driver is killed ten times at random points ends as if nobody had killed it, and repeats no run that was finished."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """What runs on a CUDA device alone (`make test-gpu`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

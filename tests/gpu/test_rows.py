@@ -1,7 +1,5 @@
 """Every row of the papers trains on a CUDA device as on a CPU: profile smoke without dropout, and the loop's own promises there."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Every component on a CUDA device gives what it gives on a CPU."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The folder and the processes of the Ray that a driver started."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A head started as `cluster/ray-cluster-local.yaml` says, with a token, and jobs through `nmt-ablate submit` and `ray job submit`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

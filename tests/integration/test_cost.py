@@ -1,7 +1,5 @@
 """A sweep that meets its cap goes on under a larger one with the same bits; probes measure the real loop."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Rows of the shipped grid, and the ablation of one, train end to end under the smoke profile."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

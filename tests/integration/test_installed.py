@@ -1,7 +1,5 @@
 """`pip install .` into an empty folder: the tables and the C sources are there, and a row runs to its end without a checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

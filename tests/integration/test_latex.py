@@ -1,7 +1,5 @@
 """Tables compile as LaTeX, in one and two columns, and nothing stands out of the margin."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """From a training whose rate is cut to its loss curves: the analysis finds the cut where the training made it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`--results s3://...` against SeaweedFS, a real object store that speaks S3 with conditional writes, started here on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

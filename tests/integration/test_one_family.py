@@ -1,7 +1,5 @@
 """One family, one verdict: the shipped results have the same interval, p and word from every command and option."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Ray engine end to end on this machine: Tune, ASHA, Train with two workers, resume, faults."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

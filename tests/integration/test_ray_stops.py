@@ -1,7 +1,5 @@
 """A sweep of rows on two workers that is stopped at its first: what its Ray shows meanwhile, and that nothing starts after it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

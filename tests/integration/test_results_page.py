@@ -1,7 +1,5 @@
 """The pages of docs/results are what `make docs` writes from the ledger that comes with the product."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

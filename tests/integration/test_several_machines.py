@@ -1,7 +1,5 @@
 """A sweep on a Ray cluster of three machines (see `hosts`): workers on different nodes, a node that dies, a head that dies."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

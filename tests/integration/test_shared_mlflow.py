@@ -1,7 +1,5 @@
 """The shared server as `cluster/mlflow/serve.sh` starts it, PostgreSQL behind it: many writers, an outage, logins, and its pages."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

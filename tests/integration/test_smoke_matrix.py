@@ -1,7 +1,5 @@
 """Every run row of the papers and of modern/residual trains under the smoke profile; every table prints, every analysis draws."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

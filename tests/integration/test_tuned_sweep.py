@@ -1,7 +1,5 @@
 """`sweep --tune` end to end: killed drivers, both engines, and what other commands make of the tuned rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

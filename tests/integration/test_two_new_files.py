@@ -1,7 +1,5 @@
 """CONTRIBUTING to the letter: its examples, each a new file in a copy of the tree, and no other file is edited."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """The 307 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019, Wei et al. 2020 and Shen et al. 2018 as data: address, kind, and
 which are one training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 

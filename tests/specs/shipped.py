@@ -1,7 +1,5 @@
 """What every table under `search_spaces` must satisfy. Each check takes a table and lists its problems, by file or row."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator

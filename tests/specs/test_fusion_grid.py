@@ -1,7 +1,5 @@
 """The grid that is shipped: large, whole, and its rows are what they are one by one."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Damaged specs: an error that names file and line, or a valid spec; never a trace, never a key that is ignored."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import random

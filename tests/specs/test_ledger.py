@@ -11,8 +11,6 @@ Wei et al.: 10,152 types meet the small plain model, 37,000 the base and 33,700 
 three norms for the context); base ones are reported 10M, big ones 7M lower than counted.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

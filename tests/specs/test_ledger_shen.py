@@ -5,8 +5,6 @@ The paper prints one size a column of table 1, +-1M: 45,000 rows of words (sourc
 summaries by convolution alone.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

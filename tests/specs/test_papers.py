@@ -1,7 +1,5 @@
 """All 307 rows of Dou 2018, Wang 2018, Hao 2019, Wei 2020 and Shen 2018: equal rows are one training, and different ones stay different."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

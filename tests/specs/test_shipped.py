@@ -1,7 +1,5 @@
 """Every file of `search_spaces`: valid, complete, resolvable under every profile, and what `show` prints is the same row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of several packages share: spec files, a corpus, processes that die at a fault, prepared data, a trained row."""
 
-from __future__ import annotations
-
 import os
 import signal
 import traceback

@@ -1,7 +1,5 @@
 """Reports of a run, appended as a training appends them, and a run in a ledger of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of a process that computes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Who is asked to end, by a signal or by a file."""
 
-from __future__ import annotations
-
 import os
 import signal
 

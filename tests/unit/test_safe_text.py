@@ -1,7 +1,5 @@
 """Control characters and markup from data or labels reach no terminal and no page as what they are; stored files keep them."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ For each reduction factor: the share of the full grid's compute, counted in upda
 survive, and which runs are stopped. Runs are ranked by the metric at their end.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Mapping, Sequence

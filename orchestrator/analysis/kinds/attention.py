@@ -9,8 +9,6 @@ Position t of the target is labelled with the token it predicts; the last one pr
 Shapes: T target positions, S source positions (EOS last on both sides), H heads, L states (layers, embeddings first), P hops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ filtered training pairs with a fixed seed and is the same for all rows of a corp
 subwords. With `points` above 1, weight snapshots give BLEU by update.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 from matplotlib.figure import Figure

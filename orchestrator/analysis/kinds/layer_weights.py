@@ -12,8 +12,6 @@ and written, way `sum` has how much of what each sub-layer gave (h_0 first) is i
 Shapes: T tokens, n streams, J sources, M sub-layers of a stack.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack

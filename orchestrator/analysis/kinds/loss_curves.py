@@ -7,8 +7,6 @@ The time saved is computed as in the paper (sections 5.1-5.2): one minus the rat
 example, 13 epochs instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 20) / (1571 / 1710) = 29.3% of the time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

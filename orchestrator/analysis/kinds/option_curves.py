@@ -10,8 +10,6 @@ single row; differences between rows have their own in `report.effects`. Two see
 `report.effects` pools. One seed: over sentences, by the bootstrap.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -7,8 +7,6 @@ not change.
 Shapes: N sentences, B batch, S source positions (including EOS), D d_model, R width of the extra memory (0 without an extra encoder).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache

@@ -12,8 +12,6 @@ over its last K snapshots. l is per token (EOS included), because the quartiles 
 in length while a summed log-probability would sort by length. std divides by K (the paper does not say).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path

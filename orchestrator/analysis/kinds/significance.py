@@ -5,8 +5,6 @@ The baseline is `--option baseline=ROW`, else the row that a row is initialised 
 the subjects.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

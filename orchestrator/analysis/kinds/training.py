@@ -8,8 +8,6 @@ gradient-norms: of each encoder layer over the first updates (Wei et al. 2020, F
 is the L2 norm over all parameters of the layer, for the whole update, before clipping.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable

@@ -15,8 +15,6 @@ parametric             the shares of the states in the output (norms of their gr
 representation_2d      attention with several hops weights the states: the fusion gives a matrix (hops x d), not a vector
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`analyse`: figures and tables of trained rows. Reads the ledger and the weights, trains nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`sweep --until-decided`: more seeds for the rows whose claims the first seeds do not decide."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """`plan`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

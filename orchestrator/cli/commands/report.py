@@ -1,7 +1,5 @@
 """`report`: tables as one HTML page, or as Markdown; and the page that `sweep` writes at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`run` and `sweep`."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from dataclasses import replace

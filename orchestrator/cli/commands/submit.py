@@ -1,7 +1,5 @@
 """`submit`: a sweep as a job of a Ray cluster, and `submit --attach`."""
 
-from __future__ import annotations
-
 import copy
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """`table`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from dataclasses import replace

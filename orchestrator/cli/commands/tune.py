@@ -1,7 +1,5 @@
 """`sweep --tune`: searches every arm of a table, then trains and judges each arm's best configuration with fresh seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

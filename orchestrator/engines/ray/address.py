@@ -1,7 +1,5 @@
 """Addresses and the token of a cluster, checked before Ray is imported: Ray would retry for half a minute and print a page of text."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

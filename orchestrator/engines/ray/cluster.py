@@ -1,7 +1,5 @@
 """A Ray cluster started for the sweep, or the one at RAY_ADDRESS, always with a token; and the end of a driver whose cluster is gone."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

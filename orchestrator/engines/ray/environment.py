@@ -1,7 +1,5 @@
 """The folder and the environment of Ray's processes: settings, and no unnecessary secrets. Does not import Ray."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

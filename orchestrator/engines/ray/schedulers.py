@@ -3,8 +3,6 @@
 And its stopper for lost nodes, for which Ray itself would wait for ever without a message.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

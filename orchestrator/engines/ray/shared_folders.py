@@ -1,7 +1,5 @@
 """Checks, before a sweep starts on a cluster, that all nodes share the folders."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import time

@@ -1,7 +1,5 @@
 """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011) through Ray Tune's searcher, as a function of the trials so far."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from optuna.samplers import TPESampler

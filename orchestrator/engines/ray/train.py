@@ -1,7 +1,5 @@
 """A run on several workers with Ray Train: the same training loop, one process per worker, synchronised by DDP."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -3,8 +3,6 @@
 Import it through `engines.execute.ray_engine`, which first sets the environment variables that Ray reads at import.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

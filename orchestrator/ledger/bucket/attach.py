@@ -1,7 +1,5 @@
 """Attaches this process to a bucket, given by `--results` or by the URL in a worker's task."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

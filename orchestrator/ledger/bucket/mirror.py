@@ -1,7 +1,5 @@
 """The scratch copy of a bucket's ledger: fetches what is newer in the bucket, tensors on demand, and uploads what is newer here."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Learning curves as a Vega-Lite specification. Colours are CSS variables, so that one drawing suits light, dark and paper."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """All claims of a page in one table: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

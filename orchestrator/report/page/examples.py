@@ -1,7 +1,5 @@
 """Example translations: sentences of the test set with the source, a reference and every row's output, differences marked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """A forest plot as a Vega-Lite specification: differences to the strongest control in the rows' score and in nll, with their intervals."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

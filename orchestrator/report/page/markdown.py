@@ -1,7 +1,5 @@
 """The report as Markdown for a README, with the charts as SVG files. GitHub shows all of it, folded parts included."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Where the figures come from: runs with their keys, the environments that made them, and the commands that repeat them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import dataclass

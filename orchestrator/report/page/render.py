@@ -1,7 +1,5 @@
 """Renders the page with Jinja: everything escaped, the script and the style embedded."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Scores against parameters and speed as Vega-Lite specifications, with the Pareto front."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two drawings of a search: the validation metric that more trials give, and the metric against what was drawn, often the learning rate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the page says of one table, and its headline in words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The statistics of each sentence from which BLEU follows, so that exchanging sentences costs a sum instead of a new count of n-grams."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

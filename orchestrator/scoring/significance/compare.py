@@ -3,8 +3,6 @@
 Results are stored in RESULTS/significance/KEY16.json, so that a table can show them without the corpus. Mirrors are read too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a search finds with fewer trials, and how much more trials may still find."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

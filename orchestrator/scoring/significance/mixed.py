@@ -21,8 +21,6 @@ that row significant too often (docs/verdicts.md, calibration).
 Shapes: n scores of R rows over J seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ without an effect are independent of those before them. If no claim has an effec
 depends on what.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain, repeat
 

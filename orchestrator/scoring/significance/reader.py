@@ -1,7 +1,5 @@
 """Sentence statistics of finished runs: from their score records, or counted from translations and corpus where a record has none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from orchestrator.data.store import Prepared

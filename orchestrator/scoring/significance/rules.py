@@ -3,8 +3,6 @@
 A table's file or a row names its paper's test (`significance: bootstrap`); without one, both tests must agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ They stand in a run's score record, so that tables with intervals can be made fr
 `...` any leading axes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -16,8 +16,6 @@ A row has to beat each of its controls. If it is better than all, the largest p 
 worse than the strongest, the p of that comparison is multiplied by the number of controls (Bonferroni), since the strongest was chosen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Leave-one-component-out ablations: each component that differs from the baseline is reverted to the baseline's in turn."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

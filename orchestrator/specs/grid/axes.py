@@ -1,7 +1,5 @@
 """Compiles the axes of a grid to values, each with a name and the spec keys that it sets, and the conditions on axes."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import operator

@@ -1,7 +1,5 @@
 """The grid of a file: its combinations in order, their names, and the exclusions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Explains which combinations of a grid are rows, and what excludes the others."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections import Counter

@@ -1,7 +1,5 @@
 """A results folder with finished rows that nobody trained: fresh weights, translations made up from the references, real scores."""
 
-from __future__ import annotations
-
 import copy
 import random
 import shutil

@@ -1,7 +1,5 @@
 """ASHA replayed over the demo's runs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

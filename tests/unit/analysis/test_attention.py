@@ -1,7 +1,5 @@
 """Attention of decoders that are forced on their translations: sums, tokens, and equality with the layers' own weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

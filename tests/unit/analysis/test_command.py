@@ -1,7 +1,5 @@
 """`nmt-ablate analyse`: files, streams, exit codes, and MLflow."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

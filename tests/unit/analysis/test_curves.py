@@ -1,7 +1,5 @@
 """BLEU by hops and by recurrent steps, accuracy by update, gradient norms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

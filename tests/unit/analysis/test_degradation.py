@@ -1,7 +1,5 @@
 """BLEU on sampled training pairs and on the validation set, by update where there are snapshots; losses from the history."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Colours and markers of rows, sizes of figures, intervals of single rows."""
 
-from __future__ import annotations
-
 import math
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What methods learned to read: shares of inputs (Dou et al. 2018, Eq. 11) and weights of layers and streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Loss curves of generated histories: epochs, cuts, what is saved, and what the paper says of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Probing: frozen vectors, the gate, the classifier's protocol, and the analysis on small files whose labels can, or cannot, be learnt."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

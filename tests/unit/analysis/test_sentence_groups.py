@@ -1,7 +1,5 @@
 """BLEU of groups of sentences: by length of the source, and by difficulty (Wei et al. 2020, Eq. 14-15)."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """`analyse --kind significance`: who is compared with whom, seed by seed, and what is kept for tables."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

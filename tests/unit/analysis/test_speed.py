@@ -1,7 +1,5 @@
 """`analyse --kind speed`: rows in turns, equal outputs without trained weights, the paper's ratios, the file for tables."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

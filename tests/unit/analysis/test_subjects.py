@@ -1,7 +1,5 @@
 """Which rows an analysis looks at, under which kind, and what is said of rows without a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is known without training: properties of layer fusions (Wang et al. 2018, Table 1), parameters in percent of a baseline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

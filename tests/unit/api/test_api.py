@@ -1,7 +1,5 @@
 """The API on a few runs of the ledger that is shipped."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The benchmarks are scripts, not a package: their folders come onto the path here."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The calibration script on simulated seeds, whose rates are known."""
 
-from __future__ import annotations
-
 import calibration
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """benchmarks/gpu: the campaign goes on after a part that fails; the speeds say where there is no device, and their path runs."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What `benchmarks/overheads.py` times is there: a function that was renamed would end it."""
 
-from __future__ import annotations
-
 import importlib
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """The plain opponent computes what ours computes, so the comparison is fair; and a slow search that finds what ours finds."""
 
-from __future__ import annotations
-
 import plain
 import pytest
 import torch

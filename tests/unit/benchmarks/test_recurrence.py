@@ -1,7 +1,5 @@
 """The benchmark of recurrences answers in one JSON object."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Figures, ratios, tables and JSON of competitions that never took place."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

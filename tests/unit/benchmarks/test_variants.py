@@ -1,7 +1,5 @@
 """benchmarks/variants.py: it finds every reported speed, keeps the variants as they are, and says what it measured."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

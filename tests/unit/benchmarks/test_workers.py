@@ -1,7 +1,5 @@
 """Parts of the workers that need no toolkit: batches, rounds, the converter's names and numbers, the text as files."""
 
-from __future__ import annotations
-
 import common
 import ctranslate2_model
 import flops

@@ -1,7 +1,5 @@
 """Bad options and arguments: exit 2, one line that says what, where and what was expected, and nothing is started."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

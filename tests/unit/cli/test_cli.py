@@ -1,7 +1,5 @@
 """The command line: exit codes, what goes where, help that is fast."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

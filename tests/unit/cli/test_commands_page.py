@@ -1,7 +1,5 @@
 """docs/commands.md is what the commands say of themselves (`make docs`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """Matched controls on the command line: `--controls`, addresses, and a sweep that trains them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

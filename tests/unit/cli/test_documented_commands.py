@@ -1,7 +1,5 @@
 """Every command of README, docs, CONTRIBUTING and cluster/README exists as it is written there; those that can, run."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`sweep --until-decided`: what a look decides, and that decisions stay."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

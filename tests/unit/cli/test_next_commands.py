@@ -1,7 +1,5 @@
 """The commands that are printed can be pasted into a shell: each word comes back as it was given."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a command loads: start-up stays as quick as what it has to do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

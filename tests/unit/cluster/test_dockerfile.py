@@ -1,7 +1,5 @@
 """What can be said of the Dockerfile without a Docker daemon: its parts exist, it is not root, it holds no secret. It was never built."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

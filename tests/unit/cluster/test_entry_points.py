@@ -1,7 +1,5 @@
 """`sweep.sh` with a stand-in for Python that records how it is called, and what Ray packs of a checkout."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

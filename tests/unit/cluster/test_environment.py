@@ -1,7 +1,5 @@
 """The nodes' environment, in its two forms, has what the product relies on; the two lists of what is not uploaded agree."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import subprocess

@@ -2,8 +2,6 @@
 (package kubernetes-validate, strict: an unknown field is an error). Nothing was ever applied to a cluster.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

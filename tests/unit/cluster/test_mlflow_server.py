@@ -1,7 +1,5 @@
 """The MLflow server's files: no secret in them, a login before it, loopback unless a container or a pod says otherwise."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

@@ -1,7 +1,5 @@
 """What a driver on a cluster watches for, without a cluster: room on the nodes, a head that answers, folders that are shared."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

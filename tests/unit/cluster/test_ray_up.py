@@ -1,7 +1,5 @@
 """The files of `ray up`, against the schema in the installed Ray and through what `ray up` does to them before it asks a cloud."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One version of Ray, of torch and of Python everywhere: the lock and the Makefile say which."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Matched controls: within the tolerance, the same keys as a row written by hand, left out with a reason."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

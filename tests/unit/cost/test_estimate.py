@@ -1,7 +1,5 @@
 """Costs worked out by hand: device-hours, what each part of an estimate scales with, probes, sums over a plan."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

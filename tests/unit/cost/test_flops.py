@@ -1,7 +1,5 @@
 """Operations counted from the equations, against what torch counts as it runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Corpus files that are no files, and corpora that are no corpora: one line, exit code 2, and no waiting."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

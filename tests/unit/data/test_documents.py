@@ -1,7 +1,5 @@
 """Documents: the rule that cuts sentences, CSV files, sentence ends in ids, truncation, and errors of one line."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 

@@ -1,7 +1,5 @@
 """Another text under a known corpus's name is said by `plan`, `run` and `table`, and is in the run's record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Prepared data are not believed: every file is held against its sha256, and a damaged corpus is prepared again from its source."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

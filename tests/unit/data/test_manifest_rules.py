@@ -1,7 +1,5 @@
 """What a change of one file of a corpus renames: training, decoding, or nothing."""
 
-from __future__ import annotations
-
 from orchestrator.data.prepare import manifest
 from orchestrator.ledger.keys import split_key, training_key
 from orchestrator.specs.schema import DataSpec

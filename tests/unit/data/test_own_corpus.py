@@ -1,7 +1,5 @@
 """A corpus and a table of one's own, in a working folder outside of the checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

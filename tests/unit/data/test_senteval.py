@@ -1,7 +1,5 @@
 """Probing data: the file format and what is wrong with files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

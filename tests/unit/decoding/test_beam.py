@@ -1,7 +1,5 @@
 """The search itself: against exhaustive search, against a slow transcription, and its promises one by one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

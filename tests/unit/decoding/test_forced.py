@@ -1,7 +1,5 @@
 """The nll of references, sentence by sentence, against the model's own probabilities."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

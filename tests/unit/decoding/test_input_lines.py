@@ -1,7 +1,5 @@
 """Lines that are not UTF-8 are named, lines that are too long are cut and told: in `translate` and in an exported folder alike."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The length penalty that does best on the validation set: tried once, remembered, and used for every test set."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.data.prepare import manifest

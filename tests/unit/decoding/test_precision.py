@@ -1,7 +1,5 @@
 """The `precision` of decoding, and the largest values of long rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

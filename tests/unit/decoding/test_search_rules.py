@@ -1,7 +1,5 @@
 """Rules of the search in numbers written out by hand, and of what it gives beyond the best output."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

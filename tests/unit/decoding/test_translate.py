@@ -1,7 +1,5 @@
 """Whole texts: batches, order, progress; and the real Transformer."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """BLEU at a rung: what is translated, how, and scored against which text."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

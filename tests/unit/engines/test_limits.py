@@ -1,7 +1,5 @@
 """Limits of the shell with which Ray cannot start are raised, or named in one line."""
 
-from __future__ import annotations
-
 import resource
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A sweep of many runs in one process keeps no file of a run open that has ended."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What each job gets of a cluster, how many run side by side, and what is refused with which numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

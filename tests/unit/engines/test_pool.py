@@ -1,7 +1,5 @@
 """`--jobs N`: rows side by side in worker processes have the bits of one process; one that fails or is killed ends alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A process of a task that speaks as `engines.pool.main` does and does what the task's id says, without torch."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a power cut leaves: content is on the disk before the name that shows it, and the name before the call returns."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which edits of a component's source are told of, and of which rows."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

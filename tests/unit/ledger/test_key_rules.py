@@ -1,7 +1,5 @@
 """Which component's version, option and order is in a key, at each of its places; the data a key speaks of."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Packed runs: the same records, files and refusals as in folders of runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Who owns a run, by its record alone; what of a lost timeline stays; the order of reports and places."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """A sweep file with a value of a wrong type: `status` and `stop` name file and value and go on with the others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The lock of a process that is over."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

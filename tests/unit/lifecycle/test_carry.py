@@ -1,7 +1,5 @@
 """A ledger taken to another machine: merged, refused, killed half way; archives made to hurt."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """How one file of an archive meets the one that is here, what is taken over in which order, and what a collection leaves alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

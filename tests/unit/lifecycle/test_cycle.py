@@ -1,7 +1,5 @@
 """The commands one after the other on a row that was really trained."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

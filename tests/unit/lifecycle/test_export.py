@@ -1,7 +1,5 @@
 """The exported folder translates by itself, to the same words, and is whole or not there."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Translations of other systems: added, compared, carried, refused, set aside."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may go and what never does; nothing half there when it is killed."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An import that must not be: a sweep that asks for other rows or runs here, tensors that are not their manifest's, a disk that is full."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

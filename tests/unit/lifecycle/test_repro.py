@@ -1,7 +1,5 @@
 """Run again from what was recorded: the same bits, or which part of the capsule explains that they are not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Asked once, waited for, told what it left; a process that is not the lock's owner is never signalled."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

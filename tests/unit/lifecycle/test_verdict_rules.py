@@ -1,7 +1,5 @@
 """`repro`'s verdict, part by part: what may excuse other bits, what must be equal, and how near is near."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any

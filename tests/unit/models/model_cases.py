@@ -1,7 +1,5 @@
 """Every registered component as a tiny model: a new file is covered by every generic test at once."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

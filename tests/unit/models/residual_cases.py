@@ -1,7 +1,5 @@
 """Models and single sub-layers with a residual, for the tests of residuals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Cells and the table of who sees them, against caches that are really reordered."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

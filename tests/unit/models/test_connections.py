@@ -1,7 +1,5 @@
 """Connections that weigh the layers below by learned scalars: each against its equation, its start and its size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Convolutional models against plain transcriptions of Gehring et al. 2017 and Shen et al. 2018."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

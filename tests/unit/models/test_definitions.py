@@ -1,7 +1,5 @@
 """Rules of the models' building blocks, each against its definition written out by hand."""
 
-from __future__ import annotations
-
 import math
 import re
 

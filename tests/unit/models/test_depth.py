@@ -1,7 +1,5 @@
 """Deep stacks: DLCL, transparent attention, the penalty on the encoder's weights, recomputed layers; against plain transcriptions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

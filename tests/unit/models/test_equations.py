@@ -1,7 +1,5 @@
 """Each variant against a naive transcription of its equation, written with loops and without the library's modules."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

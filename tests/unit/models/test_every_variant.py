@@ -1,7 +1,5 @@
 """What every component must pass, over the registries."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

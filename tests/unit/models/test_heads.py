@@ -1,7 +1,5 @@
 """Heads and groups of layers: predictions, losses and search by their equations, their sizes, and where they may stand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

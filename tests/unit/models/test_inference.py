@@ -1,7 +1,5 @@
 """Prepared linear maps: the same function, every variant, and nothing left behind."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What a parameter starts as is declared: by the rule of its class, or by the `initialise` of its module."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

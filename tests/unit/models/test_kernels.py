@@ -1,7 +1,5 @@
 """The C of decoding as built for other processors: the same numbers. aarch64 runs in qemu, where Debian's packages are there."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Multiscale collaboration of Wei et al. 2020 against a slow transcription: sentence by sentence, position by position."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Decoding's steps in C: the equations, their edges, and what happens where they cannot be had."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat

@@ -1,7 +1,5 @@
 """Every fast path gives the numbers of the slow one, and can be taken out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Relative positions and directional masks against literal transcriptions, and where a cell of the cache must know its time."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Recurrence encoders and two-memory attention against their equations, word by word."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Residuals: each against its equation and its start, their sizes, where they may stand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """bf16 products in fp32: the numbers of bf16 products to the order of summation, forward and backward, in every variant."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Layers that run several times in a pass: each against its equation, its start, its size, and what it caches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Documents as sentences: where sentences stand, HIERTRANS against its equation, and that what a sentence's states depend on is itself."""
 
-from __future__ import annotations
-
 import torch
 
 from models import build

@@ -1,7 +1,5 @@
 """Self-attention whose layers share values and keys: each against its equation, its start and its size."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parameters that a component adds to the plain model, at the three sizes whose counts the recipes of methods give."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

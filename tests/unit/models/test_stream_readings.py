@@ -1,7 +1,5 @@
 """Other readings of residuals of several streams, each against its equation and its start."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

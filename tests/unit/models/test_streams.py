@@ -1,7 +1,5 @@
 """Residuals whose stream is several tensors: each against its equation and its start, and what may stand beside them."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Runs as a training leaves them in a ledger, without a training."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

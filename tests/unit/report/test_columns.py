@@ -1,7 +1,5 @@
 """What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`nmt-ablate table` as a command: options, folders, bad input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

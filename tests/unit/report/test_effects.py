@@ -1,7 +1,5 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`failed` as an outcome that a row states: with `failed_below`, a run that diverged or scored under it is `failed`."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

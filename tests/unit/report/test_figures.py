@@ -1,7 +1,5 @@
 """Figures of a row besides its own score, analysis rows, notes; and tables of a whole folder as one target."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each judgement with new seeds is a look, which the ledger keeps and no command forgets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

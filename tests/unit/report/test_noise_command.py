@@ -1,7 +1,5 @@
 """`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The noise at rungs: what `nmt-ablate noise` keeps of it, and the tolerance of a search that comes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

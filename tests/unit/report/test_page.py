@@ -1,7 +1,5 @@
 """The report's page: what stands on it, that nothing in it is foreign, and that it is one file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

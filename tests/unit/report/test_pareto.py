@@ -1,7 +1,5 @@
 """The front of score, parameters and speed."""
 
-from __future__ import annotations
-
 from orchestrator.report.figures import front
 
 

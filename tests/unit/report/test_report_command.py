@@ -1,7 +1,5 @@
 """`nmt-ablate report` as a command, and the page that `sweep` writes at its end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Marks, means, spreads and columns against numbers worked out by hand: who is compared with whom, and how a figure is written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`verdict --session`: a loop that tries changes, file after file, judged as one stream."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of results in every format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """`nmt-ablate verdict` after a sweep of a file with claims: records, exit codes, a claim that was changed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

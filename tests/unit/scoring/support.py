@@ -1,7 +1,5 @@
 """What a scorer needs of prepared data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """`score.tokenize`: real scripts by sacreBLEU's own tokenisers, the default by target language, the key, and a missing MeCab."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import SimpleNamespace

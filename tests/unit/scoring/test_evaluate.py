@@ -1,7 +1,5 @@
 """All figures of a test set with their signatures; mteval's rules."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Tokenised BLEU against figures worked out by hand and against sacreBLEU's arithmetic."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

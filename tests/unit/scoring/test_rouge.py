@@ -1,7 +1,5 @@
 """ROUGE: figures that can be worked out by hand, sentences for ROUGE-L, several references, and what a score record holds."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.analysis.kinds.untrained import lead

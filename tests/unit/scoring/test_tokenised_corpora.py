@@ -1,7 +1,5 @@
 """A corpus that is tokenised and escaped already: not tokenised again, scored as running text where the metric is of running text."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.data.prepare import manifest, prepare

@@ -1,7 +1,5 @@
 """Which text each figure is of: the detokenised output or its tokens, against references that were cased and tokenised alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.scoring.bleu import mteval, multi_bleu

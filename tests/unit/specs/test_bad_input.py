@@ -1,7 +1,5 @@
 """Bad specs: one line each, exit 2, with file, line and key; nothing starts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The signature of a component's class is its schema."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from typing import Any

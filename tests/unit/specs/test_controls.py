@@ -1,7 +1,5 @@
 """Names of matched controls, and which rows ask for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Components whose result lower precision would change: decoding in it is refused, training in it warned of; keys stay what they are."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a profile makes of a row, and which `--set` reaches what: every number worked out by hand."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every key of a table's file has a description, and docs/spec.md is made from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

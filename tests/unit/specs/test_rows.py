@@ -1,7 +1,5 @@
 """Resolution: merging, inheritance, parents, overrides, profiles, and the file that `show` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

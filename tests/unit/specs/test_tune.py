@@ -1,7 +1,5 @@
 """The section `tune`: what is read, and one line for each mistake."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

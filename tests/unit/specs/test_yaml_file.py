@@ -1,7 +1,5 @@
 """YAML as we read it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

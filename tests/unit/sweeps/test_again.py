@@ -1,7 +1,5 @@
 """An edited component is told of, and `run --again` trains anew beside the old result, whatever ends it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

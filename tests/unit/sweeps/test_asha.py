@@ -1,7 +1,5 @@
 """ASHA's rules against numbers worked out by hand: the cutoff, what of an older decision holds, and what a replay costs."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Device-hours of a sweep: how they are added up, and when the cap asks and ends."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

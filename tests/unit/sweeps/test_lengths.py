@@ -1,7 +1,5 @@
 """A row whose data has sentences that its model has no positions for does not start."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

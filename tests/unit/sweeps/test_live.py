@@ -1,7 +1,5 @@
 """What one sees of a running sweep: how far its rows are, when it ends, and what it prints."""
 
-from __future__ import annotations
-
 import io
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The estimate against the peak of a real training step, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

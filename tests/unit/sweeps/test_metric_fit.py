@@ -1,7 +1,5 @@
 """References that are not written as their entry says, or without spaces, are said: by `data check`, before a run, and under a table."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

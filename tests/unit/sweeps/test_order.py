@@ -1,7 +1,5 @@
 """The order of a sweep, what of it is final, and who trains again: decisions of many rows, on records of a ledger."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A row that starts from a row whose results are shipped without weights."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

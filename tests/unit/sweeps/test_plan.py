@@ -1,7 +1,5 @@
 """What a plan calls new, shared, done, stopped or failed, what it counts, and that a task has the plan's keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A search and what follows it: BLEU at rungs, the best rows again with seeds of their own, children of a parent that failed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

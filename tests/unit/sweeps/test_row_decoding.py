@@ -1,7 +1,5 @@
 """Which weights a row is decoded from, which weights it starts from, and what an idle worker adds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A row with several scorings, trained for real: one training, a decoding for each test set, a score for each figure."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

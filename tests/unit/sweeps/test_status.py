@@ -1,7 +1,5 @@
 """`status` shows what runs and the last sweeps, and finds sweeps by the addresses that commands take."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

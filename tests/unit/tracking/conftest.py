@@ -1,7 +1,5 @@
 """MLflow makes the tables of a database in seconds: these tests copy those of one file."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

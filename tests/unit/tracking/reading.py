@@ -1,7 +1,5 @@
 """What MLflow itself reads in a results folder's database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The driver's thread: it follows the files, survives a store that is down, and never raises or blocks."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """What a plain MLflow server gets over REST: names, which it checks as a local database does not, datasets and models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

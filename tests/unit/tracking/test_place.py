@@ -1,7 +1,5 @@
 """The local store's file: a folder that moved, a file that is no database."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """Files to MLflow and back: states, values, idempotence, rebuilding. Uses the real store on sqlite."""
 
-from __future__ import annotations
-
 import getpass
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What a sweep's files become in MLflow, point by point."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Reading the files: tolerance, numbers, and what never reaches MLflow."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A training small enough for a test: 20 updates of a 2-layer model on the built-in corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

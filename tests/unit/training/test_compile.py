@@ -1,7 +1,5 @@
 """torch.compile as an option of the training: the default backend, where there is a C++ compiler."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

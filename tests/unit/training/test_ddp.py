@@ -1,7 +1,5 @@
 """Two gloo workers equal one at the same global batch, and end together."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

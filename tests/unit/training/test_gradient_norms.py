@@ -1,7 +1,5 @@
 """`train.log_gradient_norms`: what is logged, that it changes nothing, that it has no gaps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A rate that falls with the validations: what is seen, when it is cut, where it ends, and that a kill changes nothing of it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches made ahead: the same updates, a thread that ends, padding that changes nothing."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

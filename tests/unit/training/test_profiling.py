@@ -1,7 +1,5 @@
 """First values from data: set before the first update, the same after an interruption, not over those of a parent."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

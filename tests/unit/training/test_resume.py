@@ -1,7 +1,5 @@
 """A training that ends after any update and resumes is the uninterrupted one: weights, counters, history."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import suppress
 from dataclasses import replace

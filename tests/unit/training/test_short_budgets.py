@@ -1,7 +1,5 @@
 """What short trainings need: schedules over a known length, moving averages, weight decay, growing batches, Muon."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice, pairwise
 

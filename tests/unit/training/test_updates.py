@@ -1,7 +1,5 @@
 """A training's updates, validations, choices and figures, each against its definition written out by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The nll of validation, whose logits are made chunk by chunk."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

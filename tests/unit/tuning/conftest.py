@@ -1,7 +1,5 @@
 """A search whose trainings are functions of the row: it needs no model and no corpus."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

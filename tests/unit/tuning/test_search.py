@@ -1,7 +1,5 @@
 """What a search decides: halving within each arm, the choice, its record and its warnings."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

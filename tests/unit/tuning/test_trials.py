@@ -1,7 +1,5 @@
 """The trials of an arm: the row as written, then the drawn values in its spec."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ray's jobs API with errors of one line, one job for each sweep, and its log until it ends."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """A sweep as a job of a cluster: validated here, identified by its content, and run there by `cluster/sweep.sh`."""
 
-from __future__ import annotations
-
 import posixpath
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The upload of a job: a copy of what git tracks in the checkout, without secrets and what .rayignore names. Ray packs it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

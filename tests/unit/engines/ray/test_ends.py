@@ -1,7 +1,5 @@
 """How a Ray that a sweep starts ends, without Ray: nothing starts after a stop, nothing stays behind, no secret is handed on."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The ledger in a bucket, against an object store in memory that has conditional writes: what is seen is whole, and one process has it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

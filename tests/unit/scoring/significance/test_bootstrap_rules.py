@@ -1,7 +1,5 @@
 """Which stored test is taken for which question."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The estimator against its definition, simulations with known variances, and sacreBLEU's paired bootstrap."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

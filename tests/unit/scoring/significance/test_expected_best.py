@@ -1,7 +1,5 @@
 """The expected best of n draws against all subsets, and what a search may still gain."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from statistics import fmean
 

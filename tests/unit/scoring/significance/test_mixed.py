@@ -1,7 +1,5 @@
 """The mixed model of scores: seeds as blocks, moderated variances, false positives and power."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LORD++: levels as computed by hand, and streams without an effect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BLEU statistics by sentence, the sign test and the paired bootstrap, each against an independent computation."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """BLEU from sums of statistics and the bootstrap's figures, in cases that tell the rules apart."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Corpus scores from sentence statistics equal those of the libraries, and survive the way through a record."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

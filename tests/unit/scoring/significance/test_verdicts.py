@@ -1,7 +1,5 @@
 """Each verdict from differences with known variances."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.scoring.significance.estimator import Difference, answer

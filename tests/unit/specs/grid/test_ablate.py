@@ -1,7 +1,5 @@
 """`ablate`: a row without each of its components in turn, as a table that other commands take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

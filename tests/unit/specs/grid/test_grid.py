@@ -1,7 +1,5 @@
 """A file's grid: combinations, conditions, draws, names; what is refused before anything starts; `explain`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A grid's language against its meaning written out: conditions value by value, draws by their formula, keys that are set together."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One sweep, one job, with a cluster that is a dictionary; and logs through a connection that breaks."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """`submit` before it reaches a cluster, and where it reaches none."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """What is uploaded: no secret, no data, small enough, and the commit in it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
