@@ -203,12 +203,6 @@ def test_the_models_of_wang(name: str) -> None:
         assert [how for how, ok in met.items() if not ok] == [how for how in met if how in verdict.split(":")[0]]
 
 
-def test_row_19_is_met_by_one_w1_per_hop() -> None:
-    """And by no other reading: 16 hops print 13.48."""
-    assert rows("mlrf2018/table2")["row19"].expect["params"] == "13.47M"
-    assert [f"{math.floor(MLRF[n][1] / 1e4) / 100:.2f}" for n in ("row19-w1-hop", "row19-hops-16")] == ["13.47", "13.48"]
-
-
 def test_fusion_options_of_wang() -> None:
     """Word embedding: a state less for the FNN (d_f x d) and a row less of the layer embedding, which is one table for both sides."""
     table = rows("mlrf2018/table4")

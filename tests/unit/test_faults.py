@@ -1,6 +1,4 @@
-import errno
 import signal
-import time
 
 import pytest
 
@@ -21,16 +19,6 @@ def test_without_a_step_any_step(monkeypatch):
     for step in (None, 1, 99):
         with pytest.raises(InjectedFault):
             fault("step", step)
-
-
-def test_enospc_sleep(monkeypatch):
-    monkeypatch.setenv("NMT_FAULT", "disk:enospc,slow:sleep0.05")
-    with pytest.raises(OSError) as caught:
-        fault("disk")
-    assert caught.value.errno == errno.ENOSPC
-    started = time.monotonic()
-    fault("slow")
-    assert time.monotonic() - started >= 0.05
 
 
 def test_once_over_processes(monkeypatch, tmp_path, forked):

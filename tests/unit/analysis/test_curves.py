@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.analysis.kinds.option_curves import HOPS, STEPS
 from orchestrator.analysis.kinds.training import accuracy, gradient_norms
-from orchestrator.errors import UserError
 from orchestrator.specs.schema import ScoreSpec
 from orchestrator.training.metrics import SAMPLES, HistoryReporter
 from tests.unit.analysis.conftest import drawn
@@ -43,12 +42,6 @@ def test_accuracy_by_update_in_percent(lab: Any) -> None:
     made = accuracy(lab.context("accuracy", "base"))
     points = [(r["data"], r["step"], r["accuracy"]) for r in made.records]
     assert points == [("training", 2, 12.5), ("training", 4, 25.0), ("validation", 2, 25.0), ("validation", 4, 50.0)]
-
-
-def test_a_missing_curve_is_named(lab: Any) -> None:
-    made = accuracy(lab.context("accuracy", "base", "iter"))
-    assert {r["data"] for r in made.records if r["row"] == "demo/small/iter"} == {"validation"}
-    assert "demo/small/iter seed 1: its history has no train/accuracy; that curve is missing" in made.notes
 
 
 RECURRENT = """\
@@ -98,17 +91,6 @@ def test_bleu_by_steps(recurrent: Any) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [f"baseline: {made.records[0]['bleu']:.2f}", "layers: 1"]
 
 
-def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
-    notes = STEPS.analyse(recurrent.context("steps", "TJ")).notes
-    assert notes == [
-        "only one number of recurrent steps is there: nothing to compare",
-        "no baseline among the rows; name one beside them, e.g. hao2019/table1/row1-continued",
-        *OVER_SENTENCES,
-    ]
-    with pytest.raises(UserError, match="steps: found no row with extra_encoder biarn; expected some with different steps"):
-        STEPS.analyse(recurrent.context("steps", "base"))
-
-
 def logged(lab: Any, name: str, samples: list[Any]) -> None:
     """As a training writes them."""
     folder = lab.ledger.run_dir(lab.subject(name).train_key)
@@ -132,9 +114,3 @@ def test_norms_that_are_not_finite_are_counted(own: Any) -> None:
     made = gradient_norms(context)
     assert [(r["layer"], r["norm"]) for r in made.records] == [(1, 0.5), (1, 0.0)]
     assert any("2 norms are not finite" in note for note in made.notes)
-
-
-def test_without_norms_it_says_what_is_needed(lab: Any) -> None:
-    with pytest.raises(UserError, match="demo/small/base seed 1: its history has no gradient norms; train it with --set train") as caught:
-        gradient_norms(lab.context("gradient-norms", "base"))
-    assert len(caught.value.lines) == 1

@@ -45,12 +45,6 @@ def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, wid
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
 
 
-def test_a_bad_width_is_one_line_and_exit_2(lab: Any, cli: Any, tmp_path: Path) -> None:
-    where = ["--results", lab.results, "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
-    code, out, err = cli("analyse", f"{lab.file}#base", "--kind", "accuracy", "--width", "colunm", *where)
-    assert code == 2 and out == "" and "did you mean column" in err and err.count("\n") == 1
-
-
 def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own: Any) -> None:
     context = own.context("depth", "base", "hier")
     base, hier = (own.rows[name].id for name in ("base", "hier"))

@@ -49,13 +49,6 @@ def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab: Any) 
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
-def test_no_row_has_a_run(lab: Any) -> None:
-    with pytest.raises(UserError, match="demo/small/later seed 1: found no run"):
-        group("length", [lab.rows["later"]], RowSelection(), lab.ledger)
-    with pytest.raises(UserError, match=r"seed 2.*nmt-ablate run demo/small/base --seed 2"):
-        group("length", [lab.rows["base"].at(2)], RowSelection(seed=2), lab.ledger)
-
-
 def test_properties_need_no_run(lab: Any) -> None:
     assert len(group("properties", [lab.rows["later"]], RowSelection(), lab.ledger)[0]) == 1
 

@@ -50,24 +50,6 @@ def test_loss_and_gradients_equal_ours_to_rounding(pair) -> None:
     assert theirs.keys() == gradients.keys()
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_cached_decoding_equals_decoding_without_cache(pair, beam: int) -> None:
-    _, other = pair
-    other.eval().bias = torch.zeros(1000).index_fill_(0, torch.tensor([0, 2, 3]), -1e4)
-    sources = [source for source, _ in text(1000, 4, seed=8)]
-    src = torch.tensor([[*s, 3, *[0] * (max(map(len, sources)) - len(s))] for s in sources])
-    found = plain.beam_search(other, src, beam, 6)
-    for source, output in zip(sources, found, strict=True):
-        alive = [(0.0, [2])]
-        for _ in range(6):
-            with torch.no_grad():
-                logits = other(torch.tensor([[*source, 3]] * len(alive)), torch.tensor([y for _, y in alive]))[:, -1]
-            best = [logprobs.topk(beam) for logprobs in logits.log_softmax(-1)]
-            longer = [(s + float(v), [*y, int(w)]) for (s, y), top in zip(alive, best, strict=True) for v, w in zip(*top, strict=True)]
-            alive = sorted(longer, key=lambda hypothesis: -hypothesis[0])[:beam]
-        assert output == alive[0][1][1:]
-
-
 def test_greedy_decoding_equals_ours_with_eos_out_of_reach(pair) -> None:
     ours, other = pair
     bias = torch.zeros(1000).index_fill_(0, torch.tensor([0, 2, 3]), -1e4)

@@ -46,9 +46,3 @@ def test_list(cli: Cli) -> None:
     plain = [row["id"].removeprefix("dou2018/table3/") for row in json.loads(cli("list", "dou2018/table3", "--json")[1])["rows"]]
     assert code == 0 and [name for name in found if "@" not in name] == plain and any("@params=" in name for name in found)
     assert all(found[found.index(name) - 1] == name.partition("=")[2] for name in found if "@params=" in name)
-
-
-def test_unknown_kinds(cli: Cli, spec: Write) -> None:
-    for command in ("plan", "sweep", "table", "list"):
-        code, out, err = cli(command, spec() if command != "list" else "dou2018/table1", "--controls", "parms")
-        assert (code, out) == (2, "") and "--controls parms: found 'parms'; expected one of flops, params; did you mean params?" in err

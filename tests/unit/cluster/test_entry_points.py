@@ -1,9 +1,7 @@
 """`sweep.sh` with a stand-in for Python that records how it is called, and what Ray packs of a checkout."""
 
 import os
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -50,24 +48,7 @@ def test_it_waits_for_cpus_makes_the_data_s_folder_and_does_not_wait_for_the_ser
     assert data.is_dir()
 
 
-@pytest.mark.parametrize("code", [1, 2, 3])
-def test_the_sweep_s_exit_code_is_the_job_s(job, tmp_path, code):
-    assert job("spec.yaml", CODE=str(code), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == code
-    assert calls(tmp_path) == ["-m orchestrator sweep --tracking-can-wait spec.yaml"]
-
-
 @pytest.mark.parametrize("name", ["NMT_RESULTS", "RAY_ADDRESS"])
 def test_nothing_starts_without(name, job, tmp_path):
     done = job("spec.yaml", **{name: ""})
     assert done.wait() != 0 and name in done.stderr.read() and not calls(tmp_path)
-
-
-def test_a_stop_waits_for_the_sweep_to_save(job, tmp_path):
-    """Ray asks every process of a job at once; were the shell to die of it, Ray would take the job for ended."""
-    running = job("spec.yaml", TICKS="1000")
-    for _ in range(1200):
-        if (tmp_path / "calls").exists() and "ready" in (tmp_path / "calls").read_text():
-            break
-        time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGTERM)
-    assert running.wait(60) == 130 and calls(tmp_path)[-1] == "saved"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data import corpus
 from orchestrator.data.check import check
 from orchestrator.data.prepare import manifest
@@ -39,21 +38,6 @@ def test_what_is_no_file_is_named_and_never_waited_for(what: str, tiny: Path, ti
         with pytest.raises(UserError) as caught:
             call()
         assert caught.value.lines == [f"{path}: {expected}"]
-
-
-@pytest.mark.parametrize("made", ["file", "loop", "below a file"])
-def test_a_cache_dir_that_is_no_folder_is_one_line(made: str, tmp_path: Path, capsys) -> None:
-    path = tmp_path / "cache"
-    loop(path) if made == "loop" else path.write_text("mine")
-    given = path / "deeper" if made == "below a file" else path
-    commands = [["data", "prepare", "toy-smoke"]] + (
-        [] if made == "below a file" else [["plan", ROW], ["run", ROW], ["table", "quickstart/fusion"]]
-    )
-    for command in commands:
-        assert run([*command, "--cache-dir", str(given)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"error: --cache-dir {given}: ") and "folder" in line, line
-    assert made == "loop" or path.read_text() == "mine"
 
 
 def test_a_text_of_empty_lines_is_a_problem(tiny: Path, tiny_entry) -> None:

@@ -137,13 +137,3 @@ def test_the_option(text, found):
 def test_the_option_refuses(text):
     with pytest.raises(UserError, match="--resources"):
         parse_resources(text)
-
-
-def test_the_sweep_section(cli, tmp_path):
-    path = tmp_path / "s.yaml"
-    text = "data: {corpus: toy-smoke}\ntrain: {max_steps: 4}\nrows: {a: {}}\nsweep: {resources: {gpu: 1.5}}"
-    path.write_text(text)
-    code, _, err = cli("plan", path)
-    assert code == 2 and "gpu is 1.5; expected auto, a part of a GPU" in err
-    path.write_text(text.replace("gpu: 1.5", "gpu: auto, memory: 12G"))
-    assert cli("plan", path)[0] == 0

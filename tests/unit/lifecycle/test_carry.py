@@ -290,18 +290,3 @@ def test_one_flipped_bit_anywhere_is_found(carried, tmp_path):
             import_ledger(_bytes(tmp_path / "bad.tar", bytes(data)), tmp_path / "results")
         data[place] ^= 4
     assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["import", "nowhere.tar"], "no such file"),
-        (["import", "a.tar", "--on-conflict", "kep"], "did you mean keep"),
-        (["export", "a.tar", "--results", "nowhere"], "no such folder"),
-        (["export", "a.tar", "--results", "."], "holds no run"),
-    ],
-)
-def test_bad_input(cli, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = cli("results", *arguments)
-    assert code == 2 and out == "" and message in err and list(tmp_path.iterdir()) == []

@@ -153,24 +153,6 @@ def goes(found: garbage.Garbage, under: Path) -> set[str]:
     return {item.path.relative_to(under).as_posix() for item in found.items if under in item.path.parents}
 
 
-def test_what_a_sweep_that_runs_needs_stays(fake_results):
-    row = fake_results.row("one")
-    fake_results.finished(row)
-    fake_results.sweep([row])
-    folder = fake_results.root / "sweeps"
-    mine = {"sweep-1.stop", ".sweep-1.json.77-0123abcd.tmp", ".sweep-1.asha.json.77-0123abcd.tmp"}
-    for name in (*mine, "old.stop", ".old.json.77-0123abcd.tmp"):
-        put(folder / name, "")
-    put(fake_results.root / "ray" / "sweep-1-0" / "state.json")
-    tensors(fake_results.run_dir(row))
-    with RunLock(folder / "sweep-1.lock"):
-        found = garbage.find(fake_results.root, weights=True)
-        assert goes(found, folder) == {"old.stop", ".old.json.77-0123abcd.tmp"}
-        assert goes(found, fake_results.run_dir(row)) == set() and not [item for item in found.items if item.kind == "ray"]
-    over = garbage.find(fake_results.root, weights=True)
-    assert mine <= goes(over, folder) and [item.kind for item in over.items].count("ray") == 1
-
-
 def test_commands_that_are_under_way_keep_their_folders(fake_results):
     root = fake_results.root
     fake_results.finished(fake_results.row("one"))
@@ -199,10 +181,3 @@ def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results
     put(score, json.dumps(sealed({"bleu": 1.0}, other)))
     assert left() == {"ckpt", "weights", "snapshots"}
     assert goes(garbage.find(fake_results.root), run) == {"ckpt"}, "not asked for"
-
-
-def test_links_weigh_nothing(tmp_path):
-    put(tmp_path / "a" / "b", b"x" * 100)
-    put(tmp_path / "big", b"x" * 5000)
-    (tmp_path / "a" / "link").symlink_to(tmp_path / "big")
-    assert garbage.size_of(tmp_path / "a") == 100 and garbage.size_of(tmp_path / "a" / "link") == 0

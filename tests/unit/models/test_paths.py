@@ -58,10 +58,3 @@ def test_losses_are_the_same_to_rounding_with_a_path_on_and_off(name, matmul):
         slow = _losses(matmul)
     assert fast == pytest.approx(slow, rel=1e-5)
     assert fast[0] != fast[-1]
-
-
-def test_every_path_is_on_by_itself_and_comes_back():
-    assert all(getattr(PATHS, name) for name in Paths.names())
-    with PATHS.without("packing", "matmul"):
-        assert not PATHS.packing and not PATHS.matmul and PATHS.dropout
-    assert Paths() == PATHS

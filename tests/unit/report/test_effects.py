@@ -257,11 +257,6 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     assert "demo/small/mine" not in [each["row"] for each in records]
 
 
-def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Path) -> None:
-    keys = keys_for(rows[0].at(1), Data(None))
-    assert rows[0].spec is not None and StatisticsReader(Ledger(tmp_path), lambda data: None).of(rows[0].spec, keys) == {}
-
-
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)

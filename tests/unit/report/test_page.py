@@ -12,11 +12,8 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
-from orchestrator.report.page.charts import thinned
-from orchestrator.report.page.examples import marks
 from orchestrator.report.page.forest import forest
-from orchestrator.report.page.render import _assumed, page
-from orchestrator.report.page.scatter import front
+from orchestrator.report.page.render import page
 from orchestrator.report.page.section import Section, headline
 from orchestrator.report.table import Line, make
 from orchestrator.specs.rows import resolve
@@ -116,14 +113,3 @@ def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> No
     spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
-
-
-def test_pieces() -> None:
-    points = [{"x": 1, "y": 3.0}, {"x": 2, "y": 2.0}, {"x": 3, "y": 4.0}, {"x": 3, "y": 3.5}]
-    assert [(p["x"], p["y"]) for p in front(points, fewer=True)] == [(1, 3.0), (3, 4.0)]
-    assert [(p["x"], p["y"]) for p in front(points, fewer=False)] == [(3, 4.0)]
-    shared = {"a": ["x", "y"], "b": ["x"], "c": ["x", "z"]}
-    assert _assumed(shared) == {"all rows": ["x"], "a": ["y"], "c": ["z"]} and _assumed({"a": ["x"]}) == {"a": ["x"]}
-    assert marks("The old house", "the house") == [("The", False), ("old", True), ("house", False)]
-    curve = [(step, 0.0) for step in range(101)]
-    assert len(thinned(curve)) == 40 and thinned(curve)[0][0] == 0 and thinned(curve)[-1][0] == 100

@@ -51,15 +51,6 @@ def test_targets_of_all_kinds_make_one_page(cli: Run, folder: Path) -> None:
 SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
 
 
-def test_markdown_has_its_figures_beside_it(cli: Run, folder: Path) -> None:
-    places = ("--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out", "--markdown")
-    code, out, _ = cli("report", "sweeps/depth", *places)
-    assert code == 0 and Path(out.strip()) == folder / "out" / "sweeps-depth.md"
-    text, drawings = (folder / "out" / "sweeps-depth.md").read_text(), sorted((folder / "out").glob("*.svg"))
-    assert "# sweeps/depth" in text and drawings and all(f'<img src="{path.name}"' in text for path in drawings)
-    assert "## Claims" not in text, "one table has its verdicts beside its rows"
-
-
 def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None:
     """From the results that come with the product: what is judged, and what of the papers' claims is not."""
     places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out")

@@ -57,15 +57,6 @@ def test_user_supplied_text_is_refused_with_its_layout(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_library_the_error_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError) as caught:
-        fetch.get("multi30k-de-en", tmp_path)
-    (line,) = caught.value.lines
-    assert "multi30k-de-en (train, valid, test)" in line and "pip install datasets" in line
-    assert not list(tmp_path.rglob("*.de*"))
-
-
 def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
     import sacrebleu.utils
 

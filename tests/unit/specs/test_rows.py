@@ -9,7 +9,6 @@ from orchestrator.errors import UserError
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
 from orchestrator.specs.show import to_yaml
-from orchestrator.specs.table import number
 
 Write = Callable[..., Path]
 
@@ -42,22 +41,6 @@ def test_components_merge_by_kind(spec: Write) -> None:
     assert (same["n_hop"], same["d_a"], same["d_f"]) == (6, 32, 8)
     assert other.items() >= {"kind": "mlrf-fnn", "d_f": 512, "word_embedding": True, "layer_embedding": True}.items()
     assert not {"n_hop", "d_a"} & set(other)
-
-
-def test_a_schedule_of_another_kind_replaces_the_whole(spec: Write) -> None:
-    path = spec("  r: {optim: {schedule: {kind: fixed, lr: 5.0e-5, warmup: 0}}}\n  s: {optim: {schedule: {warmup: 7}}}\n")
-    fixed, noam = resolve(path)
-    assert fixed.spec is not None and noam.spec is not None
-    assert (fixed.spec.optim.schedule.kind, noam.spec.optim.schedule.warmup, noam.spec.optim.schedule.kind) == ("fixed", 7, "noam")
-
-
-def test_null_takes_away(spec: Write) -> None:
-    restart = "optim: {restart: {after_steps: 2, schedule: {kind: fixed, lr: 1e-3}}}\nrows:"
-    path = spec("  with: {}\n  without: {optim: {restart: null}}\n")
-    path.write_text(path.read_text().replace("rows:", restart))
-    first, second = resolve(path)
-    assert first.spec is not None and second.spec is not None
-    assert first.spec.optim.restart is not None and second.spec.optim.restart is None
 
 
 def test_extends_inherits_sections_and_assumptions_but_not_rows(spec: Write) -> None:
@@ -233,13 +216,6 @@ def test_too_many_runs_are_refused(spec: Write) -> None:
     rows = resolve(spec())
     with pytest.raises(UserError, match="expected at most 20000"):
         runs(rows, list(range(MAX_RUNS + 1)))
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [(27.64, 27.64), ("88.0M", 88e6), ("+0.3", 0.3), ("+14.7M", 14.7e6), ("-1.5k", -1500.0), (None, None)]
-)
-def test_reported_numbers(text: float | str | None, value: float | None) -> None:
-    assert number(text) == value
 
 
 def test_a_row_is_compared_with_the_one_that_its_file_names(spec: Write) -> None:

@@ -1,7 +1,6 @@
 """What one sees of a running sweep: how far its rows are, when it ends, and what it prints."""
 
 import io
-import time
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.sweeps import live as module
 from orchestrator.sweeps.asha import KEY
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress
@@ -79,14 +77,6 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     screen = io.StringIO()
     Console(file=screen, width=80).print(sweep_table(sweep))
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
-
-
-def test_without_a_terminal_a_phase_is_told_if_it_lasts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUIET", 0.1)
-    for seconds in (0.0, 0.5):
-        with module.phase("preparing a corpus"):
-            time.sleep(seconds)
-    assert capsys.readouterr().err == "preparing a corpus\n"
 
 
 def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:

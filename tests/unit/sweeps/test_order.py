@@ -86,19 +86,6 @@ def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
     assert blocked == ({} if starts else {child.name: f"its parent {parent.name} {status}: loss"})
 
 
-def test_what_asha_stopped_is_recorded_with_the_rungs_steps(tmp_path):
-    one, ledger = task("a", results=tmp_path, sweep="demo"), Ledger(tmp_path)
-    drawn = sweep([one], tmp_path, kind="asha", rungs=[5, 10])
-    assert drawn.asha is not None
-    for run, value in (("x", 1.0), (one.name, 9.0)):
-        drawn.asha.decide(run, 5, value)
-    ledger.write_rung(one.train_key, 5, {"valid/nll": 9.0, "params": 7})
-    drawn._record_stopped()
-    found = ledger.read_train(one.train_key)
-    assert found is not None and (found["status"], found["steps"], found["params"], found["valid"]) == ("stopped", 5, 7, {"nll": 9.0})
-    assert (found["reason"], found["sweep"]) == ("stopped by ASHA at step 5", "demo")
-
-
 def test_parents_train_before_children_and_equal_trainings_once():
     grandparent, parent, child, other = (task(n, parent=p) for n, p in (("g", None), ("p", "g"), ("c", "p"), ("o", "elsewhere")))
     assert [names(level) for level in topological_levels([child, other, parent, grandparent])] == ["og", "p", "c"]

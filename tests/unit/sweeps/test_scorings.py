@@ -18,7 +18,6 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import result_of
-from orchestrator.sweeps.status import sweep_status
 from orchestrator.sweeps.task import Task, make_tasks
 
 Write = Callable[..., Path]
@@ -117,16 +116,6 @@ def test_another_metric_needs_no_weights(spec: Write, options: ExecutionOptions,
     (full,) = execute(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
     assert full["status"] == "done" and full["also"]["cased"]["bleu"] is not None
     assert counted == {"train": 1, "decode_corpus": 1}
-
-
-def test_rows_of_one_training_keep_their_own_records(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    path = spec(f"  test: {{{ALSO}}}\n  valid: {{score: {{test: valid}}}}\n")
-    test, valid = execute(resolve(path), [1], options)
-    assert (test["id"], valid["id"]) == ("demo/small/test", "demo/small/valid")
-    assert valid["bleu"] == test["also"]["valid"]["bleu"] and valid["weights_sha256"] == test["weights_sha256"]
-    assert counted == {"train": 1, "decode_corpus": 2}
-    (sweep,) = sweep_status(options.results)
-    assert [row["status"] for row in sweep["rows"]] == ["done", "done"]
 
 
 def test_a_task_travels_with_its_scorings(spec: Write, options: ExecutionOptions) -> None:

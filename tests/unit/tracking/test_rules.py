@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.tracking.history import Point, number, text
+from orchestrator.tracking.history import Point, text
 from orchestrator.tracking.overview import Shown, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
@@ -108,15 +108,6 @@ def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
         assert project(live=False).of("cut").info.status == "RUNNING", "somebody else trains it"
 
 
-def test_a_sweep_is_done_when_nothing_is_open(fake_results: Any, project: Any) -> None:
-    one, other = fake_results.row("one"), fake_results.row("other")
-    fake_results.finished(one)
-    fake_results.sweep([one, other])
-    assert project(live=False).of("").info.status == "KILLED", "a row that never began is open"
-    fake_results.train(other, "stopped")
-    assert project(live=False).of("").info.status == "FINISHED"
-
-
 def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results: Any, project: Any) -> None:
     row = fake_results.row("one")
     fake_results.spec(row)
@@ -173,16 +164,6 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Pat
     (fake_results.run_dir(row) / "score" / f"{row['keys']['score'][:16]}.json").unlink()
     path.write_text(json.dumps(sealed({"bleu": 33.0}, other)))
     assert state()[0] == "running"
-
-
-def test_figures_that_are_no_numbers_are_left_out(fake_results: Any) -> None:
-    row = fake_results.row("one")
-    fake_results.finished(row)
-    fake_results.train(row, params=None, tokens_per_second=None, seconds=None)
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    found = read_result([fake_results.root], sweep.rows[0], sweep)
-    assert found is not None and set(found.metrics) == {"steps", "sentences_per_second", "bleu", "chrf"}
-    assert number(True) is None and number("inf") == float("inf")
 
 
 def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: Any, tmp_path: Path) -> None:

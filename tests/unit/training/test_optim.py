@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from models.paths import PATHS
-from orchestrator.specs.schema import OptimSpec, Schedule
-from orchestrator.training.optim import build_optimizer, learning_rate, load_optimizer, optimizer_tensors, set_lr
+from orchestrator.specs.schema import OptimSpec
+from orchestrator.training.optim import build_optimizer, load_optimizer, optimizer_tensors, set_lr
 
 
 @pytest.mark.parametrize("spec", [OptimSpec(), OptimSpec(kind="nag")], ids=["adam", "nag"])
@@ -107,21 +107,6 @@ def test_a_late_gradient_finds_its_velocity():
     late.bias.grad = torch.ones_like(late.bias)
     each.step()
     torch.testing.assert_close(late.bias.detach(), before - 0.1 * 1.99)
-
-
-def test_plateau_is_lr_times_shrink_for_each_cut():
-    schedule = Schedule(kind="plateau", lr=0.25)
-    assert (schedule.shrink, schedule.min_lr, schedule.cut, schedule.warmup) == (0.1, 1e-4, "each_rise", 0)
-    assert [learning_rate(schedule, 7, 256, cuts) for cuts in range(4)] == pytest.approx([0.25, 0.025, 0.0025, 0.00025])
-
-
-def test_options_in_one_line():
-    assert Schedule(kind="plateau", lr=0.25).summary() == "plateau 0.25 x0.1 each_rise, to 0.0001"
-    assert OptimSpec().summary() == "adam, noam x1, warmup 4000"
-    restart = {"after_steps": 5, "schedule": {"kind": "fixed", "lr": 5e-5, "warmup": 0}}
-    assert (
-        OptimSpec.model_validate({"kind": "nag", "restart": restart}).summary() == "nag, noam x1, warmup 4000, then fixed 5e-05, warmup 0"
-    )
 
 
 @pytest.mark.parametrize(("kind", "decay"), [("adam", 0.0), ("adam", 0.1), ("nag", 0.0), ("muon", 0.0), ("muon", 0.1)])

@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from models import build
-from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.initial_weights import warm_start
 from orchestrator.training.objective import token_nll
-from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+from tests.unit.training.support import SPEC, Recorder, changed, fit
 
 
 def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
@@ -35,48 +34,12 @@ def test_rungs_and_checkpoints_never_change_the_weights(prepared, tmp_path):
     assert with_rungs.progress.best_step in (10, 20)
 
 
-def test_accumulated_micro_batches_equal_no_other_order(prepared, tmp_path):
-    """Four micro-batches make one update: four times fewer updates an epoch, gradients of all tokens together."""
-    spec = changed(batch={"accumulate": 4}, train={"max_steps": None, "max_epochs": 1})
-    recorder = Recorder()
-    result = fit(spec, prepared, tmp_path / "run", recorder)
-    single = fit(changed(train={"max_steps": None, "max_epochs": 1}), prepared, tmp_path / "single")
-    assert result.progress.step == -(-single.progress.step // 4)
-    assert result.progress.tgt_tokens == single.progress.tgt_tokens == int((prepared.pairs("train").tgt_lengths + 1).sum())
-
-
 def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
     norms = iter([torch.ones(())] * 6 + [torch.tensor(math.nan)])
     monkeypatch.setattr(trainer, "clip_gradients", lambda model, max_norm: next(norms))
     result = fit(SPEC, prepared, tmp_path / "run")
     assert result.status == "diverged"
     assert "step 7" in result.reason
-
-
-def test_restart_gives_adam_and_the_schedule_a_fresh_clock(prepared, tmp_path):
-    restart = {"after_steps": 8, "schedule": {"kind": "fixed", "lr": 1e-4, "warmup": 0}, "batch": {"unit": "sentences", "size": 8}}
-    recorder = Recorder()
-    spec = changed(optim={"restart": restart}, train={"validate_every": 4})
-    result = fit(spec, prepared, tmp_path / "run", recorder)
-    assert result.progress.phase == 1 and result.progress.phase_step == 12
-    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
-    assert rates[12] == rates[20] == 1e-4 and rates[8] > 1e-3
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=12))
-    assert weights_sha256(fit(spec, prepared, tmp_path / "again").weights) == weights_sha256(result.weights)
-
-
-def test_average_is_the_mean_of_the_last_snapshots(prepared, tmp_path):
-    fit(SPEC, prepared, tmp_path / "run")
-    store = Store(tmp_path / "run", KEY)
-    from orchestrator.ledger import weights
-
-    paths = weights.snapshots(tmp_path / "run" / "snapshots")
-    assert [p.stem for p in paths] == ["step-00000015", "step-00000020"]
-    parts = [weights.load_snapshot(p, key=KEY) for p in paths]
-    for name, value in store.weights("average").items():
-        torch.testing.assert_close(value, (parts[0][name] + parts[1][name]) / 2)
-    assert weights_sha256(store.weights("last")) == weights_sha256(parts[1])
 
 
 def test_warm_start_copies_what_matches(prepared, tmp_path):

@@ -131,12 +131,6 @@ def test_mistakes_are_lines_before_anything_starts(grid: Write, axes: str, messa
     assert any(message in line for line in problems(grid(f"  axes:\n    {axes}\n")))
 
 
-def test_all_mistakes_at_once(grid: Write) -> None:
-    text = "  axes:\n    a: {key: model.d_f, grid: [3]}\n    b: {key: train.max_steps, grid: [0]}\n"
-    found = problems(grid(text))
-    assert len(found) == 2 and "did you mean d_ff?" in found[0] and "expected a number >= 1" in found[1]
-
-
 def test_what_components_refuse_is_an_error_or_is_counted(grid: Write, cli: Cli, tmp_path: Path) -> None:
     text = "  axes:\n    depth: {key: model.encoder.num_layers, grid: [2, 3, 4], id: d}\n"
     text += "    fusion: {grid: {plain: {}, pairs: {model.encoder.connection: {kind: hierarchical}}}}\n"

@@ -3,10 +3,8 @@
 import itertools
 
 import pytest
-import typer
 from ray.job_submission import JobDetails, JobType
 
-from orchestrator.cli.commands import submit
 from orchestrator.engines.ray.jobs.api import JobExists, exit_code, follow, join
 from orchestrator.errors import UserError
 
@@ -104,11 +102,3 @@ def test_a_cluster_that_stays_away_ends_it():
 )
 def test_the_job_s_own_exit_code(status, code, mine):
     assert exit_code(job(status=status, code=code)) == mine
-
-
-@pytest.mark.parametrize(("code", "told"), [(137, True), (-9, True), (None, True), (2, False), (1, False)])
-def test_a_job_whose_driver_was_killed_can_be_resumed(code, told, monkeypatch, capsys):
-    monkeypatch.setattr(submit, "follow", lambda *_: job(status="FAILED", code=code))
-    with pytest.raises(typer.Exit):
-        submit.follow_job(Fake(), BASE)
-    assert ("resumes it from its last checkpoints" in capsys.readouterr().err) is told

@@ -89,13 +89,6 @@ def test_no_cluster_is_one_line(cli):
     assert code == 2 and len(err.splitlines()) == 1 and "nothing answers there" in err and TOKEN not in err
 
 
-def test_no_token_is_one_line(cli, monkeypatch, tmp_path):
-    monkeypatch.delenv("RAY_AUTH_TOKEN")
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
-    code, _, err = cli("submit", SMOKE)
-    assert code == 2 and len(err.splitlines()) == 1 and "RAY_AUTH_TOKEN_PATH" in err
-
-
 def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch, uploading):
     monkeypatch.delenv("RAY_AUTH_TOKEN")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere")
