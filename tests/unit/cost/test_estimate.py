@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cost.estimate import FOLDER, Cost, Costs
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
-from orchestrator.cost.plan_costs import Sum, lines, short, totals
+from orchestrator.cost.plan_costs import lines, totals
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -134,14 +134,6 @@ def counts(runs: list[Planned]) -> dict[str, tuple[int, int, int]]:
     return {name: (s.trainings, s.decodings, s.scorings) for name, s in totals(runs, dict.fromkeys((r.id for r in runs), ONE)).items()}
 
 
-def test_a_sum_has_hours_of_all_devices() -> None:
-    found = Sum()
-    for kind in ("trainings", "decodings", "scorings", "scorings"):
-        found.add(kind, ONE)
-    found.add("trainings", UNKNOWN)
-    assert vars(found) == {"trainings": 2, "decodings": 1, "scorings": 2, "flop": 10.0, "hours": 2.0, "unknown": 1}
-
-
 def test_totals_of_rows_with_several_scorings() -> None:
     """a and b share training 1 and its decodings, of which a has its own; c starts from p; two rows lack their data."""
     made = [planned("p", "9"), planned("a", "1", {"x": "1", "y": "8"}, trained="done", scored=("",))]
@@ -174,8 +166,3 @@ def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data,
     sums = totals(made.every, found)
     assert sums["shared"].trainings == 6
     assert any("not probed; nmt-ablate plan --probe" in line for line in lines(sums, found.values()))
-
-
-def test_a_cell_says_what_is_a_bound() -> None:
-    assert short(Cost("not probed", 1, room=3 * 2**30))[3] == "<3G" and short(Cost("probed", 1, memory=2**30))[3] == "1G"
-    assert short(replace(ONE, basis="estimated"))[2] == "~60 min"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty, repeated
+from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
@@ -44,26 +44,6 @@ def test_equals_the_slow_transcription(toy, search_slowly, kind, alpha, beam):
         model, decode = toy(vocab=9, seed=seed), spec(beam, kind, alpha, ratio=1.5, extra=3)
         for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
             close(found, search_slowly(model, [*source, EOS], decode)[:1])
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_batch_equals_its_sentences_alone(toy, beam):
-    model, decode = toy(vocab=11, seed=3), spec(beam, extra=6)
-    together = beam_search(model, pad(SOURCES), decode, nbest=beam)
-    for source, found in zip(SOURCES, together, strict=True):
-        (alone,) = beam_search(model, pad([source]), decode, nbest=beam)
-        assert [h.ids for h in found] == [h.ids for h in alone]
-        assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
-
-
-def test_nbest_is_sorted_unique_and_scored_as_stated(toy):
-    model, decode = toy(vocab=11, seed=1), spec(6, extra=6)
-    for found in beam_search(model, pad(SOURCES), decode, nbest=6):
-        assert len(found) == 6
-        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-        assert len({tuple(h.ids) for h in found}) == 6
-        for h in found:
-            assert h.score == pytest.approx(h.logprob / ((5 + len(h.ids) + 1) / 6) ** 0.6, abs=1e-6)
 
 
 def test_an_output_is_empty_only_where_nothing_else_fits(toy):
@@ -130,10 +110,3 @@ def test_blocking_equals_the_slow_transcription(toy, search_slowly, beam, ngram)
             grams = [tuple(found[0].ids[i : i + ngram]) for i in range(len(found[0].ids) - ngram + 1)]
             assert len(set(grams)) == len(grams)
     assert blocked, "nothing was blocked: the case proves nothing"
-
-
-def test_repeated_names_each_completion():
-    history = torch.tensor([[5, 6, 7, 8, 5, 6, 9, 5, 6], [4, 4, 4, 4, 4, 4, 4, 4, 4]])
-    assert [set(row.tolist()) - {0} for row in repeated(history, 3)] == [{7, 9}, {4}]
-    assert repeated(history[:, :2], 3).shape == (2, 0)
-    assert set(repeated(history[:1], 1)[0].tolist()) == {5, 6, 7, 8, 9}

@@ -7,7 +7,7 @@ import torch
 
 import models
 from orchestrator.decoding.beam import EOS, beam_search
-from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad, translate_lines
+from orchestrator.decoding.translate import batches, decode_corpus, pad, translate_lines
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
 
@@ -27,11 +27,6 @@ def test_batches_hold_every_sentence_once_within_the_budget():
     assert max(map(len, groups)) <= 16
     assert [lengths[i] for g in groups for i in g] == sorted((n for n in lengths if n), reverse=True)
     assert groups == batches(lengths, batch_tokens=200, batch_sentences=16)
-
-
-def test_wider_beams_have_smaller_batches():
-    expected = [(8192, 256), (8192, 256), (4096, 128), (3276, 102), (2048, 64), (2048, 64)]
-    assert [batch_limits(beam) for beam in (1, 2, 4, 5, 8, 100)] == expected
 
 
 @pytest.mark.parametrize(("beam", "expected"), [(1, [256, 44]), (5, [102, 102, 96])])

@@ -7,7 +7,7 @@ import torch
 
 from models import build
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.residual_cases import hidden
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -91,15 +91,3 @@ def test_they_start_as_the_plain_network(norm, kind):
     want = hidden(model_of(norm, kind="residual").eval())
     torch.testing.assert_close(hidden(model_of(norm, **kind).eval()), want, atol=1e-6, rtol=1e-6)
     assert (hidden(model_of(norm, shift=0.3, **kind).eval()) - want).abs().max() > 1e-3
-
-
-def test_one_line_where_nothing_is_mixed():
-    def line(**kind):
-        ((path, found),) = problems(encoder={"connection": kind})
-        assert path == ("encoder", "connection")
-        return found
-
-    assert "no sum has two states" in line(kind="dwa", dilation=5)
-    assert "no sum has two states" in line(kind="dwa", dilation=2, period=3, keeps="units")
-    assert line(kind="dwa", where="top", period=2) == "found period with where top, where it does nothing; expected 1"
-    assert "below the last" in line(kind="backout", layer=4)

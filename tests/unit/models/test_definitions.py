@@ -92,10 +92,3 @@ def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
         rates = [10000.0 ** (-i / 7) for i in range(8)]
         place = torch.tensor([math.sin(t * r) for r in rates] + [math.cos(t * r) for r in rates])
         torch.testing.assert_close(h_0[1, t], word * 4.0 + embedding.bias + place, atol=1e-5, rtol=1e-5)
-
-
-def test_embeddings_are_one_matrix_where_they_are_tied():
-    for tying, pairs in (("separate", 0), ("tied-output", 1), ("three-way", 2)):
-        model = build(config("pre", embeddings=tying), VOCAB, VOCAB, 1)
-        source, target, output = model.src_embedding.words.weight, model.tgt_embedding.words.weight, model.output.weight
-        assert (target is output, source is target) == (pairs > 0, pairs > 1), tying

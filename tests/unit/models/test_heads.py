@@ -9,7 +9,6 @@ from models import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.residual_cases import problems
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -122,18 +121,3 @@ def test_a_beam_finds_hypotheses_with_the_models_own_log_probabilities(head):
             log_p = model.logits(model(src[i : i + 1], tgt).hidden)[0].log_softmax(-1)
             total = sum(float(row[token]) for row, token in zip(log_p, [*one.ids, 3], strict=True))
             assert total == pytest.approx(one.logprob, abs=1e-3)
-
-
-def test_one_line_where_a_head_cannot_stand():
-    groups, surface = {"kind": "groups"}, {"kind": "surface_fusion"}
-    ((path, line),) = problems(head={"kind": "groups", "size": 3})
-    assert (path, line) == (("head",), "size is 3; expected a part of num_layers 4, so that there are two groups or more")
-    ((path, line),) = problems(head=groups, decoder={"aggregation": {"kind": "linear"}})
-    assert path == ("decoder", "aggregation", "kind") and line.endswith("expected top")
-    ((path, line),) = problems(head=groups, decoder={"residual": {"kind": "hyper"}})
-    assert (path, line) == (("decoder", "residual", "kind"), "found hyper with head groups; expected plain")
-    ((path, line),) = problems(head=surface, bridge={"kind": "transparent"})
-    assert path == ("bridge", "kind") and "which reads the encoder's output; expected" in line
-    ((path, line),) = problems(head={"kind": "surface_fusion", "mode": "soft", "gate": 0.5})
-    assert line == "found gate with mode soft, where it does nothing; expected 0.8"
-    assert problems(head=surface, decoder={"residual": {"kind": "hyper"}}) == []

@@ -10,7 +10,6 @@ from models.paths import PATHS
 from models.site import Flow
 from models.transformer import causal_bias, padding_bias
 from orchestrator.decoding.beam import beam_search
-from orchestrator.specs.components import check_components
 from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import VOCAB, batch, config
 
@@ -157,17 +156,3 @@ def test_directional_masks_are_the_equation(masks, layer, ways, fast, monkeypatc
     assert torch.isfinite(got).all(), "rows of padding too, and a sentence without words"
     for b, length in enumerate(lengths[:3]):
         torch.testing.assert_close(got[b, :length], masked(mha, x[b, :length], ways), atol=1e-5, rtol=1e-4)
-
-
-def test_is_refused_where_it_cannot_stand():
-    def problems(model):
-        return [problem.message for problem in check_components(config("post") | model)[1]]
-
-    one = {"kind": "directional"}
-    assert problems({"encoder": {"num_layers": 4, "self_attention": one}}) == []
-    (line,) = problems({"decoder": {"num_layers": 4, "self_attention": one}})
-    assert "in the decoder" in line and "\n" not in line
-    odd = {"encoder": {"num_layers": 4, "self_attention": one}, "num_heads": 1}
-    (line,) = problems(odd)
-    assert line == "masks heads gives each direction half of the heads; num_heads is 1, expected an even number"
-    assert problems({"encoder": {"num_layers": 4, "self_attention": one | {"masks": "layers"}}, "num_heads": 1}) == []

@@ -9,7 +9,7 @@ import torch
 from models import build
 from models.residuals.scaled import Admin, profile
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
-from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
+from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 
 # ---------------------------------------------------------------- what equals the plain network
 
@@ -150,30 +150,6 @@ def test_delta_replaces_the_streams_part_along_the_functions_output():
 
 
 # ---------------------------------------------------------------- where they stand
-
-
-def test_one_line_where_a_residual_cannot_stand():
-    convolution = {"kind": "convolution", "widths": 16}
-    path, line = problems(norm="post", encoder={"layer": convolution, "connection": {"kind": "projected"}, "residual": {"kind": "laurel"}})[
-        0
-    ]
-    assert (path, line) == (("encoder", "residual", "kind"), "found laurel with layer convolution; expected plain")
-    ((path, line),) = problems(encoder={"residual": {"kind": "deepnorm"}})
-    assert (path, line) == (("encoder", "residual"), "found norm pre; expected post with residual deepnorm")
-    ((path, line),) = problems(norm="post", decoder={"residual": {"kind": "rezero"}})
-    assert path == ("decoder", "residual") and "expected norm pre" in line
-    ((path, line),) = problems(encoder={"residual": {"kind": "laurel", "weights": False}})
-    assert "expected weights true or rank" in line
-
-
-def test_without_norms_no_component_reads_the_layers():
-    rezero = {"residual": {"kind": "rezero"}}
-    ((path, line),) = problems(encoder=rezero | {"connection": {"kind": "dlcl"}})
-    assert path == ("encoder", "connection", "kind") and line.endswith("whose layers have no norms; expected residual")
-    ((path, line),) = problems(encoder=rezero, bridge={"kind": "transparent"})
-    assert path == ("bridge", "kind") and "expected" in line
-    assert problems(encoder=rezero, decoder=rezero) == []
-    assert problems(encoder={"residual": {"kind": "rezero", "norms": "keep"}, "connection": {"kind": "dlcl"}}) == []
 
 
 def test_every_sub_layer_of_a_layer_has_a_residual():

@@ -9,7 +9,7 @@ from models import build
 from models.layers.runge_kutta import RungeKutta
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.residual_cases import hidden
 
 NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -97,18 +97,3 @@ def test_the_corrector_runs_each_layer_on_its_prediction():
         y.append(connection.norms[l - 1](layer.once(read, (), None, (), flow)[0]))
         x = sum(connection.weight[l, j] * s for j, s in enumerate(y))
     torch.testing.assert_close(model.encoder(h_0, flow)[0], model.encoder.aggregation.norm(x), atol=1e-5, rtol=1e-4)
-
-
-def test_one_line_where_they_cannot_stand():
-    layer = {"kind": "runge_kutta"}
-    ((path, line),) = problems(encoder={"layer": layer}, norm="post")
-    assert path == ("encoder", "layer") and line.startswith("found norm post; expected pre")
-    ((path, line),) = problems(encoder={"layer": layer | {"order": 4}})
-    assert line == "found order 4 with coefficients gate; expected 2"
-    ((path, line),) = problems(encoder={"layer": layer, "self_attention": {"kind": "value_residual"}})
-    assert path == ("encoder", "self_attention", "kind")
-    assert line.startswith("found value_residual with layer runge_kutta, which runs 2 times; expected")
-    ((path, line),) = problems(encoder={"connection": {"kind": "corrector"}, "self_attention": {"kind": "multi_layer"}})
-    assert line.startswith("found multi_layer with connection corrector, whose layers run 2 times; expected")
-    ((path, line),) = problems(encoder={"layer": layer, "residual": {"kind": "hyper"}})
-    assert line == "found hyper with layer runge_kutta; expected plain"

@@ -9,7 +9,7 @@ import torch
 from models import build
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.residual_cases import hidden
 
 PLAIN = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
@@ -83,17 +83,3 @@ def test_they_may_start_as_the_plain_network(norm, kind):
     torch.testing.assert_close(hidden(model_of(3, norm, **kind).eval()), want, atol=2e-6, rtol=1e-5)
     others = {"value_residual": {"kind": "value_residual"}, "layer_memory": {"kind": "layer_memory"}}
     assert (hidden(model_of(3, norm, **others[kind["kind"]]).eval()) - want).abs().max() > 1e-2
-
-
-def test_one_line_where_options_do_nothing():
-    def line(**kind):
-        ((path, found),) = problems(encoder={"self_attention": kind})
-        assert path == ("encoder", "self_attention")
-        return found
-
-    assert line(kind="value_residual", from_layer=5) == "from_layer is 5; expected 2 to num_layers, 4"
-    assert line(kind="value_residual", share=True, first=0.25) == "found first with share true, where it does nothing; expected 0.5"
-    assert (
-        line(kind="value_residual", form="interpolate", own=1.0) == "found own with form interpolate, where it does nothing; expected 0.5"
-    )
-    assert "where it does nothing" in line(kind="value_residual", learn=False, rate=10.0)

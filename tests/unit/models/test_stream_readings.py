@@ -127,17 +127,3 @@ def test_each_decoder_layer_attends_to_its_own_mixture_of_sources():
             torch.testing.assert_close(memory.keys[b, t], bridge.norm(mixed), atol=1e-5, rtol=1e-4)
     ((path, line),) = problems(bridge={"kind": "depth_attention"})
     assert path == ("encoder", "residual", "kind") and "expected depth_attention" in line
-
-
-# ---------------------------------------------------------------- what they have in common
-
-
-def test_one_line_where_options_do_nothing():
-    def line(**residual):
-        ((path, found),) = problems(encoder={"residual": residual})
-        assert path == ("encoder", "residual")
-        return found
-
-    assert "where it does nothing" in line(kind="manifold_hyper", temperature=0.5, manifold="permutations")
-    assert "where it does nothing" in line(kind="manifold_hyper", weights="softmax", post_scale=1.0)
-    assert "expected printed" in line(kind="mudd", norms="code", ways=1)

@@ -14,7 +14,7 @@ from models.residuals.depth_attention import DepthMix, State
 from models.residuals.hyper import normed_product, read_streams, write_streams
 from models.residuals.manifold import sinkhorn
 from tests.unit.models.model_cases import VOCAB, batch, off_start
-from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
+from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 
 # ---------------------------------------------------------------- hyper-connections
 
@@ -217,24 +217,6 @@ def test_deep_cross_attention_by_its_equation(last):
     for c in range(3):
         want = sum((r.weight[c, j] + torch.relu(h @ r.gate[c])[..., None]) * h for j, h in enumerate(sources))
         torch.testing.assert_close(got[c], want, atol=1e-5, rtol=1e-4)
-
-
-def test_no_component_reads_a_stream_of_several_tensors():
-    hyper: dict[str, Any] = {"residual": {"kind": "hyper"}}
-    cases: list[tuple[tuple[str, ...], dict[str, Any]]] = [
-        (("encoder", "connection"), {"encoder": hyper | {"connection": {"kind": "dlcl"}}}),
-        (("decoder", "aggregation"), {"decoder": hyper | {"aggregation": {"kind": "linear"}}}),
-        (("decoder", "self_attention"), {"decoder": hyper | {"self_attention": {"kind": "multi_layer"}}}),
-        (("encoder", "self_attention"), {"encoder": {"residual": {"kind": "mudd"}, "self_attention": {"kind": "relative"}}}),
-        (("bridge",), {"encoder": hyper, "bridge": {"kind": "transparent"}}),
-        (("context",), {"encoder": hyper, "context": {"kind": "multiscale", "blocks": 2}}),
-        (("regularizers", 0), {"encoder": hyper, "regularizers": [{"kind": "diversity"}]}),  # type: ignore[list-item]
-    ]
-    for path, changes in cases:
-        ((found, line),) = problems(**changes)
-        assert found == (*path, "kind") and "whose stream is several tensors; expected" in line, line
-    assert problems(encoder=hyper, decoder=hyper | {"self_attention": {"kind": "relative"}}) == []
-    assert problems(encoder=hyper, regularizers=[{"kind": "diversity", "sides": "decoder"}]) == []
 
 
 @pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention", "delta"])

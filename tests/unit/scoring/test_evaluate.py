@@ -53,16 +53,6 @@ def test_all_figures_are_reported_and_the_asked_one_is_bleu():
     assert results["sacrebleu"]["chrf"]["signature"].startswith("chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|")
 
 
-def test_options_reach_the_figures():
-    text, tokens = [t.upper() for t in TEXT], [t.upper() for t in TOKENS]
-    spec = ScoreSpec(metric="multi-bleu", lowercase=True, split_compounds=True)
-    result = score(text, tokens, Prepared(REFERENCES), "test", spec)
-    cased = score(TEXT, TOKENS, Prepared(REFERENCES), "test", ScoreSpec())
-    assert result["signature"] == "multi-bleu|nrefs:2|case:lc|tok:data+compounds|smooth:none|bp:closest"
-    assert "|case:lc|" in result["sacrebleu"]["signature"] and "|case:lc|" in result["mteval"]["signature"]
-    assert result["sacrebleu"]["score"] == pytest.approx(cased["sacrebleu"]["score"])
-
-
 def test_sacrebleu_figure_is_sacrebleus():
     import sacrebleu
 

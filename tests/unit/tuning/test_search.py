@@ -133,15 +133,6 @@ def test_writing_the_same_search_again_keeps_its_record(searched: Callable[..., 
     assert kept["time"] == record["time"]
 
 
-def test_a_row_that_was_not_searched_has_no_tuned_form(rows: list[Row], searched: Callable[..., Any]) -> None:
-    search, (arm,), _ = searched(bowl, names=["base"])
-    write(search.ledger, record_of(arm, search))
-    finder = Finder(search.ledger, Data(None))
-    assert list(used(rows, finder, None)) == ["demo/small/base"]
-    with pytest.raises(UserError, match="demo/small/low@tuned: no search has tuned this row; run: nmt-ablate sweep TABLE --tune"):
-        tuned_row(rows[1], finder, None)
-
-
 def test_search_seeds_are_no_results_and_the_tuned_row_has_the_judging_seeds_alone(rows: list[Row], searched: Callable[..., Any]) -> None:
     search, _, _ = searched(bowl)
     for seed in (1, 2, 9):
@@ -164,14 +155,3 @@ def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any
     assert [[trial.draws for trial in arm.trials] for arm in again] == drawn
     spec, known = search.spec, [*zip(arms[0].at[:4], map(search.final, arms[0].trials[1:5]), strict=True)]
     assert suggest_of("tpe")(1, known, spec) == arms[0].at[4]  # type: ignore[misc]
-
-
-def test_tpe_without_optuna_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.engines import execute
-
-    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError) as caught:
-        execute.suggest_of("tpe")
-    (line,) = caught.value.lines
-    assert "tpe" in line and "optuna" in line
-    assert execute.suggest_of("sobol") is None
