@@ -23,17 +23,8 @@ import yaml
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
-CHECKOUT = [
-    "models",
-    "orchestrator",
-    "search_spaces",
-    "cluster",
-    "docs/results",
-    "pyproject.toml",
-    "requirements.lock",
-    ".gitignore",
-    ".rayignore",
-]
+CHECKOUT = ["models", "orchestrator", "search_spaces", "cluster", "docs/results", "pyproject.toml", "requirements.lock"]
+CHECKOUT += [".gitignore", ".rayignore"]
 CANARIES = [
     ".env",
     "auth_token",

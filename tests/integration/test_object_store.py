@@ -65,14 +65,8 @@ class Server:
         master, volume, filer, s3, iceberg, lance = self.ports
         command = [str(WEED), "server", f"-dir={self.base / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-volume.max=20"]
         command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
-        command += [
-            f"-s3.port.iceberg={iceberg}",
-            f"-s3.port.lance={lance}",
-            "-master.volumeSizeLimitMB=64",
-            "-filer",
-            "-s3",
-            f"-s3.config={self.base / 's3.json'}",
-        ]
+        command += [f"-s3.port.iceberg={iceberg}", f"-s3.port.lance={lance}", "-master.volumeSizeLimitMB=64"]
+        command += ["-filer", "-s3", f"-s3.config={self.base / 's3.json'}"]
         with (self.base / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.base)
         store, deadline = self.store(), time.monotonic() + 120

@@ -77,13 +77,8 @@ def check_whole(results: Path, uri: str, sweep: str, runs: int) -> None:
     (run,) = found[sorted(found)[-1]]
     points = store.client.get_metric_history(run.info.run_id, "train/loss")
     assert [point.step for point in points] == [100 * step for step in range(1, REPORTS + 1)]
-    assert sorted(file.path for file in store.client.list_artifacts(run.info.run_id)) == [
-        "capsule.json",
-        "hypotheses.txt",
-        "score.json",
-        "spec.yaml",
-        "train.json",
-    ]
+    files = sorted(file.path for file in store.client.list_artifacts(run.info.run_id))
+    assert files == ["capsule.json", "hypotheses.txt", "score.json", "spec.yaml", "train.json"]
 
 
 def test_sixteen_writers_at_once(server: SharedServer, tmp_path: Path) -> None:

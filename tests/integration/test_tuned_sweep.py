@@ -42,18 +42,8 @@ def start(folder: Path, *more: str, spec: str = SPEC) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
     (folder / "tuned.yaml").write_text(spec, encoding="utf-8")
     places = ["--results", str(folder / "results"), "--cache-dir", str(folder.parent / "cache")]
-    command = [
-        sys.executable,
-        "-m",
-        "orchestrator",
-        "sweep",
-        str(folder / "tuned.yaml"),
-        "--tune",
-        "--no-tracking",
-        "--json",
-        *places,
-        *more,
-    ]
+    words = ["sweep", str(folder / "tuned.yaml"), "--tune", "--no-tracking", "--json"]
+    command = [sys.executable, "-m", "orchestrator", *words, *places, *more]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

@@ -7,7 +7,7 @@ import torch
 
 from models.attention import attention_weights
 from models.cache import Cache
-from orchestrator.analysis.kinds.attention import attention, attention_maps, layer_attention, pieces, top_cross_attention
+from orchestrator.analysis.kinds.attention import attention, attention_maps, layer_attention, top_cross_attention
 from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
@@ -59,19 +59,6 @@ def test_cross_attention_is_that_of_the_top_layer(lab: Any) -> None:
     assert torch.allclose(found, attention_weights(*split, None)[0], atol=1e-6)
 
 
-def test_of_two_attentions_the_one_over_the_encoder_is_shown(lab: Any) -> None:
-    """A gated sub-layer: Att_h is its own `attention`, wherever another one stands."""
-    context = lab.context("attention-maps", "base")
-    model = context.model(context.subjects[0])
-    cross = model.decoder.layers[-1].cross_attention
-    modules = dict(cross._modules)
-    cross._modules.clear()
-    cross._modules.update({"context_attention": model.decoder.layers[0].cross_attention.attention} | modules)
-    assert top_cross_attention(model) is modules["attention"]
-    model.decoder.layers[-1].cross_attention = None
-    assert top_cross_attention(model) is None
-
-
 def test_batched_and_cached_passes_look_at_the_same_layers(lab: Any) -> None:
     """The weights of a batch of padded sentences are those that the decoder has when it goes token by token; `all` is their mean."""
     context = lab.context("layer-attention", "hop3", options=["sentences=0"])
@@ -92,19 +79,6 @@ def test_batched_and_cached_passes_look_at_the_same_layers(lab: Any) -> None:
     for r in layer_attention(context).records:
         if r["sentence"] == "all":
             assert r["weight"] == pytest.approx(float(mean[int(r["layer"][1:]), r["hop"] - 1]), abs=1e-4)
-
-
-def test_pieces_of_words_are_marked() -> None:
-    class Subwords:
-        """5 "ab", 6 "c" (goes on), 7 "d"."""
-
-        def decode_tokens(self, lines: list[list[int]], side: str) -> list[str]:
-            words = {5: " ab", 6: "c", 7: " d"}
-            return ["".join(words[i] for i in ids).strip() for ids in lines]
-
-    prepared: Any = Subwords()
-    assert pieces(prepared, [5, 6, 7, 5]) == ["ab@@", "c", "d", "ab", "</s>"]
-    assert pieces(prepared, []) == ["</s>"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

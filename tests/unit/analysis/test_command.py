@@ -60,12 +60,6 @@ def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     assert seen() == before
 
 
-def test_people_are_shown_a_table_and_the_paths(lab: Any, analyse: Any) -> None:
-    code, out, err = analyse(f"{lab.file}#base", f"{lab.file}#later", "--kind", "length", "--option", "edges=6")
-    assert code == 0 and "<=6" in out and "length.png" in out
-    assert err.startswith("left out: demo/small/later seed 1: found no run in ") and err.count("\n") == 1
-
-
 def test_bad_input_is_one_line_and_exit_2(lab: Any, analyse: Any) -> None:
     for arguments, message in (
         ((f"{lab.file}#later", "--kind", "length"), "demo/small/later seed 1: found no run"),

@@ -75,11 +75,6 @@ def test_a_row_from_its_weights(lab: Any) -> None:
     assert len(drawn(made).axes) == 2 + 1, "two maps and one bar"
 
 
-def test_the_decoder_side(lab: Any) -> None:
-    made = exploitation(lab.context("exploitation", "hier", "iter", options=["side=decoder"]))
-    assert {(r["row"], r["side"]) for r in made.records} == {("demo/small/hier", "decoder")}
-
-
 def test_no_row_has_a_node(lab: Any) -> None:
     with pytest.raises(UserError, match="demo/small/base: its encoder has no aggregation node"):
         exploitation(lab.context("exploitation", "base"))
@@ -134,19 +129,6 @@ def test_weights_of_tokens_are_means_over_all_of_them() -> None:
     one, other = (weights_of(model, [pair])["encoder", "depth_attention", "sources"][5] for pair in PAIRS)
     assert found[5] == pytest.approx([(4 * a + 2 * b) / 6 for a, b in zip(one, other, strict=True)], abs=1e-5)
     assert all(sum(row) == pytest.approx(1.0, abs=1e-5) for row in found.values())
-
-
-def test_at_their_start_they_are_the_plain_network() -> None:
-    for kind in ("hyper", "mudd", "laurel"):
-        found = weights_of(model_of("pre", kind=kind), PAIRS)
-        way = {"mudd": "r"}.get(kind, "sum")
-        for reader, row in found["decoder", kind, way].items():
-            wanted = [0.0] * (len(row) - 1) + [1.0] if kind == "mudd" else [4.0 if reader == 13 and kind == "hyper" else 1.0] * len(row)
-            assert row == pytest.approx(wanted, abs=1e-5), (kind, reader)
-    assert all(
-        row == pytest.approx([0.0], abs=1e-6)
-        for row in weights_of(model_of("pre", kind="hyper"), PAIRS)["encoder", "hyper", "spread"].values()
-    )
 
 
 @pytest.mark.parametrize(

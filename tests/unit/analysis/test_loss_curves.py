@@ -94,21 +94,6 @@ def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
     assert "epochs_saved_to_first_cut_pct" not in values(made, "base"), "a baseline saves nothing of its own"
 
 
-def test_until_the_first_cut_or_whole(own: Any) -> None:
-    """Behind the cut the baseline is better: only the whole curves count it."""
-    trained(own, "base", falling(8, 5), cuts=(5,))
-    trained(own, "hier", falling(8, 4, end=2.0), cuts=(4,))
-    early = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
-    whole = analyse(own.context("loss-curves", "base", "hier"))
-    shown = [[r["step"] for r in made.records if r["row"].endswith("base") and r.get("data") == "validation"] for made in (early, whole)]
-    assert shown == [[10, 20, 30, 40, 50], [10, 20, 30, 40, 50, 60, 70, 80]]
-    assert (values(early, "base")["best_valid_nll"], values(whole, "base")["best_valid_nll"]) == (2.0, 1.875)
-    assert [(r["step"], r.get("data")) for r in whole.records if r["note"] == "first cut" and r["row"].endswith("base")] == [
-        (50, "training"),
-        (50, "validation"),
-    ]
-
-
 def test_what_never_happens_is_said(own: Any) -> None:
     trained(own, "base", [4.0, 3.0, 2.0], ended_by="max_epochs")
     trained(own, "hier", [4.5, 4.0, 3.5], ended_by="max_epochs")

@@ -38,13 +38,6 @@ def test_all_sentences_have_the_score_of_the_ledger(lab: Any) -> None:
     assert record["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and record["sentences"] == known["sentences"]
 
 
-def test_an_empty_group_has_no_score(lab: Any) -> None:
-    made = length(lab.context("length", "base", options=["edges=6,500"]))
-    empty = next(r for r in made.records if r["group"] == ">500")
-    assert empty["sentences"] == 0 and empty["bleu"] is None and empty["delta"] is None
-    assert any("few sentences" in line and "0 of >500" in line for line in made.notes)
-
-
 @pytest.mark.parametrize("edges", ["15,15", "30,15", "0,4", "a", "3,,4", ""])
 def test_edges_that_cannot_be(lab: Any, edges: str) -> None:
     with pytest.raises(UserError, match=r"edges|no value"):
@@ -106,13 +99,6 @@ def test_quartiles_of_the_test_set(own: Any) -> None:
     assert made.records[4]["bleu"] == pytest.approx(own.score("base")["bleu"], abs=1e-3)
     assert any("K = 3, not 20" in note for note in made.notes)
     assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
-
-
-def test_the_last_k_snapshots_count(own: Any) -> None:
-    with_snapshots(own, "base", 4)
-    two, four = (difficulty(own.context("difficulty", "base", options=[f"snapshots={k}"])) for k in (2, 4))
-    assert not any("K =" in note for note in (*two.notes, *four.notes))
-    assert two.records[0]["score_high"] != four.records[0]["score_high"]
 
 
 def test_without_snapshots_it_says_what_is_needed(own: Any) -> None:

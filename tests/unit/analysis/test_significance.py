@@ -26,11 +26,6 @@ def test_rows_against_the_first(own: Any) -> None:
     assert any("other seeds" in note for note in made.notes) and any("one seed" in note for note in made.notes)
 
 
-def test_the_figure_is_the_score(own: Any) -> None:
-    record = significance.analyse(own.context("significance", "base", "hier")).records[0]
-    assert [record["baseline_bleu"], record["bleu"]] == pytest.approx([own.score(row)["bleu"] for row in ("base", "hier")], abs=1e-5)
-
-
 def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
     """As Hao et al. 2019 mark their rows: by what the row's file says, by the row that asks, or by an option."""
     rows = {name: replace(own.rows[name], significance="bootstrap") for name in ("base", "hier", "iter")}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.base import options_of
-from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
+from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of
 from orchestrator.errors import UserError
 from orchestrator.report.find import Finder
 from orchestrator.sweeps.options import RowOptions
@@ -49,10 +49,6 @@ def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab: Any) 
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
-def test_properties_need_no_run(lab: Any) -> None:
-    assert len(group("properties", [lab.rows["later"]], RowSelection(), lab.ledger)[0]) == 1
-
-
 def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
     from orchestrator.ledger.results import Ledger
@@ -86,14 +82,6 @@ def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) 
     assert kinds_of([one, two], "length") == {"length": [one, two]}
     with pytest.raises(UserError, match="demo/small/base: names no analysis; give --kind"):
         kinds_of([plain], None)
-
-
-def test_targets_in_order_each_row_once(lab: Any) -> None:
-    rows = rows_of([f"{lab.file}#hop1", str(lab.file)], RowSelection())
-    assert [row.id.rpartition("/")[2] for row in rows] == ["hop1", "base", "hier", "iter", "hop3", "later"]
-    with pytest.raises(UserError) as error:
-        rows_of(["no/such", f"{lab.file}#nothing"], RowSelection())
-    assert len(error.value.lines) == 2
 
 
 def test_folders_of_different_analyses_differ(lab: Any) -> None:

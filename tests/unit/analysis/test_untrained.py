@@ -27,26 +27,6 @@ def test_the_average_weighs_all_states_alike_and_the_top_only_itself() -> None:
     assert properties(model(), "decoder")[1] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
-def test_one_hop_is_a_vector() -> None:
-    """With one hop the fused representation is a weighted sum of states: access and parameters, but no second dimension."""
-    found, _, hops = properties(model(aggregation={"kind": "mlrf-self-attention", "n_hop": 1}), "decoder")
-    assert (*found.values(), hops) == (True, True, False, 1)
-
-
-@pytest.mark.parametrize(
-    ("decoder", "reads"),
-    [
-        ({"connection": {"kind": "hierarchical"}}, [False, False, False, True, True]),
-        ({"aggregation": {"kind": "iterative"}}, [False, True, True, True, True]),
-        ({"aggregation": {"kind": "linear"}}, [False, True, True, True, True]),
-    ],
-)
-def test_other_fusions_read_what_their_equations_say(decoder: dict[str, Any], reads: list[bool]) -> None:
-    found, shares, _ = properties(model(**decoder), "decoder")
-    assert [share > 0 for share in shares] == reads
-    assert tuple(found.values()) == (True, True, False)
-
-
 def test_beside_what_the_paper_says(lab: Any, about: Any) -> None:
     """A row's own `expect`, or that of the analysis row that asks for it, is compared; a wrong claim is named in a note."""
     right = about(lab.rows["hop3"], id="demo/table/row4", label="SA", expect=dict.fromkeys(PROPERTIES, True))

@@ -8,7 +8,6 @@ from pathlib import Path
 import campaign
 import pytest
 import speed
-import torch
 import typer
 from sizes import SIZES
 
@@ -24,11 +23,6 @@ def measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return json.loads(capsys.readouterr().out)
 
     return run
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_device_it_says_so_and_measures_nothing(measured):
-    assert measured() == {"benchmark": "gpu", "not_measured": "no CUDA device"}
 
 
 def test_the_path_runs_on_a_cpu(measured):

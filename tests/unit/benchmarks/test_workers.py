@@ -1,29 +1,16 @@
 """Parts of the workers that need no toolkit: batches, rounds, the converter's names and numbers, the text as files."""
 
-import common
 import ctranslate2_model
 import flops
 import numpy as np
 import pytest
 import torch
-from sizes import SIZES, Size, text
+from sizes import SIZES, Size
 
 from models import build
 from models.embedding import sinusoids
 
 TINY = SIZES["tiny"]
-
-
-def test_rounds_take_batches_of_all_lengths_and_count_real_tokens() -> None:
-    pairs, seen = text(1000, 500), []
-    ready = [common.tensors(pairs, group) for group in common.bucketed(pairs, 600)]
-    training = common.Training({"updates": 3}, ready, lambda payload: seen.append(payload[2].shape[1]) or 2.0, version="1")
-    first = training.round(precision="fp32")
-    assert first["tokens"] == sum(training.about["batch_target_tokens"]) and first["loss"] == pytest.approx(2.0)
-    assert len(seen) == 4, "one update of warm-up"
-    assert seen[1] < seen[2] < seen[3]
-    training.round(precision="fp32")
-    assert len(seen) == 7
 
 
 def test_flops_by_hand() -> None:

@@ -81,11 +81,7 @@ def naive(pairs: Pairs, indices: list[int]) -> tuple[list[list[int]], list[list[
     def padded(ids: list[int], width: int) -> list[int]:
         return ids + [0] * (width - len(ids))
 
-    return (
-        [padded([*a, EOS], s) for a, _ in rows],
-        [padded([BOS, *b], t) for _, b in rows],
-        [padded([*b, EOS], t) for _, b in rows],
-    )
+    return ([padded([*a, EOS], s) for a, _ in rows], [padded([BOS, *b], t) for _, b in rows], [padded([*b, EOS], t) for _, b in rows])
 
 
 def test_collate_is_the_obvious_loop():

@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from orchestrator.data.prepare import manifest, prepare
-from orchestrator.data.sentences import MARK_ID, line_of, sentences_of, split, truncated
+from orchestrator.data.sentences import MARK_ID, sentences_of, split, truncated
 from orchestrator.data.subword import EOS
 from orchestrator.data.text import csv_rows
 from orchestrator.errors import UserError
@@ -29,11 +29,6 @@ def test_the_rule():
     assert split("One.\n\n two two\nthree.") == ["One.", "two two", "three."]
     assert split("  ") == [] and split("no end") == ["no end"]
     assert split("Wait... What?") == ["Wait...", "What?"]
-
-
-def test_a_document_is_a_line():
-    line = line_of("First one .\nSecond <q> one .\n", "lines")
-    assert line == "First one . <q> Second one ." and sentences_of(line) == ["First one .", "Second one ."]
 
 
 @pytest.fixture

@@ -82,15 +82,3 @@ def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
         and sources.after_resuming({}, began) == {}
         and sources.after_resuming(began, {}) == began
     )
-
-
-def test_lines_name_runs_files_and_command() -> None:
-    found = {("p/t/a", 1): ["x.py"], ("p/t/b", 2): ["x.py"], ("p/t/d", 1): [], ("p/t/e", 3): [sources.PARENT]}
-    assert sources.warnings(found, " --profile cpu") == [
-        "p/t/a, p/t/b seed 2: x.py changed since the training; the result is of the old code; "
-        "nmt-ablate run p/t/a --profile cpu --again trains anew",
-        "p/t/e seed 3: the weights that it starts from changed since the training; the result is of the old weights; "
-        "nmt-ablate run p/t/e --profile cpu --seed 3 --again trains anew",
-    ]
-    (line,) = sources.warnings({(f"p/t/r{i}", 1): ["x.py"] for i in range(9)})
-    assert "p/t/r4 and 4 more runs: x.py changed since the training" in line

@@ -1,6 +1,5 @@
 import hashlib
 import json
-import math
 import os
 import signal
 
@@ -97,11 +96,6 @@ def test_an_acknowledged_rung_stays(ledger):
     ledger.write_rung(TRAIN, 200, {})
     ledger.write_rung(TRAIN, 100, {})
     assert list(ledger.read_rungs(TRAIN)) == [50, 100, 200]
-
-
-def test_diverged_numbers_are_null(ledger):
-    ledger.write_train(TRAIN, {"status": "diverged", "valid": {"nll": math.nan, "grad": math.inf}, "pair": (1, 2)})
-    assert ledger.read_train(TRAIN)["valid"] == {"nll": None, "grad": None} and ledger.read_train(TRAIN)["pair"] == [1, 2]
 
 
 POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
@@ -264,11 +258,6 @@ def test_foreign_files_are_passed_over(ledger, bad):
     assert [run.key for run in ledger.runs()] == [TRAIN]
     check(ledger)
     assert bad == []
-
-
-def test_run_in_progress_is_listed_by_its_spec(ledger):
-    ledger.write_spec(TRAIN, {"id": "a/b/c"})
-    assert [run.key for run in ledger.runs()] == [TRAIN]
 
 
 def test_history_after_a_crash(ledger):

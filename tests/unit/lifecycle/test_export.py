@@ -90,19 +90,3 @@ def test_killed_half_way_nothing_is_there(trained, tmp_path, forked):
     arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]
     assert forked(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL
     assert not (tmp_path / "model").exists()
-
-
-def test_bad_input(trained, cli, tmp_path):
-    spec, results, cache = trained
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").touch()
-    (tmp_path / "none").mkdir()
-    for target, where, to, message in (
-        (f"{spec}#base", results, tmp_path / "full", "is there already"),
-        (f"{spec}#base", tmp_path / "none", tmp_path / "new", "not in the results"),
-        (spec, results, tmp_path / "new", "expected one"),
-        (f"{spec}#base", tmp_path / "nowhere", tmp_path / "new", "no such folder"),
-    ):
-        code, out, err = cli("export", target, "--results", where, "--cache-dir", cache, "--to", to)
-        assert code == 2 and out == "" and message in err, err
-        assert not (tmp_path / "new").exists()

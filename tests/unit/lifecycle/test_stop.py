@@ -126,12 +126,6 @@ def test_a_process_that_only_has_the_number_is_left_alone(sweep, dead):
         signal.signal(signal.SIGTERM, before)
 
 
-def test_unknown_names_exit_2(sweep, cli):
-    results, _ = sweep
-    code, _, err = cli("stop", "sweep-2", "--results", results)
-    assert code == 2 and "did you mean sweep-1" in err
-
-
 def test_asked_while_decoding_the_row_is_finished_and_the_next_not_begun(monkeypatch):
     from orchestrator.engines import local
 

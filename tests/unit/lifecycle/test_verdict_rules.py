@@ -1,6 +1,6 @@
 """`repro`'s verdict, part by part: what may excuse other bits, what must be equal, and how near is near."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +9,6 @@ import pytest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.provenance import flat
 from orchestrator.ledger.results import Ledger
-from orchestrator.lifecycle import reproduce
 from orchestrator.lifecycle.reproduce import _verdict, fresh_folder
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 
@@ -134,33 +133,6 @@ def test_reasons_are_the_commit_the_key_and_fused_seeds(tmp_path):
     fused = verdict(tmp_path / "4", fused_steps=6)
     assert fused.verdict == "within tolerance" and fused.reasons == ["recorded from fused seeds, whose sums are rounded in another order"]
     assert verdict(tmp_path / "5", fused_steps=0).reasons == []
-
-
-@dataclass(frozen=True)
-class Work:
-    """A task, as far as `reproduce` looks at it."""
-
-    id: str
-    name: str
-    train_key: str
-    keys: Keys
-    workers: int = 1
-
-
-def test_every_row_runs_again_with_as_many_workers_as_it_was_recorded_with(tmp_path, monkeypatch):
-    """Parents first; a record without the number was made by one."""
-    ledger, ran = Ledger(tmp_path / "results"), []
-    tasks = [Work(name, f"{name}:1", key, Keys(key, DECODE, SCORE)) for name, key in (("parent", OLD), ("row", KEY), ("old", SCORE))]
-    for task, more in zip(tasks, ({"world_size": 4}, {"world_size": 2}, {}), strict=True):
-        ledger.write_train(task.train_key, TRAIN | more)
-    monkeypatch.setattr(reproduce, "make_tasks", lambda rows, seeds, options: tasks)
-    monkeypatch.setattr(reproduce, "_run", lambda task: ran.append((task.id, task.workers)))
-    monkeypatch.setattr(reproduce, "_verdict", lambda recorded, task, *rest: Verdict(task.id, [], []))
-    (tmp_path / "again").mkdir()
-    recorded = SimpleNamespace(row=SimpleNamespace(id="row", spec=SimpleNamespace(seed=1)), keys={})
-    found = reproduce.reproduce(recorded, ledger, tmp_path / "again", None, tmp_path, Tolerance())  # type: ignore[arg-type]
-    assert ran == [("parent", 4), ("row", 2), ("old", 1)] and [one.verdict for _, one in found.verdicts] == ["parent", "row", "old"]
-    assert found.verdict.verdict == "old"
 
 
 def test_a_place_is_gone_on_with_for_the_same_run_alone(tmp_path):

@@ -9,7 +9,6 @@ import torch
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import outcome_of
 from orchestrator.report.cells import cells
@@ -94,21 +93,6 @@ def test_it_is_not_part_of_a_key(path: Path, rows: list[Row]) -> None:
     before = [keys_for(row, Data(None)) for row in rows]
     path.write_text(HEAD.replace("failed_below: 5\n", ""), encoding="utf-8")
     assert [keys_for(row, Data(None)) for row in resolve(path)] == before
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("  bad: {failed_below: -1}\n", "failed_below"),
-        ("  bad: {kind: quoted, failed_below: 5}\n", "only in rows of kind run"),
-        ("  bad: {expect: {params: failed}}\n", "expect params is 'failed'"),
-    ],
-)
-def test_bad_rules_are_one_line(path: Path, line: str, said: str) -> None:
-    path.write_text(HEAD + line, encoding="utf-8")
-    with pytest.raises(UserError) as error:
-        resolve(path)
-    assert len(error.value.lines) == 1 and said in error.value.lines[0] and "deep.yaml:" in error.value.lines[0]
 
 
 def test_a_table_shows_failed_rows_and_why(rows: list[Row], ledger: Ledger) -> None:

@@ -62,29 +62,6 @@ def test_overrides_and_profiles_reach_other_scorings(spec: Write) -> None:
     assert {name: s.test for name, s in smoke.also.items()} == {"valid": "valid", "greedy-cased": "test", "news": "test"}
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("also: {valid: {tset: valid}}", r"rows\.r\.also\.valid\.tset: unknown key; .*did you mean test"),
-        ("also: {valid: {test: vlaid}}", r"rows\.r\.also\.valid\.test: found 'vlaid'; .*did you mean valid"),
-        ("also: {bleu: {test: valid}}", "also has the figure 'bleu'; expected letters"),
-        ("means: {average: [mt04, bleu]}", r"rows\.r\.means\.average: found 'mt04'; expected bleu|expected one of bleu"),
-        ("also: {valid: {test: valid}}, means: {valid: [bleu]}", "found the name of a figure in also"),
-        ("kind: analysis, analysis: length", "of is missing"),
-        ("kind: analysis, analysis: lenght, of: [base]", "found 'lenght'; .*did you mean length"),
-        ("kind: analysis, analysis: length, of: [bsae]", r"rows\.r\.of\[0\]: found 'bsae'; .*did you mean base"),
-        ("kind: analysis, analysis: length, of: [dou2018/table2/row1]", "a row of kind quoted; expected one of kind run"),
-        ("of: [base]", "of is given in a row of kind run"),
-        ('note: "two\\nlines"', "note has more than one line"),
-        ("expect: {significant: yes}", "expected a number such as"),
-    ],
-)
-def test_bad_figures_are_told_in_one_line(spec: Write, row: str, message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        resolve(spec(f"  base: {{}}\n  r: {{{row}}}\n"))
-    assert len(caught.value.lines) == 1 and "spec.yaml:7: " in caught.value.lines[0] and caught.value.lines[0].isprintable()
-
-
 def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
     assert get_args(AnalysisName) == KINDS and "length" in KINDS
     assert all(callable(kind_of(name).analyse) for name in KINDS)

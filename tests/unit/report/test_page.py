@@ -14,7 +14,7 @@ from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
 from orchestrator.report.page.forest import forest
 from orchestrator.report.page.render import page
-from orchestrator.report.page.section import Section, headline
+from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line, make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
@@ -59,19 +59,6 @@ def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None
     assert difference["values"]["fused"][difference["keys"].index("model.d_ff")] == "48"
     means = [point for point in curves["data"]["values"] if point["v"] == "mean" and point["m"] == "validation nll" and point["r"] == 0]
     assert [(point["x"], point["y"], point["l"], point["h"]) for point in means] == [(2, 4.785, 4.78, 4.79), (4, 4.585, 4.58, 4.59)]
-
-
-def test_of_equal_rows_the_one_that_is_no_control_is_the_best(section: Section) -> None:
-    base = section.table.rows[0]
-    equal = replace(section.table, rows=[replace(base, id=f"{base.id}@params=fused"), base])
-    assert headline(replace(section, table=equal)).found.startswith("base (Baseline) has the highest BLEU")
-
-
-def test_an_own_table_says_nothing_of_a_paper(section: Section) -> None:
-    rows = [replace(line, ours=line.ours and {k: v for k, v in line.ours.items() if k != "verdict"}) for line in section.table.rows]
-    assert "a diamond" not in page("demo", [replace(section, table=replace(section.table, rows=rows))], lambda: "", "1.0")
-    single = [replace(line, ours=line.ours and line.ours | {"verdict": {"word": "one seed"}}) for line in rows]
-    assert "with one seed" in headline(replace(section, table=replace(section.table, rows=single))).verdicts
 
 
 def test_markdown(section: Section) -> None:

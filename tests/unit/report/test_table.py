@@ -1,7 +1,6 @@
 """Tables of results in every format."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
-from orchestrator.report.notes import VERDICTS
 from orchestrator.report.table import Table, make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -93,16 +91,6 @@ def test_latex_is_escaped(table: Table) -> None:
         len({line.count("&") for line in rest}) == 1 and top.count(r"\multicolumn{2}{c}") == 3
     )  # params, BLEU and delta, the paper's and ours
     assert r"\textbf{33.50}" in text and r"\label{tab:demo-small}" in text
-
-
-def test_an_own_table_names_no_paper_and_no_file_of_the_product(table: Table) -> None:
-    note = f"p-values are adjusted{VERDICTS}"
-    table.notes.append(note)
-    assert "The paper's figures beside ours." in FORMATS["latex"](table)
-    own = replace(table, rows=[replace(line, reported={}) for line in table.rows])
-    text = FORMATS["latex"](own)
-    assert "paper" not in text.partition(r"\label")[0] and "docs/" not in text and "p-values are adjusted" in text
-    assert "docs/verdicts.md" in FORMATS["md"](own)
 
 
 def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: Table) -> None:

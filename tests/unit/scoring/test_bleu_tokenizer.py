@@ -1,8 +1,6 @@
 """`score.tokenize`: real scripts by sacreBLEU's own tokenisers, the default by target language, the key, and a missing MeCab."""
 
 import importlib.util
-import sys
-from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -62,34 +60,6 @@ def test_a_missing_mecab_is_an_error_that_names_the_packages(without_mecab):
             check_installed(spec, target)
     check_installed(ScoreSpec(tokenize="char"), "ja")
     check_installed(ScoreSpec(), "zh")
-
-
-def test_mecab_is_used_where_it_is(monkeypatch):
-    """A stand-in that cuts every two characters: real MeCab, where it is installed, is below."""
-    from sacrebleu.tokenizers import tokenizer_ja_mecab as module
-
-    class Tagger:
-        def __init__(self, arguments):
-            assert "-Owakati" in arguments
-
-        def dictionary_info(self):
-            return SimpleNamespace(size=392126, next=None)
-
-        def version(self):
-            return "0.0"
-
-        def parse(self, line):
-            return " ".join(line[i : i + 2] for i in range(0, len(line), 2))
-
-    monkeypatch.setattr(module, "MeCab", SimpleNamespace(Tagger=Tagger))
-    monkeypatch.setattr(module, "ipadic", SimpleNamespace(MECAB_ARGS=""), raising=False)
-    for name in ("MeCab", "ipadic"):
-        stub = SimpleNamespace(__spec__=SimpleNamespace())
-        monkeypatch.setitem(sys.modules, name, stub)
-    check_installed(ScoreSpec(), "ja")
-    found = score(JAPANESE, JAPANESE, Text(JAPANESE, target="ja"), "test", ScoreSpec())
-    assert found["bleu"] == pytest.approx(100) and "|tok:ja-mecab-0.0-IPA|" in found["signature"] == found["sacrebleu"]["signature"]
-    assert float(score(MADE, MADE, Text(JAPANESE, target="ja"), "test", ScoreSpec())["bleu"]) > 0
 
 
 def test_real_mecab():

@@ -87,9 +87,3 @@ def test_entries_that_contradict_themselves(talks, token_lines):
     talks(token_lines, "raw", raw=token_lines)
     with pytest.raises(UserError, match="split test: raw references are of tokenised corpora; expected text: tokenised"):
         corpora.load_entry("talks")
-
-
-def test_which_corpora_are_tokenised():
-    found = {name: text for name in corpora.list_entries() if (text := corpora.load_entry(name).text) != "raw"}
-    iwslt = dict.fromkeys(("iwslt14-de-en", "iwslt14-en-de", "iwslt14-de-en-no-dev2012"), ESCAPED)
-    assert found == iwslt | {"iwslt14-setimes-tr-en-morph": "tokenised"}

@@ -41,10 +41,7 @@ def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "  - {row: fusd, effect: 1}\n",
-            "claims[0].row: found 'fusd': no such row; expected one of base, fused; did you mean fused?",
-        ),
+        ("  - {row: fusd, effect: 1}\n", "claims[0].row: found 'fusd': no such row; expected one of base, fused; did you mean fused?"),
         ("  - {row: fused, against: bas, effect: 1}\n", "no such row; expected one of base, fused; did you mean base?"),
         ("  - {effect: 1}\n", "row"),
         ("  - {row: fused, effect: 0}\n", "margin is missing; expected one, because effect is 0"),

@@ -134,17 +134,6 @@ def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec: Wr
     assert parents.decoder.aggregation == {"kind": "top"}
 
 
-@pytest.mark.parametrize("profile", ["smoke", "gpu"])
-def test_a_plateau_keeps_its_rate_and_validates_by_the_profiles_steps(profile: str, spec: Callable[..., Path]) -> None:
-    train = "train: {max_steps: null, max_epochs: 9, validate_every: epoch, checkpoint_every: epoch}"
-    path = spec(f"  r: {{optim: {{kind: nag, clip_norm: 0.1, schedule: {{kind: plateau, lr: 0.25}}}}, {train}}}\n")
-    (published,), (scaled,) = resolve(path), resolve(path, profile=profile)
-    assert published.spec is not None and scaled.spec is not None
-    assert published.spec.train.validate_every == published.spec.train.checkpoint_every == "epoch"
-    assert scaled.spec.optim == published.spec.optim and scaled.spec.optim.momentum == 0.99
-    assert isinstance(scaled.spec.train.validate_every, int) and isinstance(scaled.spec.train.checkpoint_every, int)
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [

@@ -13,12 +13,6 @@ def asha(tmp_path=None, pinned=(), eta=3.0, mode="min", rungs=(10, 30)):
     return Asha(list(rungs), eta, mode, set(pinned), None if tmp_path is None else tmp_path / "asha.json")
 
 
-def test_the_first_always_goes_on_and_order_decides():
-    ascending, descending = asha(), asha()
-    assert [ascending.decide(f"r{v}", 10, v) for v in (9, 8, 7, 6, 5)] == [True] * 5  # lower is better, each better than all before
-    assert [descending.decide(f"r{v}", 10, v) for v in (5, 6, 7, 8, 9)] == [True, False, False, False, False]
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_stops_even_a_pinned_run(value):
     a = asha(pinned=["base"])

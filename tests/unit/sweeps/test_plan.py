@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import resolve, sweep_of
@@ -104,14 +103,6 @@ def test_absent_data(spec: Write, tmp_path: Path) -> None:
     assert made.rows[0].keys.as_dict() == {"train": None, "decode": None, "score": None}
     assert made.rows[0].params is not None and made.rows[1].params is None
     assert any("vocabulary sizes" in note for note in made.notes) and any("data absent: wmt14-en-de" in note for note in made.notes)
-
-
-def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> None:
-    (row,) = resolve(spec())
-    assert row.spec is not None
-    ready = prepare(row.spec.data, None, tmp_path / "cache")
-    assert Data(None, tmp_path / "cache").vocabulary_sizes(row.spec) == (ready.src_size, ready.tgt_size)
-    assert Data(None, tmp_path / "none").vocabulary_sizes(row.spec) == (200, 200)
 
 
 def test_asha_cuts_no_row_that_others_start_from(spec: Write, tmp_path: Path) -> None:

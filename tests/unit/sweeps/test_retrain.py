@@ -55,18 +55,8 @@ def test_bleu_at_a_rung_is_that_of_the_validation_set_and_leaves_the_weights_alo
 def test_a_search_ends_with_its_best_rows_in_full(tmp_path, capfd):
     spec, results = tmp_path / "search.yaml", tmp_path / "results"
     spec.write_text(FILE)
-    call = [
-        "sweep",
-        str(spec),
-        "--engine",
-        "local",
-        "--results",
-        str(results),
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        "--no-tracking",
-        "--json",
-    ]
+    call = ["sweep", str(spec), "--engine", "local", "--no-tracking", "--json"]
+    call += ["--results", str(results), "--cache-dir", str(tmp_path / "cache")]
     assert run(call) == 0
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     search, again = ([r for r in records if bool(r.get("replicate")) is flag] for flag in (False, True))

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,6 @@ import pytest
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import Projector, reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from orchestrator.ledger.run_lock import RunLock
-RunLock(Path(sys.argv[1])).acquire()
-print("held", flush=True)
-time.sleep(60)
-"""
 
 RECONCILER = """
 import sys
@@ -178,22 +168,6 @@ def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any) -> None:
     counts, problems = reconcile(fake_results.root)
     assert counts["done"] == 2
     assert len(problems) == 1 and "torn.json" in problems[0]
-
-
-def test_live_run_of_another_process_stays_running(fake_results: Any) -> None:
-    _, rows = fake_results.typical()
-    lock = fake_results.run_dir(rows["cut"]) / "lock"
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE)
-    try:
-        assert holder.stdout is not None and holder.stdout.readline()
-        assert reconcile(fake_results.root)[0]["running"] == 1
-        assert dump(fake_results.root)["cut s1"][0] == "RUNNING"
-    finally:
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.wait()
-    time.sleep(0.1)
-    assert reconcile(fake_results.root)[0]["interrupted"] == 1
-    assert dump(fake_results.root)["cut s1"][0] == "KILLED"
 
 
 def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path: Path) -> None:

@@ -28,11 +28,8 @@ from tests.unit.training.support import KEY, Recorder, changed, fit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # two processes that import torch: a busy machine takes its time
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
-CONVOLUTIONAL = {
-    "num_layers": 3,
-    "layer": {"kind": "convolution", "widths": 6, "residual": False},
-    "connection": {"kind": "concatenated", "sumlen": 3},
-}
+DENSE = {"layer": {"kind": "convolution", "widths": 6, "residual": False}, "connection": {"kind": "concatenated", "sumlen": 3}}
+CONVOLUTIONAL = {"num_layers": 3} | DENSE
 VARIANTS = {
     "plain": {},
     "hierarchical-diversity": {
@@ -125,11 +122,7 @@ class Asking(Recorder):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-NORMS = changed(
-    model=NO_DROPOUT,
-    batch={"accumulate": 2},
-    train={"log_gradient_norms": 3, "max_steps": 6},
-)
+NORMS = changed(model=NO_DROPOUT, batch={"accumulate": 2}, train={"log_gradient_norms": 3, "max_steps": 6})
 
 
 def _figures(recorder: Recorder) -> dict[str, float]:

@@ -4,7 +4,6 @@ from dataclasses import asdict
 
 import pytest
 
-from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
 from orchestrator.training import phases
 from orchestrator.training.batches import UpdateLoader
@@ -108,9 +107,6 @@ def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_
     ]
     rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
     assert rates[8] == rates[12] == 0.1 and rates[14] == pytest.approx(0.05)
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=8))
-    assert weights_sha256(fit(spec, prepared, tmp_path / "again").weights) == weights_sha256(result.weights)
 
 
 @pytest.mark.slow
@@ -131,11 +127,6 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
     assert list(recorder.nll()) == ends and result.progress.step == ends[-1] and len(ends) == 3
     kept = lambda name: sorted(int(p.name[5:13]) for p in (tmp_path / "run" / name).glob("step-*"))  # noqa: E731
     assert sorted(set(kept("ckpt"))) == ends[1:] and sorted(set(kept("snapshots"))) == ends[1:]
-    with pytest.raises(KeyboardInterrupt):
-        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=ends[0] + 1))
-    again = Recorder()
-    assert weights_sha256(fit(spec, prepared, tmp_path / "again", again).weights) == weights_sha256(result.weights)
-    assert all(recorder.nll()[s] == nll for s, nll in again.nll().items())
 
 
 def test_progress_of_an_older_checkpoint():

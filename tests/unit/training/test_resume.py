@@ -28,12 +28,7 @@ EVERY = st.integers(1, 4) | st.just("epoch")
 WSD = {"kind": "wsd", "lr": 3e-2, "warmup": 1, "cooldown": 0.5}
 PLATEAU = {"kind": "plateau", "lr": 1.0, "shrink": 0.5, "min_lr": 0.2}
 SCHEDULES = st.sampled_from(
-    [
-        WSD,
-        {"kind": "cosine", "lr": 3e-2, "warmup_ratio": 0.3},
-        {"kind": "noam", "factor": 1.0, "warmup": 3},
-        PLATEAU,
-    ]
+    [WSD, {"kind": "cosine", "lr": 3e-2, "warmup_ratio": 0.3}, {"kind": "noam", "factor": 1.0, "warmup": 3}, PLATEAU]
 )
 BATCHES = st.fixed_dictionaries(
     {
@@ -50,12 +45,7 @@ RESTARTS = st.none() | st.builds(
     st.none() | BATCHES,
 )
 OPTIMS = st.fixed_dictionaries(
-    {
-        "kind": st.sampled_from(["adam", "nag", "muon"]),
-        "ema": st.sampled_from([None, 0.5]),
-        "schedule": SCHEDULES,
-        "restart": RESTARTS,
-    }
+    {"kind": st.sampled_from(["adam", "nag", "muon"]), "ema": st.sampled_from([None, 0.5]), "schedule": SCHEDULES, "restart": RESTARTS}
 )
 TRAINS = st.fixed_dictionaries(
     {

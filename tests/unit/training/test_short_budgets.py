@@ -47,23 +47,6 @@ def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> Non
     assert rates(schedule, 10) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        ({"kind": "cosine"}, "lr is needed by schedule cosine"),
-        ({"kind": "cosine", "lr": 1.0, "cooldown": 0.1}, "cooldown is not used by schedule cosine"),
-        ({"kind": "fixed", "lr": 1.0, "min_lr": 0.1}, "min_lr is not used by schedule fixed"),
-        ({"kind": "fixed", "lr": 1.0, "factor": 2.0}, "factor is not used by schedule fixed"),
-        ({"kind": "wsd", "lr": 1.0, "warmup": 10, "warmup_ratio": 0.1}, "give one of warmup and warmup_ratio"),
-        ({"kind": "plateau", "lr": 1.0, "warmup_ratio": 0.1}, "warmup_ratio is not used by schedule plateau"),
-        ({"kind": "wsd", "lr": 0.1, "min_lr": 0.2}, "min_lr is 0.2; expected less than lr, 0.1"),
-    ],
-)
-def test_options_that_a_schedule_has_not(schedule: dict, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Schedule.model_validate(schedule)
-
-
 def test_nag_refuses_the_weight_decay_that_it_would_not_apply() -> None:
     with pytest.raises(ValidationError, match="weight_decay is not used by optimiser nag"):
         OptimSpec(kind="nag", weight_decay=0.1)

@@ -113,17 +113,6 @@ def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]
     assert [row.spec.model.dropout.embedding for row in rows(text).values() if row.spec] == [0.29]
 
 
-def test_keys_of_an_axis_are_set_together(rows: Callable[[str], dict[str, Row]]) -> None:
-    text = "  axes:\n    both: {zip: {model.encoder.num_layers: [3, 4], model.decoder.num_layers: [3, 4]}, id: d}\n"
-    text += "    pair: {zip: {model.d_ff: [40, 48], decode.beam_size: [2, 3]}, names: [small, large]}\n"
-    found = {
-        name: (s.model.encoder.num_layers, s.model.decoder.num_layers, s.model.d_ff, s.decode.beam_size)
-        for name, row in rows(text).items()
-        if (s := row.spec) is not None
-    }
-    assert found == {"d3-small": (3, 3, 40, 2), "d3-large": (3, 3, 48, 3), "d4-small": (4, 4, 40, 2), "d4-large": (4, 4, 48, 3)}
-
-
 def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec: Write) -> None:
     head = HEAD.replace("decoder: {num_layers: 2}", "decoder: {num_layers: 2}, regularizers: [{kind: diversity, weight: 0.5}]")
     text = "  axes:\n    l2: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n"

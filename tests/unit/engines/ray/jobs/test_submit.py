@@ -42,16 +42,7 @@ def test_the_name_is_the_sweep_s_meaning():
 
 def test_the_command_line_of_the_job(tmp_path, repository):
     job = make_job(sweep, ["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
-    assert shlex.split(job.entrypoint) == [
-        "bash",
-        "cluster/sweep.sh",
-        SMOKE,
-        "--seeds",
-        "1,2",
-        "--set",
-        "data.corpus=toy-smoke",
-        "--no-tracking",
-    ]
+    assert shlex.split(job.entrypoint) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
     assert dict(job.env) == {"NMT_RESULTS": "/mnt/my results"} and job.runs == 4
     assert repository / SMOKE in job.files
     based = {path.name for path in make_job(sweep, ["dou2018/table1", "--profile", "smoke"]).files}
