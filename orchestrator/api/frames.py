@@ -179,24 +179,26 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
     tuned = [row.id.endswith(TUNED) for row in (ours, base)]
-    if all(tuned):
+    families = [each for each in first.families() if any(row.id == ours.id.removesuffix(TUNED) for row in each.rows)]
+    family = families[-1 if all(tuned) else 0]
+    if family.searches:
         ours, base = (replace(row, id=row.id.removesuffix(TUNED)) for row in (ours, base))
-    families = [each for each in first.families() if bool(each.searches) == all(tuned)]
-    family = next(each for each in families if any(row.id == ours.id for row in each.rows))
-    address, file, rows, finder = family.address, family.file, family.rows, family.finder
-    rows = rows if any(row.id == base.id for row in rows) else [*rows, base]
+    address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
+    rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
     start, stated = starts(rows), of_table(address, file.claims)
-    asked = start.get(ours.id) == base.id or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)
+    usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
+    asked = usual or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)
     stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
     found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.stated) == (ours.id, base.id, True))
     effect = found.effects[0] if found.effects else None
     answer = None if effect is None or effect.difference is None else effect.difference.at(found.level).other_sentences
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
+    ending = TUNED if family.searches else ""
     return Comparison(
-        ours.id,
-        base.id if effect is None else effect.against,
+        ours.id + ending,
+        (base.id if effect is None else effect.against) + ending,
         found.verdict.word,
         found.verdict.reason,
         delta=None if effect is None else effect.delta,

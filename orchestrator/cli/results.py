@@ -61,7 +61,7 @@ def add(
 def export(
     file: Annotated[Path, Argument(metavar="FILE.tar", help="The archive to write; a new file. With --packed, a folder.")],
     results: Results = RESULTS,
-    sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep; may be repeated.")] = None,
+    sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep, its search included; may be repeated.")] = None,
     weights: Annotated[bool, Option("--weights", help="Also weights, snapshots, and checkpoints of unfinished runs.")] = False,
     packed: Annotated[bool, Option("--packed", help="Two small files a table, which commands read with --results.")] = False,
     as_json: AsJson = False,

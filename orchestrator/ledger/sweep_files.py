@@ -90,9 +90,12 @@ class Named:
 
 @dataclass
 class Sweeps:
-    """Rows of all sweeps by train key, and by the train key of the run they start from. `unreadable`: names of files that do not parse."""
+    """Rows of all sweeps by train key, and by the train key of the run they start from. `unreadable`: names of files that do not parse.
 
-    names: list[str] = field(default_factory=list)
+    names: of each file, without its ending -> of its sweep.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
     children: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
@@ -170,7 +173,7 @@ def read_sweeps(results: Path) -> Sweeps:
             found.unreadable.append(path.name)
             continue
         rows = record["rows"]
-        found.names.append(path.stem)
+        found.names[path.stem] = record.get("name") or path.stem
         keys = {(row["id"], row["seed"]): row["keys"]["train"] for row in rows}
         for row in rows:
             address = (row.get("spec") or {}).get("init_from")

@@ -35,6 +35,7 @@ from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle.collect import exclusive, temporary_lock
 from orchestrator.report import looks
 from orchestrator.specs.positions import display, nearest, shown
+from orchestrator.sweeps.options import whole_name
 
 CHOICES = ("refuse", "keep")
 MANIFEST, FORMAT = "manifest.json", "nmt-ablate ledger 1"
@@ -60,20 +61,21 @@ def export_ledger(
 ) -> tuple[dict[str, Any], list[str]]:
     """Writes an archive. Returns (its manifest, names of the runs left out because a process is working on them).
 
-    only: names of sweeps to export; all runs by default. Raises UserError for an unknown sweep, an existing file and an empty ledger.
+    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default.
+    Raises UserError for an unknown sweep, an existing file and an empty ledger.
     """
     if path.exists():
         raise UserError(f"{display(path)}: is there already; expected a new file")
     if packed.tables_in(results):
         raise UserError(f"{display(results)}: holds packed runs; expected a folder that `results import {display(results)}` filled")
-    runs, live = _chosen(results, only)
+    runs, live, sweeps = _chosen(results, only)
     names = [name for run in runs for name in layout.of_run(run, weights=weights)]
     files: dict[str, dict[str, Any]] = {}
     manifest = {"created_by": f"nmt-ablate {version}".strip(), "format": FORMAT, "runs": len(runs), "weights": weights, "files": files}
     path.parent.mkdir(parents=True, exist_ok=True)
     with interrupt.raising(), atomic.naming(path), atomic.replacing(path) as tmp, tmp.open("xb") as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            for name in sorted([*names, *layout.of_sweeps(results, list(only) or None), *layout.of_verdicts(results)]):
+            for name in sorted([*names, *layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]):
                 with (results / name).open("rb") as file:
                     sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                     files[name] = {"bytes": file.tell(), "sha256": sha256}
@@ -96,26 +98,33 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
     """Writes the packed form of runs and copies their sweep files. Returns (runs per table, names of the runs left out as above)."""
-    runs, live = _chosen(results, only)
+    runs, live, sweeps = _chosen(results, only)
     written = packing.write(runs, dest)
-    for name in (*layout.of_sweeps(results, list(only) or None), *layout.of_verdicts(results)):
+    for name in (*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)):
         atomic.write_bytes(dest / name, (results / name).read_bytes())
     return written, live
 
 
-def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """(Folders of the runs to export, names of the runs that a process is working on). UserError for an unknown sweep, and for no run."""
+def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str], list[str] | None]:
+    """(Folders of the runs to export, names of the runs that a process is working on, sweeps to export: None for all).
+
+    UserError for an unknown sweep, and for no run.
+    """
     sweeps = read_sweeps(results)
+    whole = {name: whole_name(sweep) for name, sweep in sweeps.names.items()}
+    known = whole | {name: name for name in whole.values()}
     for name in only:
-        if name not in sweeps.names:
+        if name not in known:
             raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
-    requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
+    asked = {known[name] for name in only}
+    parts = [name for name in whole if whole[name] in asked]
+    requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in parts for one in named)}
     runs = [run for run in packed.runs(results) if not run.is_symlink() and (not only or run.name in requested)]
     live = [run.name for run in runs if owner(run / "lock") is not None]
     chosen = [run for run in runs if run.name not in live and packing.names_of(run)]
     if not chosen:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
-    return chosen, live
+    return chosen, live, parts if only else None
 
 
 def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_run: bool = False) -> Imported:

@@ -19,7 +19,7 @@ from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.safe_text import log_once
-from orchestrator.sweeps.options import PARTS, ExecutionOptions
+from orchestrator.sweeps.options import PARTS, ExecutionOptions, whole_name
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
 
@@ -68,8 +68,7 @@ class Budget:
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
         self.devices = {task.run_dir / "lock": task.workers * (1 if self.on_gpu else task.spec.train.threads) for task in tasks}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
-        whole, _, part = options.name.rpartition(":")
-        whole = whole if part in PARTS else options.name
+        whole = whole_name(options.name)
         both = {replace(options, name=name).slug for name in (whole, *(f"{whole}:{part}" for part in PARTS))}
         self.others = sum(self._used(slug) for slug in both - {options.slug})
         self.own = self._used(options.slug)

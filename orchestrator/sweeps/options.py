@@ -14,6 +14,12 @@ RESULTS = Path("results")
 CACHE = Path(".data-cache")
 
 
+def whole_name(sweep: str) -> str:
+    """NAME for a part, NAME:PART; other names as they are."""
+    whole, _, part = sweep.rpartition(":")
+    return whole if part in PARTS else sweep
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
     """How rows are resolved, and the locations of their data and results.

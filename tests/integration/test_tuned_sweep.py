@@ -179,20 +179,45 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
 
     import orchestrator.api as nmt
 
-    compared = nmt.compare(f"{file}#slow@tuned", f"{file}#base@tuned", results=folder / "results", cache_dir=folder.parent / "cache")
-    assert compared is not None
+    where: Any = {"results": folder / "results", "cache_dir": folder.parent / "cache"}
+    compared = nmt.compare(f"{file}#slow@tuned", f"{file}#base@tuned", **where)
+    assert (compared.a, compared.b, compared.seeds) == ("try/tuned/slow@tuned", "try/tuned/base@tuned", (2, 2))
+    assert nmt.compare(f"{file}#slow@tuned", f"{file}#slow", **where).verdict == "not run"
+    assert list(nmt.results(f"{file}#slow@tuned", **where).status) == ["done"] * 2
+    assert nmt.load(f"{file}#slow@tuned", **where).translate(["a"]) and len(nmt.hypotheses(f"{file}#slow@tuned", **where)) == 40
+    assert json.loads(called("repro", f"{file}#slow@tuned", "--json"))["verdict"] == "same bits"
+    called("export", f"{file}#slow@tuned", "--to", str(tmp_path / "model"))
+    assert "slow@tuned" in (tmp_path / "model/README.md").read_text()
 
     planned = json.loads(called("plan", file, "--tune", "--json"))
     assert planned["search"] | {"hours": 0} == {"arms": 2, "trials": 4, "trainings": 8, "whole_trainings": 7.0, "hours": 0}
 
     called("results", "export", str(tmp_path / "ledger.tar"))
-    called("results", "export", str(tmp_path / "packed"), "--packed")
+    called("results", "export", str(tmp_path / "packed"), "--packed", "--sweep", "try-tuned-tuned")
     for number, source in enumerate(("ledger.tar", "packed")):
         other = tmp_path / f"imported{number}"
         assert run(["results", "import", str(tmp_path / source), "--results", str(other)]) == 0
         capsys.readouterr()
         assert run(["show", f"{file}#slow@tuned", "--results", str(other), "--cache-dir", str(folder.parent / "cache")]) == 0
         assert capsys.readouterr().out == shown
+
+
+def test_controls_are_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"max_steps: 40": "max_steps: 20", "trials: 4": "trials: 2", "judge: [1, 2]": "judge: [1]", "  stop: {rungs: [20]}\n": ""}
+    spec = SPEC.replace("slow: {optim: {schedule: {lr: 1.0e-3}}}", "slow: {model: {d_ff: 64}}")
+    for old, new in changes.items():
+        spec = spec.replace(old, new)
+    monkeypatch.chdir(tmp_path)
+    Path("tuned.yaml").write_text(spec, encoding="utf-8")
+    assert run(["sweep", "tuned.yaml", "--tune", "--controls", "params", "--engine", "local", "--no-tracking", "--json"]) == 0
+    done = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    control = "base@params=slow@tuned"
+    assert {record["id"].split("/")[-1] for record in done} == {"base@tuned", "slow@tuned", control}
+    found = searches(Path())["try/tuned/base@params=slow"]
+    rate = found["trials"][found["chosen"]]["changes"].get("optim.schedule.lr", 3.0e-3)
+    assert run(["show", f"tuned.yaml#{control}", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["spec"]
+    assert (shown["model"]["d_ff"], shown["optim"]["schedule"]["lr"]) == (64, rate)
 
 
 def test_what_tune_does_not_go_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

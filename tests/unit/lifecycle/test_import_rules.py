@@ -18,9 +18,9 @@ from tests.unit.lifecycle.life import put, tree
 KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
 
 
-def sweep(root: Path, name: str, seed: int = 1) -> None:
+def sweep(root: Path, name: str, seed: int = 1, full: str | None = None) -> None:
     row = {"id": f"a/b/{name}", "seed": seed, "keys": {"train": KEYS[name], "decode": None, "score": None}, "spec": {}}
-    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "rows": [row]}))
+    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "name": full, "rows": [row]}))
 
 
 @pytest.fixture
@@ -92,3 +92,12 @@ def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_pat
     with RunLock(root / KEYS["mine"][:16] / "lock"):
         manifest, live = export_ledger(root, tmp_path / "rest.tar")
     assert live == [KEYS["mine"][:16]] and not [name for name in manifest["files"] if name.startswith(KEYS["mine"][:16])]
+
+
+def test_a_named_sweep_brings_all_its_parts(tmp_path, archived):
+    root = tmp_path / "theirs"
+    for name, part in (("mine", "search"), ("other", "tuned")):
+        sweep(root, name, full=f"a/b:{part}")
+    for number, asked in enumerate(("mine", "other", "a/b")):
+        manifest, _ = export_ledger(root, tmp_path / f"{number}.tar", only=[asked])
+        assert manifest["runs"] == 2 and {"sweeps/mine.json", "sweeps/other.json"} <= set(manifest["files"])
