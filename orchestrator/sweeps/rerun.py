@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LockedError, UserError
-from orchestrator.ledger import component_sources, object_store, packing, superseded
+from orchestrator.ledger import component_sources, packing, superseded
 from orchestrator.ledger.checkpoint import generations
 from orchestrator.ledger.packed import refuse_packed
 from orchestrator.ledger.results import Ledger
@@ -18,11 +18,8 @@ from orchestrator.sweeps.task import Task
 def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) -> None:
     """Sets aside the results of the tasks in `names` and logs their new path. Unfinished runs of the same code stay and resume.
 
-    Checks before it moves anything: LockedError if a process owns one of the runs; UserError if the weights of a parent are missing, or if
-    the results are in a bucket, which holds only one result per run.
+    Checks before it moves anything: LockedError if a process owns one of the runs; UserError if the weights of a parent are missing.
     """
-    if (url := object_store.url(ledger.root)) is not None:
-        raise UserError(f"--again: {url} keeps one result of a run; expected --results with a folder")
     chosen = list({task.train_key: task for task in tasks if task.name in names}.values())
     keys = {task.train_key for task in chosen}
     for task in chosen:

@@ -11,8 +11,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.errors import UserError
-from orchestrator.ledger import object_store
-from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
@@ -35,8 +33,7 @@ class Task:
 
     also: the other scorings of the training, by name. parent_key: train key of the run whose weights initialise this one.
     weights_needed: a run to be trained starts from this one's weights. until: the rung at which it saves and stops; None: its end.
-    rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the
-    bucket whose scratch copy `results` is; each worker has its own copy.
+    rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers.
     """
 
     id: str
@@ -57,7 +54,6 @@ class Task:
     sweep: str | None = None
     also: dict[str, Scoring] = field(default_factory=dict)
     failed_below: float | None = None
-    remote: str | None = None
     weights_needed: bool = False
 
     @property
@@ -90,8 +86,7 @@ class Task:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Task:
-        here = {} if data.get("remote") is None else {"results": str(attach.opened(data["remote"]).root)}
-        return _serializer().validate_python(data | here)
+        return _serializer().validate_python(data)
 
 
 @functools.cache
@@ -139,7 +134,6 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             sweep=options.slug,
             also={other: Scoring(row.also[other], its) for other, its in also.items()},
             failed_below=row.failed_below,
-            remote=object_store.url(options.results),
             until=options.until.get(row.id),
         )
         return True

@@ -48,7 +48,6 @@ STANDS_FOR = {
     "FOLDER": "exported",
     "ROW": "quickstart/fusion/baseline",
     "TABLE": "dou2018/table1",
-    "s3://bucket/prefix": "results",
 }
 
 
