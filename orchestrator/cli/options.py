@@ -45,7 +45,7 @@ SHARED: dict[str, Any] = {
     "no_tracking": NoTracking,
     "tracking_uri": TrackingUri,
     "tracking_can_wait": Annotated[bool, Option("--tracking-can-wait", help="Start without MLflow; runs are added later.")],
-    "resources": Annotated[str | None, Option("--resources", metavar="gpu=auto,memory=12G", help="Of each worker, over the file's.")],
+    "resources": Annotated[str | None, Option("--resources", metavar="gpu=0.25,memory=12G", help="Of each worker, over the file's.")],
     "as_json": AsJson,
 }
 """Field of `RowOptions` or `ExecutionOptions` -> its option on the command line."""
