@@ -14,9 +14,8 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.report.find import Finder
-from orchestrator.scoring.significance.compare import Comparer
-from orchestrator.scoring.significance.paired_tests import Comparison
-from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
+from orchestrator.scoring.significance.paired_tests import Comparison, compare
+from orchestrator.scoring.significance.rules import RULES, Rule, tests_in_words
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
@@ -32,9 +31,6 @@ SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", 
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
     samples, test = context.integer("samples", 1), context.choice("test", "auto", *RULES)
-    owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
-    corpus = lambda data: context.prepared(owners[data.model_dump_json()])  # noqa: E731
-    comparer = Comparer(context.ledger, corpus, samples, context.integer("draw"))
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: Records = []
     missing: list[str] = []
@@ -46,11 +42,12 @@ def analyse(context: AnalysisContext) -> Analysis:
         if not seeds:
             missing.append(f"{subject.row.id}: {base.id} is the same run, or has none of a seed of this row, scored on the same test set")
         named = subject.analysis_row.significance if subject.analysis_row is not None else None
-        rule = rule_of((named or subject.row.significance) if test == "auto" else test)
+        rule = RULES[(named or subject.row.significance or "both") if test == "auto" else test]
         for seed, (ours, theirs) in seeds.items():
-            comparison = comparer.compare(subject.spec, ours, theirs)
-            assert comparison is not None  # context.prepared makes the corpus or raises
-            comparer.save(ours, theirs, comparison)
+            counts = [finder.reader.of(subject.spec, keys).get("bleu") for keys in (ours, theirs)]
+            if counts[0] is None or counts[1] is None:
+                raise UserError(f"{subject.row.id} seed {seed}: {context.ledger.root} has no sentence statistics of BLEU for both rows")
+            comparison = compare(counts[0], counts[1], subject.spec.score, samples, context.integer("draw"))
             records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, rule))
             rules[subject.row.id] = rule
     if not records:
@@ -99,7 +96,7 @@ def _record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
     bootstrap, sign = comparison.bootstrap, comparison.sign
     values = {name: getattr(comparison, name) for name in ("bleu", "baseline_bleu", "delta")}
     values |= {"low": bootstrap.low, "high": bootstrap.high, "wins": bootstrap.wins, "p_bootstrap": bootstrap.p, "p_sign": sign.p}
-    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": rule.test, "mark": rule.mark([comparison])}
+    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": rule.test, "mark": rule.mark(comparison)}
     return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
 
 

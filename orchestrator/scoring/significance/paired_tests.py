@@ -3,18 +3,14 @@
 Both account for the choice of sentences with the weights fixed; neither accounts for the variation over training seeds.
 """
 
-from __future__ import annotations
-
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
 
 import numpy as np
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.significance.bleu_statistics import Counts
 from orchestrator.specs.schema import ScoreSpec
-
-Test = Literal["both", "sign", "bootstrap"]
+from orchestrator.specs.table import TestName
 
 SAMPLES, SEED = 1000, 12345
 """Number of bootstrap resamples and the seed of their draw (sacreBLEU's defaults)."""
@@ -50,18 +46,10 @@ class Comparison:
     sign: Sign
     bootstrap: Bootstrap
 
-    def p(self, test: Test = "both") -> float:
+    def p(self, test: TestName = "both") -> float:
         """p-value of one test, or the larger of both. It is 1 for a sign test that points against the difference."""
         sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
         return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> Comparison:
-        """The inverse of `to_json`. Raises TypeError or KeyError for other data."""
-        return cls(**(data | {"sign": Sign(**data["sign"]), "bootstrap": Bootstrap(**data["bootstrap"])}))
 
 
 def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:

@@ -3,10 +3,10 @@
 A table's file or a row names its paper's test (`significance: bootstrap`); without one, both tests must agree.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.scoring.significance.paired_tests import Comparison, Test
+from orchestrator.scoring.significance.paired_tests import Comparison
+from orchestrator.specs.table import TestName
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,13 @@ class Level:
 class Rule:
     """The deciding test and its levels, highest p first."""
 
-    test: Test
+    test: TestName
     levels: tuple[Level, ...]
 
-    def mark(self, comparisons: Sequence[Comparison]) -> str:
-        """The mark of the weakest comparison; empty if the comparisons differ in direction."""
-        sides = {comparison.delta > 0 for comparison in comparisons}
-        if len(sides) != 1:
-            return ""
-        p = max(comparison.p(self.test) for comparison in comparisons)
-        passed = [level for level in self.levels if p < level.p]
-        return "" if not passed else passed[-1].better if sides == {True} else passed[-1].worse
+    def mark(self, comparison: Comparison) -> str:
+        """The mark of a comparison; empty if it passes no level."""
+        marks = [level.better if comparison.delta > 0 else level.worse for level in self.levels if comparison.p(self.test) < level.p]
+        return marks[-1] if marks else ""
 
     def words(self) -> str:
         """The levels as text: `† p < 0.01, * p < 0.05`."""
@@ -48,12 +44,7 @@ RULES: dict[str, Rule] = {"both": Rule("both", _DAGGERS), "sign": Rule("sign", _
 """Dou 2018 marks † by the sign test, Hao 2019 marks arrows by the bootstrap; the level of each arrow is assumed."""
 
 
-def rule_of(name: str | None) -> Rule:
-    """The rule that a row's file names, or else `both`."""
-    return RULES[name or "both"]
-
-
-def tests_in_words(test: Test, samples: int) -> str:
+def tests_in_words(test: TestName, samples: int) -> str:
     """The deciding test in words, for notes."""
     sign = "sign test (Collins et al. 2005)"
     bootstrap = f"paired bootstrap (Koehn 2004, {samples:,} resamples)"

@@ -1,18 +1,12 @@
-"""`analyse --kind significance`: who is compared with whom, seed by seed, and what is kept for tables."""
+"""`analyse --kind significance`: who is compared with whom, seed by seed."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.analysis.kinds import significance
 from orchestrator.errors import UserError
-from orchestrator.ledger.results import Ledger
-from orchestrator.scoring.significance.compare import Comparer
-from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
-from tests.unit.history import publish
 
 
 def test_rows_against_the_first(own: Any) -> None:
@@ -74,36 +68,3 @@ def test_a_parent_is_the_baseline(own: Any) -> None:
     own.finish("child")
     made = significance.analyse(own.context("significance", "child"))
     assert [(r["row"], r["baseline"]) for r in made.records] == [("demo/small/child", "demo/small/base")]
-
-
-def test_what_was_tested_is_kept(own: Any) -> None:
-    made = significance.analyse(own.context("significance", "base", "hier"))
-    kept = list((own.results / "significance").glob("*.json"))
-    assert len(kept) == 1
-    base, hier = own.subject("base"), own.subject("hier")
-    blind = Comparer(Ledger(own.results / "none", [own.results]), lambda data: None)
-    found = blind.compare(hier.spec, hier.keys, base.keys)
-    assert found is not None and found.delta == pytest.approx(made.records[0]["delta"], abs=1e-6)
-    assert blind.compare(base.spec, base.keys, hier.keys) is None, "the other way round was not tested"
-    kept[0].write_text(json.dumps({"key": "x"}))
-    assert blind.compare(hier.spec, hier.keys, base.keys) is None, "a file that is not whole counts as absent"
-
-
-def test_statistics_of_a_score_do_for_its_translations(own: Any, tmp_path: Path) -> None:
-    base, hier = own.subject("base"), own.subject("hier")
-    here = Comparer(own.ledger, lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys)
-    for subject in (base, hier):
-        decoded, scored = own.ledger.records(subject.train_key, "decode")[0], own.ledger.read_score(subject.train_key, subject.keys.score)
-        texts = own.ledger.read_decode(subject.train_key, decoded["key"])
-        found = of_translation(texts["hypotheses"], texts["tokens"], own.prepared, "test", subject.spec.score)
-        own.ledger.write_score(subject.train_key, subject.keys.score, scored | {"statistics": packed(found)})
-        publish(own.ledger, subject.train_key, tmp_path, texts=False)
-    assert Comparer(Ledger(tmp_path), lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys) == here is not None
-
-
-def test_translations_must_give_their_score(own: Any) -> None:
-    hier, base = own.subject("hier"), own.subject("base")
-    record = own.ledger.read_score(hier.train_key, hier.keys.score)
-    own.ledger.write_score(hier.train_key, hier.keys.score, record | {"bleu": 1.0})
-    with pytest.raises(UserError, match="of its translations"):
-        Comparer(own.ledger, lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys)
