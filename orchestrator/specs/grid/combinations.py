@@ -1,7 +1,7 @@
 """The grid of a file: its combinations in order, their names, and the exclusions."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -66,7 +66,7 @@ class Grid:
         names: dict[str, Combination] = {}
         folded: dict[str, str] = {}
         problems: dict[str, None] = {}
-        found, _ = self.walk()
+        found = self.walk()
         self.counts = Counter(each.excluded for each in found if each.excluded is not None)
         for values in (each.values for each in found if each.excluded is None):
             name = row_name(values)
@@ -85,19 +85,14 @@ class Grid:
             raise UserError(*map(self.position.line, list(problems)[:20]))
         return names
 
-    def walk(self, only: Mapping[str, Callable[[Value], bool]] | None = None) -> tuple[list[Partial], list[CompiledAxis]]:
-        """Returns all combinations in order, and for each left out because an axis of `only` does not apply, that axis.
-
-        only: axis -> predicate on its values.
-        """
-        only, found, inapplicable = only or {}, [Partial()], []
+    def walk(self) -> list[Partial]:
+        """Returns all combinations in order."""
+        found = [Partial()]
         for axis in self.axes:
             made: list[Partial] = []
             for each in found:
                 if axis.applies is None or axis.applies(each.chosen):
-                    made += self._extended(each, axis, only.get(axis.name))
-                elif axis.name in only:
-                    inapplicable.append(axis)
+                    made += self._extended(each, axis)
                 else:
                     made.append(each)
             found = made
@@ -108,9 +103,9 @@ class Grid:
                 if exclusion.test(each.chosen):
                     found[n] = each._replace(excluded=i)
                     break
-        return found, inapplicable
+        return found
 
-    def _extended(self, partial: Partial, axis: CompiledAxis, wanted: Callable[[Value], bool] | None) -> Iterator[Partial]:
+    def _extended(self, partial: Partial, axis: CompiledAxis) -> Iterator[Partial]:
         """Yields the partial combination with each value of the axis; the first random axis starts the samples."""
         values, chosen, number, _ = partial
         random = axis.axis.random
@@ -120,8 +115,7 @@ class Grid:
                 settings = [f"{name}={text(plain)}" for name, plain in chosen.items()]
                 options = [axis.draw("|".join((str(self.section.seed), str(sample), *settings)))]
             for value in options:
-                if wanted is None or wanted(value):
-                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
+                yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
 
 
 def read_grid(document: Document) -> Grid | None:
