@@ -106,7 +106,7 @@ def plain(size: Size, device: torch.device, *, compiled: bool) -> Step:
             src, tgt_in, tgt_out = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
             with torch.autocast(device.type, torch.bfloat16):
                 mean = plain_loss(model, src, tgt_in, tgt_out, 0.1)
-            (mean * (batch.num_tgt_tokens / update.tgt_tokens)).backward()
+            (mean * (int((batch.tgt_out != 0).sum()) / update.tgt_tokens)).backward()
         optimizer.step()
 
     return step

@@ -24,14 +24,11 @@ NOISE = 1.0  # tokens
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs, padded with PAD. Token counts include EOS but no padding; `num_padding` is the padding of source and target together."""
+    """B pairs, padded with PAD."""
 
     src: torch.Tensor  # [B, S] long, ends with EOS
     tgt_in: torch.Tensor  # [B, T] long, starts with BOS
     tgt_out: torch.Tensor  # [B, T] long, ends with EOS
-    num_src_tokens: int
-    num_tgt_tokens: int
-    num_padding: int
 
 
 class Batches:
@@ -96,9 +93,7 @@ def collate(pairs: Pairs, indices: Indices | Sequence[int]) -> Batch:
     tgt_in = np.empty_like(tgt_out)
     tgt_in[:, 0] = BOS
     tgt_in[:, 1:] = np.where(tgt_out[:, :-1] == EOS, PAD, tgt_out[:, :-1])
-    num_src, num_tgt = (int(np.count_nonzero(array)) for array in (src, tgt_out))
-    padding = src.size + tgt_out.size - num_src - num_tgt
-    return Batch(torch.from_numpy(src), torch.from_numpy(tgt_in), torch.from_numpy(tgt_out), num_src, num_tgt, padding)
+    return Batch(torch.from_numpy(src), torch.from_numpy(tgt_in), torch.from_numpy(tgt_out))
 
 
 def _padded(flat: npt.NDArray[Any], offsets: npt.NDArray[np.int64], chosen: Indices) -> npt.NDArray[np.int64]:

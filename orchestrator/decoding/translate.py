@@ -24,9 +24,6 @@ LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
 MAX_SUBWORDS = 1024  # of a line in `translate_lines`: time and memory grow with the square of its length
 MAX_CHARACTERS = 16 * MAX_SUBWORDS  # of such a line before tokenisation
 
-Progress = Callable[[int, int], None]
-"""Called after every batch with (sentences done, total)."""
-
 
 class Codec(Protocol):
     """The conversion between lines and token ids without BOS and EOS that prepared data provides."""
@@ -43,7 +40,6 @@ def decode_corpus(
     *,
     batch_tokens: int | None = None,
     batch_sentences: int | None = None,
-    on_progress: Progress | None = None,
 ) -> list[list[Hypothesis]]:
     """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS. batch_tokens: maximum of
     padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: by the beam (`batch_limits`).
@@ -52,7 +48,6 @@ def decode_corpus(
     tokens, sentences = batch_limits(decode.beam_size)
     tokens, sentences = batch_tokens or tokens, batch_sentences or sentences
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
-    done = sum(not source for source in ids)
     longest, most = 1 + max(map(len, ids), default=0), getattr(model, "max_positions", None)
     if most is not None and longest > most:
         raise UserError(
@@ -64,9 +59,6 @@ def decode_corpus(
                 nbest_lists = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
                 for index, hypotheses in zip(indices, nbest_lists, strict=True):
                     results[index] = hypotheses
-                done += len(indices)
-                if on_progress is not None:
-                    on_progress(done, len(ids))
     except PrecisionError as error:
         raise UserError(f"decode: {error}") from None
     return results

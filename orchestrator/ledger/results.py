@@ -39,11 +39,10 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its full train key and its directory. `mirror`: it is in a read-only directory."""
+    """A run: its full train key and its directory."""
 
     key: str
     path: Path
-    mirror: bool
 
 
 class Ledger:
@@ -196,7 +195,7 @@ class Ledger:
             for path in packed.runs(root):
                 if (key := self.reader.key(path)) is not None and key not in seen:
                     seen.add(key)
-                    yield Run(key, path, root != self.root)
+                    yield Run(key, path)
 
     def records(self, train_key: str, folder: str) -> list[Record]:
         """All records of a run in `folder`: decode (without texts), score, tune, or search."""

@@ -90,7 +90,7 @@ def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> i
 
 def prefetch(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULTIPLE, pin: bool = True) -> Iterator[Update]:
     """The same updates for a GPU: a thread prepares up to `depth` of them in advance, padded to few shapes and in pinned memory. The
-    padding changes only dropout's masks; token counts stay those of the batch."""
+    padding changes only dropout's masks."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:
@@ -114,12 +114,10 @@ def pad_to_multiple(batch: Batch, multiple: int) -> Batch:
         rows, length = ids.shape
         return F.pad(ids, (0, -length % multiple, 0, -rows % multiple), value=PAD)
 
-    src, tgt_in, tgt_out = padded(batch.src), padded(batch.tgt_in), padded(batch.tgt_out)
-    real = batch.num_src_tokens + batch.num_tgt_tokens
-    return replace(batch, src=src, tgt_in=tgt_in, tgt_out=tgt_out, num_padding=src.numel() + tgt_out.numel() - real)
+    return Batch(padded(batch.src), padded(batch.tgt_in), padded(batch.tgt_out))
 
 
 def _pinned(batch: Batch, pin: bool) -> Batch:
     if not (pin and torch.cuda.is_available()):
         return batch
-    return replace(batch, src=batch.src.pin_memory(), tgt_in=batch.tgt_in.pin_memory(), tgt_out=batch.tgt_out.pin_memory())
+    return Batch(batch.src.pin_memory(), batch.tgt_in.pin_memory(), batch.tgt_out.pin_memory())

@@ -108,10 +108,7 @@ def analyse_parameters(context: AnalysisContext) -> Analysis:
     """Returns one record per row, with the vocabulary sizes of the spec or the prepared corpus. Raises UserError if a row has neither."""
     records: Records = []
     for subject in context.subjects:
-        (
-            row,
-            spec,
-        ) = subject.row, subject.spec
+        row, spec = subject.row, subject.spec
         sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(spec)
         if sizes is None:
             prepared = context.prepared(subject)

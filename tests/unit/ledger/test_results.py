@@ -78,7 +78,7 @@ def test_round_trip_and_layout(ledger):
     assert set(files(ledger)) == {f"{run}/{name}" for name in names | {f"decode/{DECODE[:16]}.{suffix}" for suffix in ("json", "txt")}}
     assert json.loads((ledger.run_dir(TRAIN) / "train.json").read_text())["key"] == TRAIN
     (found,) = ledger.runs()
-    assert (found.key, found.path, found.mirror) == (TRAIN, ledger.run_dir(TRAIN), False)
+    assert (found.key, found.path) == (TRAIN, ledger.run_dir(TRAIN))
 
 
 def test_writing_again_touches_nothing(ledger):
@@ -309,7 +309,7 @@ def test_mirror(ledger, tmp_path, bad):
     reader = Ledger(tmp_path / "empty", [dest], on_bad=bad)
     check(reader)
     (found,) = reader.runs()
-    assert found.mirror and found.key == TRAIN
+    assert found.path.parent == dest and found.key == TRAIN
     before = (dest / TRAIN[:16] / "train.json").read_bytes()
     reader.write_train(TRAIN, {"status": "failed"})
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before

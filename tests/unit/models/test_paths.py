@@ -22,7 +22,7 @@ def _batch(seed: int) -> Batch:
     for row in range(6):
         src[row, 3 + row :], tgt[row, 8 - row // 2 :] = 0, 0
     tgt_in = torch.cat((torch.full((6, 1), 2), tgt[:, :-1]), 1)
-    return Batch(src, tgt_in.masked_fill(tgt == 0, 0), tgt, int((src > 0).sum()), int((tgt > 0).sum()), 0)
+    return Batch(src, tgt_in.masked_fill(tgt == 0, 0), tgt)
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def _losses(matmul: str) -> list[float]:
     for seed in range(6):
         batch = _batch(seed)
         optimizer.zero_grad()
-        loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(batch.num_src_tokens, batch.num_tgt_tokens, 1.0))
+        loss, _ = objective(
+            batch.src, batch.tgt_in, batch.tgt_out, Normalizer(int((batch.src > 0).sum()), int((batch.tgt_out > 0).sum()), 1.0)
+        )
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -16,7 +16,7 @@ def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
     source = torch.randint(4, 20, (rows, src), generator=g)
     target = torch.randint(4, 20, (rows, tgt), generator=g)
     tgt_in = torch.cat((torch.full((rows, 1), 2), target[:, :-1]), 1)
-    batch = Batch(source, tgt_in, target, rows * src, rows * tgt, 0)
+    batch = Batch(source, tgt_in, target)
     return Update([batch], [False], rows * src, rows * tgt, rows * (src + tgt), 0, i)
 
 
@@ -28,7 +28,6 @@ def test_the_same_updates_in_the_same_order_rounded_up():
         assert batch.src.shape == (8, 8) and batch.tgt_in.shape == batch.tgt_out.shape == (8, 8)
         assert torch.equal(batch.src[:3, :5], plain.src) and not batch.src[3:].any() and not batch.src[:, 5:].any()
         assert (u.src_tokens, u.tgt_tokens) == (15, 18)
-        assert batch.num_padding == 8 * 8 * 2 - 15 - 18
 
 
 def test_an_error_of_the_updates_is_raised_where_it_belongs():
