@@ -15,6 +15,8 @@ from orchestrator.specs.sweep import Seed
 
 DIGITS = 4
 """Significant digits of drawn numbers, so that every processor draws the same."""
+FIXED = ("data", "decode", "score", "train.max_steps", "train.max_epochs")
+"""What all trials share: the validation set, what follows the training, and the budget."""
 LARGER_IS_BETTER = ("valid/accuracy",)
 EDGE = 0.1
 """A number in this share of its range, at either end, lies on the edge."""
@@ -135,6 +137,9 @@ class TuneSpec(Strict):
             raise ValueError("space is missing; expected keys to draw, such as {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}")
         if both := sorted(set(self.space) & set(self.own)):
             raise ValueError(f"own has {both[0]}, which space has too; expected it in one of them")
+        for name in [*self.space, *self.own]:
+            if name.partition(".")[0] in FIXED or name in FIXED:
+                raise ValueError(f"found the key {name}, which a search cannot compare; expected none of {', '.join(FIXED)}")
         if self.sampler == "tpe" and self.stop is not None:
             raise ValueError("stop is given with sampler tpe, whose trials run one after the other; expected sobol or random")
         return self

@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.engines.execute import Suggest
 from orchestrator.errors import UserError, collecting
 from orchestrator.ledger.results import Ledger
+from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.tracking.history import number
@@ -45,6 +46,10 @@ def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
             made.append(Arm(row, trials_of(row, tuning, at), list(at)))
     if problems:
         raise UserError(*dict.fromkeys(problems))
+    drawn = {name for arm in made for trial in arm.trials for name in trial.draws}
+    for name in tuning.spec.own if at else ():
+        if name not in drawn:
+            log(tuning.at(("tune", "own", name)).line("warning: no arm has this key"))
     return made
 
 

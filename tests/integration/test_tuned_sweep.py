@@ -229,6 +229,8 @@ def test_what_tune_does_not_go_with(tmp_path: Path, capsys: pytest.CaptureFixtur
     file.write_text(SPEC.partition("claims:")[0] + "rows:\n  base: {}\n")
     assert run(["sweep", str(file), "--tune", *places]) == 2
     assert "found no section `tune`; expected one in the file, or --tune-with FILE.yaml" in capsys.readouterr().err
+    assert run(["sweep", str(file), "--tune", "--seeds", "1", *places]) == 2
+    assert "--tune: found --seeds too" in capsys.readouterr().err
     other = tmp_path / "with.yaml"
     other.write_text("tune: {trails: 3, space: {optim.schedule.lr: {uniform: [0.001, 0.002]}}}\n")
     assert run(["sweep", str(file), "--tune-with", str(other), *places]) == 2

@@ -65,9 +65,9 @@ def plan(
         raise UserError(*dict.fromkeys(errors))
 
     tuning = None
-    if options.tune or options.tune_with is not None:
+    if tune.wanted(options, requested):
         tuning = tune.tuning_of([found.table for target in dict.fromkeys(targets) for found in find_all(target)], options.tune_with)
-        requested = requested or list(tuning.spec.seeds.judge)
+        requested = list(tuning.spec.seeds.judge)
         arms_of([row for row in rows if row.kind == "run"], tuning)  # every value fits
     costs = Costs(data, options.results)
     problems: list[str] = []

@@ -51,6 +51,7 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
     """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
     limits = parse_resources(options.resources)
+    tune.wanted(options, requested)
     request = Request.of(target, options, preparing=True)
     found = request.found
     section = sweep_of(found, options.profile)
@@ -92,7 +93,7 @@ def execute_rows(
         with_page: The page of the tables is written too.
     """
     trainable, options = checked(rows, seeds, options)
-    if options.tune or options.tune_with is not None:
+    if tune.wanted(options):
         assert request is not None
         tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
         tune.check(tuning, trainable, options)

@@ -18,7 +18,7 @@ from orchestrator.specs.base import Strict
 from orchestrator.specs.row import Row
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
-from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.task import make_tasks
 from orchestrator.tables import cell, make_table
 from orchestrator.tuning import choice
@@ -32,6 +32,14 @@ class _TuneFile(Strict):
     """A file with a section `tune` alone."""
 
     tune: TuneSpec
+
+
+def wanted(options: RowOptions, seeds: list[int] | None = None) -> bool:
+    """Whether rows are tuned. UserError if `--seeds` are given too."""
+    found = options.tune or options.tune_with is not None
+    if found and seeds:
+        raise UserError("--tune: found --seeds too; expected the seeds in the section, tune.seeds.search and tune.seeds.judge")
+    return found
 
 
 def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:

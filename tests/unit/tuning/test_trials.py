@@ -8,6 +8,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
+from orchestrator.tuning.search import arms_of
 from orchestrator.tuning.trials import Trial, points, trials_of
 from tests.unit.tuning.conftest import tuning
 
@@ -57,7 +58,7 @@ def test_a_factor_of_a_whole_number_is_a_whole_number(rows: list[Row]) -> None:
     [
         ({"optim.schedule.lrr": {"uniform": [1, 2]}}, "tune.space.optim.schedule.lrr: demo/small/base has no such key"),
         ({"optim.schedule.lrr": {"uniform": [1, 2]}}, "did you mean optim.schedule.lr?"),
-        ({"data.corpus": {"factor": {"uniform": [1, 2]}}}, "factor of 'toy-smoke' in demo/small/base; expected a key that holds a number"),
+        ({"optim.kind": {"factor": {"uniform": [1, 2]}}}, "factor of 'adam' in demo/small/base; expected a key that holds a number"),
         ({"model.d_model": {"choice": [15, 17]}}, "not divisible by num_heads"),
         ({"batch.size": {"choice": ["a", "b"]}}, "batch.size"),
     ],
@@ -66,3 +67,14 @@ def test_a_value_that_does_not_fit_a_row_is_a_line(rows: list[Row], space: dict[
     with pytest.raises(UserError) as caught:
         made(rows[0], space=space)
     assert any(words in line for line in caught.value.lines), caught.value.lines
+
+
+def test_an_own_key_that_no_arm_has_is_a_warning(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
+    arms_of(rows, tuning(own={"ratte": {"choice": [1, 3]}}))
+    assert "tune.own.ratte: warning: no arm has this key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["data.corpus", "decode.beam_size", "train.max_steps"])
+def test_trials_share_their_validation_set_and_budget(name: str) -> None:
+    with pytest.raises(ValueError, match=f"found the key {name}, which a search cannot compare"):
+        tuning(space={name: {"choice": [1, 2]}})
