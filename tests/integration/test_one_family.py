@@ -2,17 +2,23 @@
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from orchestrator.api import compare
+from orchestrator.cli.commands import report, run
+from orchestrator.report.effects import interval, verdict
+from orchestrator.tracking.store import MlflowStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 LOOKS = ROOT / "docs" / "results" / "ledger" / "looks.json"
 SHIPPED = re.findall(r"^TABLES := (.*) \$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
+OF_EACH_PAPER = {table.partition("/")[0]: table for table in reversed(SHIPPED)}.values()
 
 
 def said(record: dict[str, Any], verdict: dict[str, Any]) -> tuple[Any, ...]:
@@ -42,3 +48,41 @@ def test_every_command_says_the_same(table: str, cli: Any, tmp_path: Path) -> No
         asked = compare(name, usual[0]["against"], profile="mini", results=places[3], cache_dir=tmp_path)
         assert (asked.verdict, asked.p, asked.low, asked.high) == (one["verdict"], one["p"], *by_claim[name, one["metric"]][4:])
     assert LOOKS.read_bytes() == before, "the shipped looks are only read"
+
+
+def cells(page: str) -> dict[str, list[str]]:
+    """Row -> its cells in the results of an HTML page."""
+    rows = re.findall(r'<tr id="row-([^"]+)"[^>]*>(.*?)</tr>', page, re.DOTALL)
+    return {row: [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line)] for row, line in rows}
+
+
+@pytest.mark.parametrize("table", OF_EACH_PAPER)
+def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep whose runs are all in the shipped ledger: what it prints, its page, the page in MLflow, and the one of `report`."""
+
+    def nothing_to_do(rows: Any, seeds: Any, options: Any) -> list[dict[str, Any]]:
+        """In place of the engine, which would need the corpus to find that every run is done."""
+        MlflowStore(options.results, options.tracking_uri).create(table, {"nmt.sweep": options.slug, "nmt.kind": "sweep"}, 0)
+        return [{"id": row.id, "seed": seed, "status": "done"} for row in rows for seed in seeds]
+
+    monkeypatch.setattr(run, "execute", nothing_to_do)
+    monkeypatch.setattr(report, "script", lambda: "")
+    monkeypatch.setattr(run, "console", lambda stderr=False: Console(stderr=stderr, width=1000))
+    results, places = tmp_path / "results", ("--profile", "mini", "--cache-dir", tmp_path / "cache", "--results", tmp_path / "results")
+    code, out, err = cli("sweep", table, *places, "--engine", "local", "--seeds", "1")
+    assert code == 0 and "warning" not in err, err
+    (page,) = (results / "reports").glob("*.html")
+    printed = {parts[1].strip(): line for line in out.splitlines() if len(parts := line.split("│")) > 2}
+    shown = cells(page.read_text(encoding="utf-8"))
+    rows = json.loads(cli("table", table, *places, "--format", "json")[1])["rows"]
+    judged = {row["id"].split("/", 2)[2]: row["ours"] for row in rows if (row["ours"] or {}).get("effect")}
+    assert len(judged) > 1
+    for row, ours in judged.items():
+        nll = f"{interval(ours['nll']['effect'])}, {ours['nll']['verdict']['word']}"
+        for answer in (interval(ours["effect"]), verdict(ours), nll):
+            assert answer in printed[row], (row, "sweep")
+            assert answer in shown[row.replace("/", "-")], (row, "page")
+    (parent,) = MlflowStore(results).find({"nmt.kind": "sweep"})
+    assert (Path(str(parent.info.artifact_uri).removeprefix("file://")) / "report.html").read_bytes() == page.read_bytes()
+    code, out, err = cli("report", table, *places, "--to", tmp_path / "again.html")
+    assert code == 0 and cells((tmp_path / "again.html").read_text(encoding="utf-8")) == shown, err
