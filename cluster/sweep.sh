@@ -7,5 +7,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ -n "${NMT_DATA_DIR:-}" ]]; then mkdir -p "$NMT_DATA_DIR"; fi
 if [[ -n "${NMT_MIN_CPUS:-}" ]]; then python cluster/wait_for_cpus.py "$NMT_MIN_CPUS" --seconds "${NMT_WAIT_SECONDS:-900}"; fi
 
-# with MLFLOW_TRACKING_URI the sweep writes there; a server that is down must not keep the cluster waiting, the results hold what it misses
-exec python -m orchestrator sweep ${MLFLOW_TRACKING_URI:+--tracking-can-wait} "$@"
+exec python -m orchestrator sweep "$@"

@@ -113,7 +113,7 @@ class AnalysisContext:
         record = None if subject.keys.decode is None else self.ledger.read_decode(subject.train_key, subject.keys.decode)
         if record is None:
             missing = f"{subject.name}: its translations are not in {self.ledger.root}"
-            raise UserError(f"{missing}; nmt-ablate run {subject.row.id} makes them, with --again where they were left out")
+            raise UserError(f"{missing}; nmt-ablate run {subject.row.id} makes them, or repro with --into where they were left out")
         return record
 
     def train_record(self, subject: Subject) -> Record:

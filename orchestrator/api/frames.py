@@ -93,7 +93,8 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     if keys is not None and keys.train is not None and keys.decode is not None:
         record = finder.ledger.read_decode(keys.train, keys.decode)
         if record is None and finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
-            raise UserError(f"{row.id}: the translations with seed {seed} were left out of the ledger; {command} --again makes them anew")
+            again = f"nmt-ablate repro {shlex.quote(str(target))} --into FOLDER"
+            raise UserError(f"{row.id}: the translations with seed {seed} were left out of the ledger; {again} makes them anew")
     if record is None or row.spec is None:
         raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected {command} first")
     columns = {}
@@ -126,7 +127,7 @@ def run(
         where: See `Where`.
 
     Equal work is done once, and an interrupted call goes on where it stopped. A failed run has its status and reason in the result.
-    Rows that a `retrain` section would train again are left to the command. Raises UserError for bad input before anything starts.
+    Raises UserError for bad input before anything starts.
     """
     places = asdict(row_options(where))
     options = ExecutionOptions(**places, engine=engine, jobs=str(jobs), no_tracking=not tracking, tracking_uri=tracking_uri)

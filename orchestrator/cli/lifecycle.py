@@ -1,4 +1,4 @@
-"""`status`, `stop`, `gc`, `ui` and `reconcile`: runs, and what they leave behind."""
+"""`status`, `gc`, `ui` and `reconcile`: runs, and what they leave behind."""
 
 from typing import Annotated
 
@@ -76,8 +76,6 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
 
     need_folder(results, "--results")
     uri = checked_uri(tracking_uri)
-    if uri is not None:
-        sweeps.check(results, uri)
     try:
         with console(stderr=True).status("updating MLflow") as status:
             progress = lambda runs: status.update(f"updating MLflow: {runs} runs written")  # noqa: E731
@@ -93,36 +91,6 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     for line in problems:
         log(f"warning: {line}")
     if problems:
-        raise typer.Exit(1)
-
-
-def stop(
-    name: Annotated[str | None, Argument(help="A table or row, a sweep or row:seed. Default: the only running sweep.")] = None,
-    results: Results = RESULTS,
-    every: Annotated[bool, Option("--all", help="Every running sweep of the folder, or of NAME.")] = False,
-    now: Annotated[bool, Option("--now", help="Send the signal twice: end at once and lose work since the last checkpoint.")] = False,
-    timeout: Annotated[float, Option("--timeout", min=0, max=86400, help="Seconds to wait for the end; 0: only send it.")] = 60.0,
-    as_json: AsJson = False,
-) -> None:
-    """Ask the process of a sweep or run to save and end (SIGTERM, once), and wait for it. A row ends with its whole sweep.
-
-    Only a process of this machine that holds the lock is signalled. It is no error if nothing runs. Exit code 1: signalled, still running.
-
-    Example:  nmt-ablate stop quickstart/fusion
-    """
-    from orchestrator.lifecycle import stopping
-    from orchestrator.sweeps.names import as_address
-
-    need_folder(results, "--results")
-    sweeps = stopping.stop(results, None if name is None else as_address(name), every=every, now=now, timeout=timeout)
-    if as_json:
-        print_json({"results": str(results), "stopped": [vars(sweep) for sweep in sweeps]})
-    for sweep in sweeps:
-        for line in sweep.lines():
-            log(line)
-    if not sweeps:
-        log(f"nothing runs in {results}")
-    if timeout > 0 and any(sweep.action == "stopping" for sweep in sweeps):
         raise typer.Exit(1)
 
 

@@ -25,7 +25,7 @@ from orchestrator.errors import Detached, FencedError, LockedError, UserError
 from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
 
-TRAIN = (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, lifecycle.stop, execution.noise)
+TRAIN = (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, execution.noise)
 RESULTS = (report.table, report.verdict, report.report, report.analyse, report.translate, report.export, report.repro)
 SPECS = (specs.list_, specs.show, specs.describe, specs.ablate, specs.new, specs.schema)
 STORAGE = (lifecycle.ui, lifecycle.reconcile, lifecycle.gc)

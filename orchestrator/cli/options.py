@@ -44,7 +44,6 @@ SHARED: dict[str, Any] = {
     "workers": Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")],
     "no_tracking": NoTracking,
     "tracking_uri": TrackingUri,
-    "tracking_can_wait": Annotated[bool, Option("--tracking-can-wait", help="Start without MLflow; runs are added later.")],
     "resources": Annotated[str | None, Option("--resources", metavar="gpu=0.25,memory=12G", help="Of each worker, over the file's.")],
     "as_json": AsJson,
 }
@@ -55,7 +54,6 @@ SOME: dict[str, Any] = {
     "until_decided": Annotated[bool, Option("--until-decided", help="3 seeds, then all seeds of undecided rows. Needs a cap on hours.")],
     "tune": Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")],
     "tune_with": Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="The same by the section `tune` of this file.")],
-    "again": Annotated[bool, Option("--again", help="Train named rows anew; old results move to RESULTS/earlier.")],
 }
 """The same for fields that only some commands take. Commands set the other fields themselves."""
 

@@ -55,7 +55,7 @@ def analyse(
 def table(
     target: Table,
     options: RowOptions,
-    form: Annotated[str | None, Option("--format", metavar="terminal|md|json|latex|html", help="Default: terminal; piped: md.")] = None,
+    form: Annotated[str | None, Option("--format", metavar="terminal|md|json|latex", help="Default: terminal; piped: md.")] = None,
     columns: Annotated[str | None, Option("--columns", metavar="row,bleu,..", help="In this order, or `all`. Default: the filled.")] = None,
     baseline: Baseline = None,
     as_json: AsJson = False,

@@ -1,16 +1,16 @@
-"""`results export` and `results import`: a ledger as one file, and back."""
+"""`results add`, `results export` and `results import`: translations of other systems, and results of other machines."""
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, Results, expand_options
-from orchestrator.cli.output import print_json, version
+from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
-from orchestrator.files.folders import make, need_folder, need_place
+from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
@@ -18,7 +18,7 @@ from orchestrator.sweeps.options import RESULTS, RowOptions
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Add translations of other systems; move results to another machine.\n\nExample:  nmt-ablate results export ledger.tar",
+    help="Add translations of other systems; move results to another machine.\n\nExample:  nmt-ablate results import from-the-cluster",
 )
 
 
@@ -33,7 +33,6 @@ def add(
     seed: Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Seed of the translations; not with TSV.")] = None,
     system: Annotated[str, Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
     note: Annotated[str, Option("--note", help="Anything that a reader should know of them.")] = "",
-    again: Annotated[bool, Option("--again", help="Replace other translations of the seed; they move to RESULTS/earlier/N.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add translations of another system to a row of kind external: scored as ours are, compared by `table` and `verdict`.
@@ -49,7 +48,7 @@ def add(
     rows = resolve_rows(row, options)
     if len(rows) != 1:
         raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
-    for each in external.add(file, external.read(file, seed), rows[0], options, {"system": system, "note": note}, again):
+    for each in external.add(file, external.read(file, seed), rows[0], options, {"system": system, "note": note}):
         if as_json:
             print_json(each)
         log(f"{each['id']} seed {each['seed']}: {each['status']}; BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f}; {each['signature']}")
@@ -57,63 +56,48 @@ def add(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, Argument(metavar="FILE.tar", help="The archive to write; a new file. With --packed, a folder.")],
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Where to write; commands read it with --results.")],
     results: Results = RESULTS,
     sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep, its search included; may be repeated.")] = None,
-    weights: Annotated[bool, Option("--weights", help="Also weights, snapshots, and checkpoints of unfinished runs.")] = False,
-    packed: Annotated[bool, Option("--packed", help="Two small files a table, which commands read with --results.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write records, translations, scores, histories and sweeps into one plain tar with a sha256 of each file.
+    """Pack records, translations, scores, histories and sweeps: two small files a table. Weights stay: copy the folder to move them too.
 
     Runs that a process is working on are left out and named. Corpora, MLflow's files and analyses are not included: they can be rebuilt.
 
-    Example:  nmt-ablate results export ledger.tar --weights
+    Example:  nmt-ablate results export packed-results
     """
-    from orchestrator.lifecycle.transfer import export_ledger, export_packed
+    from orchestrator.lifecycle.transfer import export_packed
 
     need_folder(results, "--results")
-    if packed:
-        if weights:
-            raise UserError("--packed: packed runs have no weights; expected one of --packed and --weights")
-        make(file, "FILE.tar")
-        tables, left_out = export_packed(results, file, sweep or [])
-        record: dict[str, Any] = {"folder": str(file), "tables": tables}
-        line = f"{sum(tables.values())} runs of {len(tables)} tables, packed"
-    else:
-        need_place(file, "FILE.tar")
-        manifest, left_out = export_ledger(results, file, weights=weights, only=sweep or [], version=version())
-        size = file.stat().st_size
-        record = {"file": str(file), "bytes": size, "files": len(manifest["files"])}
-        record |= {name: manifest[name] for name in ("created_by", "runs", "weights")}
-        line = f"{manifest['runs']} runs, {record['files']} files, {size} bytes"
+    make(folder, "FOLDER")
+    tables, left_out = export_packed(results, folder, sweep or [])
     if as_json:
-        print_json(record | {"left_out": left_out})
-    log(f"{file}: {line}")
+        print_json({"folder": str(folder), "tables": tables, "left_out": left_out})
+    log(f"{folder}: {sum(tables.values())} runs of {len(tables)} tables, packed")
     for run in left_out:
         log(f"left out: {run}: a process is at work on it")
 
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, Argument(metavar="FILE.tar", help="An archive or a packed folder that `results export` wrote.")],
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Another results folder, or one that `results export` wrote.")],
     results: Results = RESULTS,
     on_conflict: Annotated[str, Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
     dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare, write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge an archive: absent runs are added, equal runs are left alone, and runs that differ are refused by name.
+    """Merge another results folder: absent runs are added, equal runs are left alone, and runs that differ are refused by name.
 
-    Every file is verified first (sha256, keys, digests); an archive with any other kind of member is refused whole. `reconcile` then
-    adds the runs to MLflow.
+    Every record is verified first (keys, digests). `reconcile` then adds the runs to MLflow.
 
-    Example:  nmt-ablate results import ledger.tar --results results
+    Example:  nmt-ablate results import from-the-cluster --results results
     """
     from orchestrator.lifecycle.transfer import CHOICES, import_ledger
 
     if on_conflict not in CHOICES:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
-    merged = import_ledger(file, results, conflicts=on_conflict, dry_run=dry_run)
+    merged = import_ledger(folder, results, conflicts=on_conflict, dry_run=dry_run)
     if as_json:
         print_json({"results": str(results), "dry_run": dry_run, **merged.as_json()})
     counts = {"added": merged.added, "completed": merged.completed, "kept as here": merged.kept, "the same": merged.same}

@@ -18,7 +18,7 @@ Table = Annotated[
 ]
 
 
-@expand_options("again")
+@expand_options()
 def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
     """Train, decode and score one row, or every row of a file or folder with its full budget. Finished work is not repeated.
 
@@ -67,7 +67,7 @@ def noise(
     from orchestrator.report.find import Finder
     from orchestrator.scoring.significance.sentence_statistics import TITLES
     from orchestrator.specs.row import table_of
-    from orchestrator.specs.rows import resolve, sweep_of
+    from orchestrator.specs.rows import resolve
     from orchestrator.sweeps.names import sweep_name
     from orchestrator.sweeps.plan import Data
     from orchestrator.tables import make_table
@@ -77,9 +77,8 @@ def noise(
         raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
     row, wanted = rows[0], list(range(1, seeds + 1))
     whole = target.partition("#")[0] if "#" in target else table_of(row.id)
-    scheduler = sweep_of(whole, options.profile).scheduler.model_dump() | {"kind": "fifo", "retrain": None}
     name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
-    execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": scheduler}))
+    execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": {"kind": "fifo"}}))
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     table = [other for other in resolve(whole, sets=options.sets, profile=options.profile) if other.kind == "run"]
     outcomes = {other.id: finder.outcomes(other, wanted if other.id == row.id else ()) for other in table}

@@ -81,7 +81,7 @@ def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> lis
         names = ", ".join(row if seed == 1 else f"{row} seed {seed}" for row, seed in runs[:LISTED])
         more = f" and {len(runs) - LISTED} more runs" if len(runs) > LISTED else ""
         (row, seed), old = runs[0], "weights" if changed_files == (PARENT,) else "code"
-        command = f"nmt-ablate run {row}{given}{'' if seed == 1 else f' --seed {seed}'} --again"
+        command = f"nmt-ablate repro {row}{given}{'' if seed == 1 else f' --seed {seed}'} --into FOLDER"
         lines.append(
             f"{names}{more}: {', '.join(changed_files)} changed since the training; the result is of the old {old}; {command} trains anew"
         )

@@ -1,4 +1,4 @@
-"""The files of a ledger: the names that are allowed in it and in an archive of it, and validation of their content."""
+"""The files of a ledger: the names that are allowed in it, and validation of their content."""
 
 import re
 from collections.abc import Iterator
@@ -23,10 +23,6 @@ LARGE = re.compile(
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
 """Tensors, and the journal that accompanies a checkpoint."""
-MAX_TEXT = 256 * 2**20
-"""Maximum size in bytes of a file without tensors."""
-
-
 UNFINISHED = (None, "stopped", "failed")
 """Statuses of a run that continues from its checkpoint."""
 
@@ -43,20 +39,15 @@ def of_a_run(name: str) -> bool:
     return re.match(rf"{_RUN}(?:/|$)", name) is not None
 
 
-def is_tensor(name: str) -> bool:
-    return name.endswith(".safetensors")
-
-
-def of_run(run: Path, *, weights: bool) -> list[str]:
-    """Sorted names, relative to the ledger, of a run's files. weights: include tensors; checkpoints only if the run is unfinished."""
+def of_run(run: Path) -> list[str]:
+    """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
     status = (read_document(run / "train.json") or {}).get("status")
     found = []
     for path in sorted(run.rglob("*")):
         name = f"{run.name}/{path.relative_to(run).as_posix()}"
         if path.is_symlink() or not path.is_file() or not belongs(name):
             continue
-        resumable = ("/ckpt/" not in name and not name.endswith("/journal.jsonl")) or status in UNFINISHED
-        if SMALL.fullmatch(name) or (weights and resumable):
+        if status in UNFINISHED or ("/ckpt/" not in name and not name.endswith("/journal.jsonl")):
             found.append(name)
     return found
 

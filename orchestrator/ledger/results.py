@@ -26,7 +26,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import checked, sealed
 from orchestrator.files.folders import no_file
 from orchestrator.files.json_lines import records_or_warning
-from orchestrator.ledger import packed, superseded
+from orchestrator.ledger import packed
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.records import Record, RunReader
@@ -217,8 +217,7 @@ class Ledger:
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first."""
         name = short(checked(train_key))
-        mirrors = [] if self.mirrors and superseded.folders(self.root, name) else self.mirrors  # mirrors are older than what was set aside
-        return [root / name for root in (self.root, *mirrors)]
+        return [root / name for root in (self.root, *self.mirrors)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)

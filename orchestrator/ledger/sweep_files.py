@@ -70,7 +70,7 @@ class SweepFile:
 def sweep_name(file: str) -> str:
     """The name of the sweep to which a file of RESULTS/sweeps belongs, also a temporary one."""
     file = re.sub(r"^\.(.+)\.[0-9]+-[0-9a-f]{8}\.tmp$", r"\1", file)
-    return re.sub(r"(\.lock(\.json|\.asked-[0-9]+)?|\.asha\.json|\.json|\.stop|\.hours)$", "", file)
+    return re.sub(r"(\.lock(\.json)?|\.asha\.json|\.json|\.stop|\.hours)$", "", file)
 
 
 @dataclass(frozen=True)

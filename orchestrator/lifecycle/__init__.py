@@ -1,1 +1,1 @@
-"""Operations on existing runs and results: stop, clean up, export, import, reproduce and compare."""
+"""Operations on existing runs and results: clean up, export, import, reproduce and compare."""

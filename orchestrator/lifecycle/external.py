@@ -9,7 +9,6 @@ from typing import Any
 from orchestrator.data.corpus import content_of, read_lines
 from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
-from orchestrator.ledger import superseded
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.scoring.scores import score
@@ -54,13 +53,11 @@ def read(file: Path, seed: int | None) -> dict[int, list[str]]:
     return found
 
 
-def add(
-    file: Path, texts: Mapping[int, Sequence[str]], row: Row, options: RowOptions, about: Mapping[str, str], again: bool
-) -> list[dict[str, Any]]:
+def add(file: Path, texts: Mapping[int, Sequence[str]], row: Row, options: RowOptions, about: Mapping[str, str]) -> list[dict[str, Any]]:
     """Scores the texts of `read` and keeps them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"} of each seed.
 
     status: `added`, or `known` where the ledger has these translations. about: {"system", "note"}. Other translations than those of a
-    seed are refused unless `again`, which sets the earlier ones aside.
+    seed are refused.
     """
     if row.kind != "external" or row.spec is None:
         raise UserError(f"{row.source_file}:{row.line}: {row.id}: found a row of kind {row.kind}; expected one of kind external")
@@ -75,15 +72,13 @@ def add(
     sums = {seed: hashlib.sha256("\n".join(each).encode()).hexdigest() for seed, each in texts.items()}
     keys = {seed: keys_for(row.at(seed), data) for seed in texts}
     known = {seed: (ledger.read_train(str(keys[seed].train)) or {}).get("external") for seed in texts}
-    others = {seed: each for seed, each in known.items() if each is not None and each["translations"] != sums[seed]}
-    if others and not again:
-        seed, each = next(iter(others.items()))
-        raise UserError(f"{name}: {row.id} seed {seed} has other translations, of {each['file']}; expected --again, which sets them aside")
+    for seed, each in known.items():
+        if each is not None and each["translations"] != sums[seed]:
+            run = display(ledger.run_dir(str(keys[seed].train)))
+            raise UserError(f"{name}: {row.id} seed {seed} has other translations, of {each['file']}; remove {run} to replace them")
     for seed, hypotheses in texts.items():
         train, decode, scored = keys[seed].train, keys[seed].decode, keys[seed].score
         assert train is not None and decode is not None and scored is not None
-        if seed in others:
-            superseded.set_aside(ledger.root, train[:16])
         record = ledger.read_score(train, scored)
         status = "known" if record is not None and known[seed] is not None else "added"
         if record is None or known[seed] is None:

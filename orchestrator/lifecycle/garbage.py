@@ -168,8 +168,7 @@ def _stale_lock(path: Path, run: str = "", row: str = "") -> Iterator[Item]:
     """Files of a lock whose owner is dead, judged by the pid, start time and boot id in its record."""
     if owner(path) is not None or path.is_symlink():
         return
-    files = [path.with_name(f"{path.name}.json"), path] if record_of(path).get("held") else []
-    for file in (*files, *sorted(path.parent.glob(f"{path.name}.asked-*"))):
+    for file in [path.with_name(f"{path.name}.json"), path] if record_of(path).get("held") else []:
         if file.exists():
             yield Item(file, "lock", f"its owner, process {record_of(path).get('pid')}, has ended", run, row)
 

@@ -1,21 +1,15 @@
-"""Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` copies what is absent in a results folder from one.
+"""Moves a ledger to another machine: `export_packed` packs its records, `import_ledger` copies what is absent from another results folder.
 
-An archive is an uncompressed tar of ledger files and of `manifest.json`, with their sizes and sha256. It is not trusted: every member must
-be a regular file, there once, with the name of a ledger file. `export_packed` writes the packed form, which `Ledger` reads as it is;
-`import_ledger` turns it into files.
+The other folder may hold packed runs, which become files, and runs as files, with weights and with the checkpoints of unfinished ones.
 
-An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs: equal keys imply equal bits
+An import is copied next to the ledger, then verified and compared as a whole, and refused if a run differs: equal keys imply equal bits
 on equal machines alone. A new run is then installed by one rename, an existing run file by file with its final record last, and sweep
 files at the end. A killed import leaves consistent runs, and a second call completes it.
 """
 
-import hashlib
-import io
-import json
 import os
 import secrets
 import shutil
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +20,8 @@ from orchestrator import interrupt
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
-from orchestrator.files.documents import read_bytes, read_document, read_object, unsealed
-from orchestrator.files.folders import make
+from orchestrator.files.documents import read_bytes, read_document, unsealed
+from orchestrator.files.folders import make, need_folder
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
@@ -38,7 +32,6 @@ from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import whole_name
 
 CHOICES = ("refuse", "keep")
-MANIFEST, FORMAT = "manifest.json", "nmt-ablate ledger 1"
 
 
 @dataclass
@@ -56,48 +49,12 @@ class Imported:
         return dict(vars(self))
 
 
-def export_ledger(
-    results: Path, path: Path, *, weights: bool = False, only: Sequence[str] = (), version: str = ""
-) -> tuple[dict[str, Any], list[str]]:
-    """Writes an archive. Returns (its manifest, names of the runs left out because a process is working on them).
-
-    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default.
-    Raises UserError for an unknown sweep, an existing file and an empty ledger.
-    """
-    if path.exists():
-        raise UserError(f"{display(path)}: is there already; expected a new file")
-    if packed.tables_in(results):
-        raise UserError(f"{display(results)}: holds packed runs; expected a folder that `results import {display(results)}` filled")
-    runs, live, sweeps = _chosen(results, only)
-    names = [name for run in runs for name in layout.of_run(run, weights=weights)]
-    files: dict[str, dict[str, Any]] = {}
-    manifest = {"created_by": f"nmt-ablate {version}".strip(), "format": FORMAT, "runs": len(runs), "weights": weights, "files": files}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with interrupt.raising(), atomic.naming(path), atomic.replacing(path) as tmp, tmp.open("xb") as out:
-        with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            for name in sorted([*names, *layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]):
-                with (results / name).open("rb") as file:
-                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                    files[name] = {"bytes": file.tell(), "sha256": sha256}
-                    file.seek(0)
-                    tar.addfile(_member(name, files[name]["bytes"]), file)
-                fault("archive_member")
-            data = json.dumps(manifest, indent=1).encode()
-            tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
-        out.flush()
-        os.fsync(out.fileno())
-    return manifest, live
-
-
-def _member(name: str, size: int) -> tarfile.TarInfo:
-    """Without owner and time, so that equal ledgers give equal archives."""
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o644
-    return member
-
-
 def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
-    """Writes the packed form of runs and copies their sweep files. Returns (runs per table, names of the runs left out as above)."""
+    """Writes the packed form of runs and copies their sweep files.
+
+    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table, names of the runs
+    that a process is working on, which are left out). UserError for an unknown sweep and an empty ledger.
+    """
     runs, live, sweeps = _chosen(results, only)
     written = packing.write(runs, dest)
     for name in (*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)):
@@ -128,13 +85,14 @@ def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str], 
 
 
 def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_run: bool = False) -> Imported:
-    """Copies what is absent in `results` from an archive.
+    """Copies what is absent in `results` from another results folder. Runs that a process is working on there are left out.
 
     conflicts: what to do with runs that differ: refuse (UserError with one line per run) or keep (ours). dry_run: write nothing.
-    Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
+    Raises UserError for a folder without runs or with invalid files, and LockedError if a process holds a run that would change.
     """
-    if not path.is_file() and not packed.tables_in(path):
-        raise UserError(f"{display(path)}: {'is a folder without packed runs; expected a file' if path.is_dir() else 'no such file'}")
+    need_folder(path, "FOLDER")
+    if not packed.runs(path):
+        raise UserError(f"{display(path)}: holds no runs; expected a results folder, or what `results export` wrote")
     created = not results.exists()
     make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
@@ -142,7 +100,7 @@ def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_r
         with interrupt.raising(), exclusive(results):
             try:
                 staging.mkdir(mode=0o700)
-                names = _unpack_packed(path, staging) if path.is_dir() else _unpack(path, staging)
+                names = _copy(path, staging)
                 if problems := list(layout.problems_of(staging, names)):
                     more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
                     raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
@@ -154,47 +112,21 @@ def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_r
             results.rmdir()
 
 
-def _unpack(path: Path, staging: Path) -> list[str]:
-    """Unpacks an archive into the empty folder `staging` and returns the names of its files. UserError names an invalid member."""
-    where, names = display(path), set[str]()
-    try:
-        with tarfile.open(path, mode="r:") as tar:
-            for member in tar:
-                name = member.name
-                valid = (layout.belongs(name) or name == MANIFEST) and name not in names and member.isreg() and not member.issparse()
-                if not valid or (member.size > layout.MAX_TEXT and not layout.is_tensor(name)):
-                    raise UserError(f"{where}: {shown(name)}: is no file of a ledger, there twice, no regular file or too large")
-                names.add(name)
-                with atomic.naming(staging / name, member.size):
-                    tar.extract(member.replace(mtime=None, deep=False), staging, filter="data")  # type: ignore[arg-type]
-                fault("import_member")
-    except (tarfile.TarError, RecursionError, ValueError, OverflowError, MemoryError) as error:  # any of these on malicious headers
-        raise UserError(f"{where}: is no plain tar file ({error}); expected an archive that `results export` wrote") from None
-    try:
-        manifest = read_object(staging / MANIFEST) or {}
-        sums = {FORMAT: {name: entry["sha256"] for name, entry in manifest["files"].items()}}[manifest["format"]]
-    except (KeyError, TypeError, AttributeError):
-        raise UserError(f"{where}: has no {MANIFEST} of {FORMAT!r}; expected what `results export` wrote") from None
-    for name in sorted(sums.keys() | names - {MANIFEST}):
-        if name not in names or sums.get(name) != _durable_sha256(staging / name):
-            raise UserError(f"{where}: {shown(name)}: is missing, or its sha256 is not the one in {MANIFEST}; is the file whole?")
-    return sorted(sums)
-
-
-def _durable_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _unpack_packed(path: Path, staging: Path) -> list[str]:
-    """Writes the files of packed runs into `staging`."""
-    names = [name for name in packed.tables_in(path) if layout.belongs(name)]
-    others = [*layout.of_sweeps(path, None), *layout.of_verdicts(path)]
-    packing.write_files(path, names, staging)
-    for name in others:
-        atomic.write_bytes(staging / name, (path / name).read_bytes())
-    return [*names, *others]
+def _copy(path: Path, staging: Path) -> list[str]:
+    """Copies the files of another ledger into the empty folder `staging`, packed ones as files. Returns their names."""
+    held = [name for name in packed.tables_in(path) if layout.belongs(name)]
+    runs = [path / name for name in sorted({run.name for run in packed.runs(path)}) if (path / name).is_dir()]
+    loose = [name for run in runs if not run.is_symlink() and owner(run / "lock") is None for name in layout.of_run(run)]
+    loose += [*layout.of_sweeps(path, None), *layout.of_verdicts(path)]
+    packing.write_files(path, [name for name in held if name not in set(loose)], staging)
+    for name in loose:
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        with atomic.naming(staging / name), (path / name).open("rb") as source, (staging / name).open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        fault("import_file")
+    return list(dict.fromkeys([*held, *loose]))
 
 
 def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, dry_run: bool) -> Imported:

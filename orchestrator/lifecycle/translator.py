@@ -28,7 +28,10 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
         command = f"nmt-ablate run{quoted([as_targets(row)[1]])}{options.arguments}"
-        raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command} first")
+        raise UserError(
+            f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command} first, or the folder of "
+            "`nmt-ablate repro --into FOLDER` as --results"
+        )
     prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
     for name in vocabularies(prepared):
         prepared.vocabulary(name)  # verified

@@ -6,13 +6,12 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from orchestrator.data import store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.ledger import packed, superseded
+from orchestrator.ledger import packed
 from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
@@ -36,7 +35,7 @@ class SeedResult:
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
     keys: keys of its records in the ledger. text: the text of training and test set (see `data.expected_text`).
     system: of an external row, the system that made its translations.
-    changed: components that changed since the training (see `ledger.component_sources`). earlier: folders of superseded results.
+    changed: components that changed since the training (see `ledger.component_sources`).
     """
 
     seed: int
@@ -56,7 +55,6 @@ class SeedResult:
     stated: bool = False
     text: dict[str, Any] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
-    earlier: tuple[Path, ...] = ()
 
 
 class Finder:
@@ -172,7 +170,6 @@ class Finder:
             system=(record.get("external") or {}).get("system", ""),
             stated=outcome.as_stated,
             changed=tuple(view.changed),
-            earlier=tuple(superseded.folders(self.ledger.root, keys.train[:16])),
         )
         params = record.get("params")
         if outcome.as_stated:

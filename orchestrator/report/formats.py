@@ -1,12 +1,11 @@
-"""Renders a table as Markdown, JSON, LaTeX or HTML, with the escapes of each format."""
+"""Renders a table as Markdown, JSON or LaTeX, with the escapes of each format."""
 
-import html
 from collections.abc import Callable, Sequence
 
 from orchestrator.report.latex import latex
 from orchestrator.report.layout import layout
 from orchestrator.report.table import Table
-from orchestrator.safe_text import json_text, visible
+from orchestrator.safe_text import json_text
 from orchestrator.safe_text import markdown as _md
 
 
@@ -31,22 +30,7 @@ def as_json(table: Table, names: Sequence[str] = ()) -> str:
     return json_text(table.as_json()) + "\n"
 
 
-def as_html(table: Table, names: Sequence[str] = ()) -> str:
-    """An HTML fragment without scripts, styles or links. names: of columns, see `layout`."""
-    made = layout(table, names)
-    headers, bold = [column.title for column in made.columns], [made.best(column) for column in made.columns]
-
-    def row(tag: str, values: list[str], best: Sequence[bool]) -> str:
-        cells = [_bold(_html(value), "<strong>{}</strong>", b) for value, b in zip(values, best, strict=True)]
-        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "\n".join(row("td", values, [place in best for best in bold]) for place, values in enumerate(made.rows))
-    notes = "".join(f"<p>{_html(note)}</p>\n" for note in (*made.notes, *made.bold_notes, *table.notes))
-    caption = f"<caption>{_html(table.table)}</caption>"
-    return f"<table>\n{caption}\n<thead>{row('th', headers, [False] * len(headers))}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
-
-
-FORMATS: dict[str, Callable[..., str]] = {"md": markdown, "json": as_json, "latex": latex, "html": as_html}
+FORMATS: dict[str, Callable[..., str]] = {"md": markdown, "json": as_json, "latex": latex}
 
 
 def several(tables: Sequence[Table], form: str, names: Sequence[str] = ()) -> str:
@@ -66,7 +50,3 @@ def _bold(text: str, form: str, best: bool) -> str:
 
 def _line(values: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join(value.ljust(width) for value, width in zip(values, widths, strict=True)) + " |"
-
-
-def _html(text: str) -> str:
-    return html.escape(visible(text))

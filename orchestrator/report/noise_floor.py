@@ -4,7 +4,6 @@ Rows of one spec family differ in nothing but the model, its start and the seed,
 another's. Plans use it to say what their seeds can find, in tables it counts as one row more.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_tell, write_document
 from orchestrator.ledger.keys import short
@@ -46,11 +44,10 @@ def family(spec: RunSpec) -> dict[str, Any]:
 def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
     """The record of a floor from the finished seeds of `row`.
 
-    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}, "rungs"}.
+    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}}.
 
     sentences: bootstrap standard error of one run over sentences; range: of the means of the table's rows (`rows`) that have two seeds;
-    None with less than two rows. signal_to_noise: range / sd. rungs: metric -> {step: standard deviation over seeds} at the steps at
-    which two seeds were validated.
+    None with less than two rows. signal_to_noise: range / sd.
     """
     assert row.spec is not None
     record: dict[str, Any] = {"row": row.id, "family": family(row.spec), "metrics": {}}
@@ -66,23 +63,7 @@ def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: Statistic
         found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
         record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": round(spread.df)}
         record["seeds"] = arm.k
-    keys = dict.fromkeys(o.keys.train for o in outcomes.get(row.id, ()) if o.status == "done" and o.keys.train is not None)
-    return record | {"rungs": _rungs(reader.ledger, keys)}
-
-
-def _rungs(ledger: Ledger, train_keys: Collection[str]) -> dict[str, dict[str, float]]:
-    """Metric -> {step: standard deviation over these runs} of their rungs and other validations; of steps that two runs have."""
-    values: dict[str, dict[int, list[float]]] = {}
-    for key in train_keys:
-        reports = {int(report["step"]): report for report in ledger.history(key)} | ledger.read_rungs(key)
-        for step, report in sorted(reports.items()):
-            for name, value in report.items():
-                if name.startswith("valid/") and isinstance(value, (int, float)) and math.isfinite(value):
-                    values.setdefault(name, {}).setdefault(step, []).append(float(value))
-    return {
-        name: {str(step): round(float(np.std(each, ddof=1)), 6) for step, each in sorted(steps.items()) if len(each) > 1}
-        for name, steps in values.items()
-    }
+    return record
 
 
 def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
@@ -111,26 +92,6 @@ def _records(ledger: Ledger) -> Iterator[Any]:
     for path in (path for root in (ledger.root, *ledger.mirrors) for path in sorted((root / FOLDER).glob("*.json"))):
         if (record := read_or_tell(path)) is not None:
             yield record
-
-
-def tolerance(ledger: Ledger, row: Row, metric: str, rungs: Sequence[int], target: str) -> dict[str, float]:
-    """Rung -> sqrt(2) standard deviations of the metric over seeds, from the floor of the row's family: that of two runs' difference.
-
-    UserError without such a floor. target: the row and its options on a command line.
-    """
-    assert row.spec is not None
-    wanted = family(row.spec)
-    found: dict[str, float] = {}
-    for record in _records(ledger):
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            if record["family"] == wanted:
-                found |= {step: float(sd) for step, sd in record["rungs"][metric].items() if step not in found}
-    if not found:
-        raise UserError(f"no noise floor of {row.id} has {metric}; expected one: nmt-ablate noise {target}")
-    if missing := [rung for rung in rungs if str(rung) not in found]:
-        steps = ", ".join(sorted(found, key=int))
-        raise UserError(f"the noise floor of {row.id} has no {metric} at step {missing[0]}; expected rungs among its validations, {steps}")
-    return {str(rung): round(math.sqrt(2) * found[str(rung)], 6) for rung in rungs}
 
 
 def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:

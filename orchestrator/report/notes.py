@@ -192,17 +192,6 @@ def changed_since_training(
     return {(row_id, o.seed): list(o.changed) for row_id, each in found.items() for o in each if o.changed}
 
 
-def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
-    """A line for each row with results that `--again` superseded."""
-    lines = []
-    for row in rows:
-        folders = sorted({f"{path.parent.parent.name}/{path.parent.name}" for o in outcomes[row.id] for path in o.earlier})
-        if folders:
-            how, kept = "added" if row.kind == "external" else "trained", ", RESULTS/".join(folders)
-            lines.append(f"{short_id(row.id)}: {how} again; the result before is kept (--results RESULTS/{kept})")
-    return lines
-
-
 def shipped_note(ledger: Ledger, rows: Mapping[str, Sequence[str]], total: int) -> list[str]:
     """A note that names the shipped rows and when they were trained; none without any. total: rows that have results."""
     if not rows:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from orchestrator.files.canonical import digest
-from orchestrator.ledger import packed, superseded, sweep_files
+from orchestrator.ledger import packed, sweep_files
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -41,7 +41,7 @@ def entries(ledger: Ledger) -> Iterator[Entry]:
             if (entry := _entry(row)) is not None:
                 yield entry
     for run in (run for root in roots for run in packed.runs(root)):
-        if run.name in seen or (run.parent != ledger.root and superseded.folders(ledger.root, run.name)):
+        if run.name in seen:
             continue
         text = read_bytes(run / "spec.yaml") or b""
         key = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)

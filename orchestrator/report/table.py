@@ -12,7 +12,6 @@ from orchestrator.report.find import Finder, SeedResult, shipped
 from orchestrator.report.notes import (
     changed_since_training,
     claim_note,
-    earlier_results,
     metric_doubts,
     notes,
     parameter_differences,
@@ -149,7 +148,6 @@ def make(
         *shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
         *notes(rows, outcomes, ours, scale, first, measured),
         *looks.note({row: found["verdict"] for row, found in judged.items() if "effect" in found and row in ours}),
-        *earlier_results(rows, outcomes),
         *metric_doubts(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`

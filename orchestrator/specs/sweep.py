@@ -15,15 +15,6 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
-class Retrain(Strict):
-    """After a search, the best rows and pinned rows are trained again in full, with other seeds."""
-
-    top: Positive = 3
-    """How many of the best rows are trained again."""
-    seeds: Annotated[list[Seed], Field(min_length=1)]
-    """Seeds of these runs; none of the search's."""
-
-
 class Scheduler(Strict):
     """Which runs go on."""
 
@@ -40,11 +31,8 @@ class Scheduler(Strict):
     """A run goes on from a rung if it is among the best 1 / reduction_factor there."""
     shuffle_seed: Natural = 0
     """Seed of the order in which asha starts the rows that are not pinned."""
-    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["noise"] = 0.0
-    """How much worse than the cutoff, in the metric's units, a run may be at a rung and go on. noise: sqrt(2) times the standard deviation
-    over seeds at the rung, of the baseline's noise floor."""
-    retrain: Retrain | None = None
-    """Trains the best rows again after the search; null: the sweep ends with the search."""
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """How much worse than the cutoff, in the metric's units, a run may be at a rung and go on."""
 
     @model_validator(mode="after")
     def _sound(self) -> Scheduler:
@@ -138,10 +126,6 @@ class SweepSpec(Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> SweepSpec:
-        again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
-        for seeds in (self.seeds, again):
-            if len(set(seeds)) != len(seeds):
-                raise ValueError(f"seeds {seeds} are not distinct")
-        if both := sorted(set(self.seeds) & set(again)):
-            raise ValueError(f"scheduler.retrain.seeds {both} are seeds of the search; expected others: its best were chosen by those")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds {self.seeds} are not distinct")
         return self

@@ -42,7 +42,7 @@ class Decisions(BaseModel):
 class Asha:
     """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite.
 
-    tolerance: how much worse than the cutoff a run may be, in the metric's units; at all rungs, or for each rung.
+    tolerance: how much worse than the cutoff a run may be, in the metric's units.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Asha:
         mode: str,
         pinned: set[str],
         path: Path | None = None,
-        tolerance: float | Mapping[str, float] = 0.0,
+        tolerance: float = 0.0,
     ) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
-        self.tolerance = {rung: float(tolerance[str(rung)] if isinstance(tolerance, Mapping) else tolerance) for rung in self.rungs}
+        self.tolerance = tolerance
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
         if path is not None and (known := _read(path)) is not None:
             for rung, records in known.rungs.items():
-                if (known.eta, known.sign, known.tolerance.get(rung, 0.0)) == (self.eta, self.sign, self.tolerance.get(rung)):
+                if rung in self.records and (known.eta, known.sign, known.tolerance.get(rung, 0.0)) == (eta, self.sign, tolerance):
                     self.records[rung] = records
 
     def decide(self, run: str, rung: int, value: float) -> bool:
@@ -69,13 +69,13 @@ class Asha:
             return known.goes_on
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([record.value for record in earlier if record.value is not None])
-        promoted = finite and (cutoff is None or self.sign * value >= cutoff - self.tolerance[rung] or run in self.pinned)
+        promoted = finite and (cutoff is None or self.sign * value >= cutoff - self.tolerance or run in self.pinned)
         told = None if cutoff is None else self.sign * cutoff
         earlier.append(Decision(run=run, value=float(value) if finite else None, cutoff=told, **{"continue": promoted}))
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records, tolerance=self.tolerance)
-            usual = set() if any(self.tolerance.values()) else {"tolerance"}
+            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records, tolerance=dict.fromkeys(self.rungs, self.tolerance))
+            usual = set() if self.tolerance else {"tolerance"}
             write_document(self.path, file.model_dump(mode="json", by_alias=True, exclude=usual), KEY, points="asha")
         return promoted
 

@@ -26,7 +26,6 @@ from orchestrator.sweeps.budget import budgeted
 from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
-from orchestrator.sweeps.rerun import set_aside_results
 from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
@@ -52,16 +51,11 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
     engine.check(tasks)
     for folder, option in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, option)
-    preflight.check_tracking(options)
     preflight.prepare_corpora(tasks, options.data_dir, options.cache_dir)
     lock = SweepFile.of(options.results, options.slug).lock
     lock.parent.mkdir(parents=True, exist_ok=True)
     with RunLock(lock):
-        sweep = Sweep(tasks, options, engine)
-        if options.again:
-            preflight.check_precision(tasks)
-            set_aside_results(tasks, {f"{row.id}:{seed}" for row in rows for seed in seeds}, sweep.ledger)
-        return sweep.run()
+        return Sweep(tasks, options, engine).run()
 
 
 class Sweep:

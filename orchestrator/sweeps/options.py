@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PARTS = ("search", "tuned", "retrain")
+PARTS = ("search", "tuned")
 """Sweeps that belong to one command: NAME:PART; they share its cap."""
 RESULTS = Path("results")
 CACHE = Path(".data-cache")
@@ -73,7 +73,6 @@ class ExecutionOptions(RowOptions):
         workers: Workers of each run; None: as the row says.
         no_tracking: Write nothing to MLflow.
         tracking_uri: Address of MLflow; None: a file among the results.
-        tracking_can_wait: Start even if the tracking server cannot be written.
         resources: `--resources`, merged over the sweep section.
         as_json: Print records as JSON lines.
         name: Name of the sweep.
@@ -81,7 +80,6 @@ class ExecutionOptions(RowOptions):
         claims: Claims of the tables, as `specs.claims.as_data` gives them.
         mirrors: Read-only ledgers that complement `results`.
         max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
-        again: Train requested rows again (see `sweeps.rerun`).
         until_decided: Look at the rows twice (see `sweeps.looks`).
         dropped: Runs, as `ROW:SEED`, that a look has dropped.
         train_only: Read no test set: runs are trained, and neither decoded nor scored.
@@ -93,7 +91,6 @@ class ExecutionOptions(RowOptions):
     workers: int | None = None
     no_tracking: bool = False
     tracking_uri: str | None = None
-    tracking_can_wait: bool = False
     resources: str | None = None
     as_json: bool = False
     name: str = ""
@@ -101,7 +98,6 @@ class ExecutionOptions(RowOptions):
     claims: list[dict[str, Any]] = field(default_factory=list)
     mirrors: tuple[Path, ...] = ()
     max_hours: float | None = None
-    again: bool = False
     until_decided: bool = False
     dropped: frozenset[str] = frozenset()
     train_only: bool = False

@@ -1,4 +1,4 @@
-"""Checks before anything trains: corpora, positions, metrics, precision, tracking."""
+"""Checks before anything trains: corpora, positions, metrics, precision."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +15,7 @@ from orchestrator.specs.bleu_tokenizer import check_installed
 from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.metric_compatibility import metric_warnings
-from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-from orchestrator.tracking import sweeps as tracking
 from orchestrator.training.runtime import best_device
 
 
@@ -105,16 +103,3 @@ def check_precision(tasks: Sequence[Task]) -> None:
             problems.append(f"{row}: decode.{error}")
     if problems:
         raise UserError(*problems)
-
-
-def check_tracking(options: ExecutionOptions) -> None:
-    """UserError if the tracking server cannot be written; only a warning with `tracking_can_wait`."""
-    if options.no_tracking or options.tracking_uri is None:
-        return
-    try:
-        with phase("asking the MLflow server"):
-            tracking.check(options.results, options.tracking_uri)
-    except UserError as error:
-        if not options.tracking_can_wait:
-            raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error
-        log(f"warning: {error}; the work starts, and what it misses follows")

@@ -20,11 +20,11 @@ LAST = 20
 """Reports of a run of such a sweep that are read, besides its first: they have its last figures."""
 
 
-def recent_sweeps(results: Path, others: int = RECENT) -> tuple[list[Path], int]:
-    """The files of the sweeps that run and of the last `others` that were started, by name; and how many more sweeps there are."""
+def recent_sweeps(results: Path) -> tuple[list[Path], int]:
+    """The files of the sweeps that run and of the last `RECENT` that were started, by name; and how many more sweeps there are."""
     paths = sorted(sweep_files.paths(results), key=lambda path: (_started(path), path), reverse=True)
     idle = [path for path in paths if SweepFile(path).driver is None]
-    return sorted(set(paths) - set(idle[others:])), len(idle[others:])
+    return sorted(set(paths) - set(idle[RECENT:])), len(idle[RECENT:])
 
 
 def _started(path: Path) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.ledger import superseded, sweep_files
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.packed import table_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import RunView, scorings_of
@@ -28,17 +28,16 @@ FINAL = ("done", "stopped", "diverged", "failed")
 class SweepRow:
     """One row and seed of a sweep. record: as in the sweep file. scorings, keys: as for `RunView`.
 
-    again: number of superseded results of its training (see `ledger.superseded`); the store has one run for each.
     key: identity of the row within its sweep: address, seed and the three keys, without other scorings.
     """
 
-    def __init__(self, record: Mapping[str, Any], again: int) -> None:
+    def __init__(self, record: Mapping[str, Any]) -> None:
         self.record, self.id, self.seed = record, str(record["id"]), int(record["seed"])
         self.scorings = scorings_of(record)
         self.keys = self.scorings[""]
         self.train = str(self.keys.train)
         parts = [self.id, str(self.seed), self.train, self.keys.decode or "", self.keys.score or ""]
-        self.key = hashlib.sha256("\n".join(parts + [f"again {again}"] * bool(again)).encode()).hexdigest()
+        self.key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def read_sweep(path: Path) -> SweepRecord:
     """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read."""
     try:
         record = sweep_files.read(path)
-        rows = [SweepRow(row, sum(superseded.generation(path.parent.parent, row["keys"]["train"]))) for row in record["rows"]]
+        rows = [SweepRow(row) for row in record["rows"]]
         sweep_id = str(record["sweep_id"])
         return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

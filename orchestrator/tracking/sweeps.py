@@ -10,24 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import UserError
 from orchestrator.ledger.sweep_files import SweepFile, paths
 from orchestrator.safe_text import log
 from orchestrator.tracking.environment import reason, redact
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep
-from orchestrator.tracking.store import MlflowStore
-
-
-def check(results: Path, uri: str) -> None:
-    """UserError with one line unless `uri` can be written now with this login."""
-    try:
-        store = MlflowStore(results, uri)
-        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"MLflow at {redact(uri)} cannot be written: {reason(error)}") from error
 
 
 class BackgroundProjector:

@@ -267,7 +267,8 @@ class Trainer:
         now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
         if (origin := component_sources.after_resuming(self.progress.origin, now)) != self.progress.origin:
             self.progress.origin = origin
-            self.report({"warning": f"{', '.join(component_sources.edited(origin))} changed since the checkpoint; --again begins anew"})
+            files = ", ".join(component_sources.edited(origin))
+            self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
         if "meter" in saved.state:  # checkpoints of earlier versions have none
             self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])

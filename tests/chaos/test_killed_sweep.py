@@ -23,7 +23,7 @@ train: {{max_steps: {STEPS}, validate_every: 20, checkpoint_every: {INTERVAL}}}
 decode: {{beam_size: 1}}
 sweep:
   seeds: [1, 2]
-  scheduler: {{kind: asha, rungs: [20], reduction_factor: 2.0, shuffle_seed: 3, retrain: {{top: 1, seeds: [3]}}}}
+  scheduler: {{kind: asha, rungs: [20], reduction_factor: 2.0, shuffle_seed: 3}}
 rows:
   base: {{pinned: true}}
   slow: {{optim: {{schedule: {{kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}}}}

@@ -137,23 +137,19 @@ def nmt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=600)
 
 
-def test_a_run_by_the_command_line_and_its_refusals(server: SharedServer, tmp_path: Path) -> None:
+def test_a_run_by_the_command_line_never_waits_for_the_server(server: SharedServer, tmp_path: Path) -> None:
     results, cache = ["--results", str(tmp_path / "results")], ["--cache-dir", str(tmp_path / "cache")]
     run = ["run", "quickstart/fusion/baseline", "--profile", "smoke", *results, *cache]
     wrong = nmt(*run, "--tracking-uri", server.uri, MLFLOW_TRACKING_PASSWORD="canary-wrong")
-    assert wrong.returncode == 2 and "login refused" in wrong.stderr and "canary" not in wrong.stderr + wrong.stdout
-    absent = f"http://127.0.0.1:{mlflow_server.free_port()}"
-    down = nmt(*run, "--tracking-uri", absent)
-    assert down.returncode == 2 and "connection refused; --tracking-can-wait starts" in down.stderr.splitlines()[-1]
-    assert not list((tmp_path / "results").glob("*/train.json"))
-    waiting = nmt(*run, "--tracking-uri", absent, "--tracking-can-wait")
-    assert waiting.returncode == 0 and "reconcile" in waiting.stderr, waiting.stderr
+    assert wrong.returncode == 0 and "login refused" in wrong.stderr and "canary" not in wrong.stderr + wrong.stdout
+    down = nmt(*run, "--tracking-uri", f"http://127.0.0.1:{mlflow_server.free_port()}")
+    assert down.returncode == 0 and "connection refused" in down.stderr and "reconcile" in down.stderr, down.stderr
     late = nmt(*run, MLFLOW_TRACKING_URI=server.uri)  # nothing to do, but to tell the server
     assert late.returncode == 0 and "0 steps" in late.stderr, late.stderr
     (found,) = children(tmp_path / "results", server.uri, "quickstart-fusion-baseline@smoke-1").values()
     assert [entry.info.status for entry in found] == ["FINISHED"]
     assert not (tmp_path / "results" / "mlflow.db").exists()
-    told = wrong.stderr + down.stderr + waiting.stderr + late.stderr + late.stdout
+    told = wrong.stderr + down.stderr + late.stderr + late.stdout
     assert server.password not in told + server.log.read_text(errors="replace")
 
 

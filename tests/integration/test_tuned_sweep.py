@@ -192,11 +192,10 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     planned = json.loads(called("plan", file, "--tune", "--json"))
     assert planned["search"] | {"hours": 0} == {"arms": 2, "trials": 4, "trainings": 8, "whole_trainings": 7.0, "hours": 0}
 
-    called("results", "export", str(tmp_path / "ledger.tar"))
-    called("results", "export", str(tmp_path / "packed"), "--packed", "--sweep", "try-tuned-tuned")
-    for number, source in enumerate(("ledger.tar", "packed")):
+    called("results", "export", str(tmp_path / "packed"), "--sweep", "try-tuned-tuned")
+    for number, source in enumerate((folder / "results", tmp_path / "packed")):
         other = tmp_path / f"imported{number}"
-        assert run(["results", "import", str(tmp_path / source), "--results", str(other)]) == 0
+        assert run(["results", "import", str(source), "--results", str(other)]) == 0
         capsys.readouterr()
         assert run(["show", f"{file}#slow@tuned", "--results", str(other), "--cache-dir", str(folder.parent / "cache")]) == 0
         assert capsys.readouterr().out == shown

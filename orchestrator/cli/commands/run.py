@@ -18,17 +18,15 @@ from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.sweep_files import SweepFile
-from orchestrator.report import noise_floor, terminal
+from orchestrator.report import terminal
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import claims
 from orchestrator.specs.controls import parse
-from orchestrator.specs.row import Row, baseline
+from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
-from orchestrator.sweeps import budget, looks, retrain
+from orchestrator.sweeps import budget, looks
 from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
@@ -61,26 +59,7 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
     name = sweep_name(address_of(target, request.rows, found), options.profile, options.sets, parse(options.controls))
     tables = {each.table.path: each.table for each in found if each.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
-    options = replace(options, name=name, sweep=settings, claims=stated)
-    if section.scheduler.kind == "asha" and section.scheduler.tolerance == "noise":
-        settings["scheduler"]["tolerance"] = _tolerance(request, options)
-    return request, requested or section.seeds, options
-
-
-def _tolerance(request: Request, options: ExecutionOptions) -> dict[str, float]:
-    """Rung -> tolerance: those that the sweep's file has, so that a resumed sweep decides alike, else those of the noise floor."""
-    scheduler = options.scheduler
-    known = SweepFile.of(options.results, options.slug).record().get("scheduler") or {}
-    recorded = known.get("tolerance")
-    if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
-        return recorded
-    base = next(row for row in request.rows if row.id == baseline(request.rows))
-    ledger, command = request.finder.ledger, f"{shlex.quote(as_targets(base)[1])}{options.arguments}"
-    try:
-        return noise_floor.tolerance(ledger, base, scheduler["metric"], scheduler["rungs"], command)
-    except UserError as error:
-        (table,) = (each.table for each in request.found)
-        raise UserError(table.document.at(("sweep", "scheduler", "tolerance")).line(f"found noise: {error}")) from None
+    return request, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated)
 
 
 def execute_rows(
@@ -101,17 +80,9 @@ def execute_rows(
         out = console(stderr=options.as_json)
         _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)
         return
-    retrained = options.scheduler.get("retrain")
-    retrain.check_seeds(retrained, seeds)
-
     records = _execute(execute_looks if options.until_decided else execute, trainable, seeds, options)
     out = console(stderr=options.as_json)
-    tables = _print_records(records, request, out, options)
-    if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
-        more = _retrain(records, trainable, options)
-        records += more
-        tables = _print_records(more, request, out, options) if more else tables
-    _finish(records, trainable, tables, out, options, with_page=with_page)
+    _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)
 
 
 def _finish(
@@ -167,21 +138,6 @@ def _print_records(records: list[dict[str, Any]], request: Request | None, out: 
     if stated := sum(bool(record.get("failed_as_stated")) for record in bad):
         log(f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error")
     return tables
-
-
-def _retrain(records: list[dict[str, Any]], rows: list[Row], options: ExecutionOptions) -> list[dict[str, Any]]:
-    """Trains the best rows of a search again, to their full budget and with the seeds of `retrain`, as a sweep of its own."""
-    scheduler = options.scheduler
-    chosen = retrain.select(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
-    if not chosen:
-        log("nothing to retrain: no run of the search was completed")
-        return []
-    log(retrain.describe(chosen, scheduler))
-    assert options.sweep is not None
-    retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
-    best = {choice.row for choice in chosen}
-    retrained = _execute(execute, [row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
-    return [record | {"replicate": True} for record in retrained]
 
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:

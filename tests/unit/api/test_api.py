@@ -58,7 +58,7 @@ def test_history_is_in_order_of_steps(shipped: Path) -> None:
 def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
     frame = nmt.hypotheses(ROWS[0], 1, **WHERE)
     assert list(frame) == ["hypothesis"] and len(frame) == 1000
-    with pytest.raises(nmt.UserError, match="seed 3 were left out of the ledger; nmt-ablate run dou2018/table1/row1 --again"):
+    with pytest.raises(nmt.UserError, match="seed 3 were left out of the ledger; nmt-ablate repro dou2018/table1/row1 --into"):
         nmt.hypotheses(ROWS[0], 3, **WHERE)
     with pytest.raises(nmt.UserError, match="no translations with seed 9"):
         nmt.hypotheses(ROWS[0], 9, **WHERE)

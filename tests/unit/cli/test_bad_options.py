@@ -27,10 +27,10 @@ FOLDERS = [
     ["analyse", "spec.yaml", "--kind", "length", "--out"],
     ["export", "spec.yaml", "--results", "results", "--to"],
     ["repro", "spec.yaml", "--into"],
-    ["results", "import", "file", "--results"],
+    ["results", "import", "full", "--results"],
     ["plan", "spec.yaml", "--probe", "--results"],
     *(["table", "spec.yaml", option] for option in ("--results", "--data-dir")),
-    *([command, "--results"] for command in ("status", "stop", "gc", "reconcile", "ui")),
+    *([command, "--results"] for command in ("status", "gc", "reconcile", "ui")),
 ]
 CASES = [
     *(([*command, "file"], [f"{command[-1]} file: found a file; expected a folder"]) for command in FOLDERS),
@@ -39,8 +39,8 @@ CASES = [
     (["run", "spec.yaml", "--results", "s3://bucket/x"], ["--results s3://..: found a URL; expected a folder"]),
     (["status", "--results", "n" * 300], ["no such folder"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
-    (["results", "export", "file/x.tar", "--results", "results"], ["found a file; expected a folder"]),
-    (["results", "import", "full"], ["full: is a folder without packed runs; expected a file"]),
+    (["results", "export", "file/x", "--results", "results"], ["FOLDER file/x: cannot be made"]),
+    (["results", "import", "full"], ["full: holds no runs; expected a results folder"]),
     (["plan", "n" * 300], ["File name too long"]),
     (["table", "spec.yaml", "--baseline", "oen"], ["no such row of demo/small; expected one, the only name; did you mean one?"]),
     (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),
@@ -48,7 +48,7 @@ CASES = [
     (["run", "spec.yaml", "--seed", "1", "--seed", "2"], ["--seed: found twice; expected one value"]),
     (["run"], ["Missing argument", "nmt-ablate run --help"]),
     (["bogus"], ["No such command 'bogus'"]),
-    (["stop", "\x1b]0;x\x07", "--results", "results"], [r"\x1b]0;x\x07"]),
+    (["show", "\x1b]0;x\x07"], [r"\x1b]0;x\x07"]),
     (["run", "spec.yaml", "--set", "model.d_model=\u202ex"], [r"\u202e"]),
 ]
 

@@ -119,14 +119,11 @@ def test_every_record_of_the_ledger_is_on_the_disk_when_its_write_returns(tmp_pa
         assert [disk.renamed(run / name) for name in names] == sorted(disk.renamed(run / name) for name in names)
 
 
-def test_an_archive_and_what_is_unpacked_of_it_are_on_the_disk(tmp_path, disk):
+def test_what_an_import_copies_is_on_the_disk(tmp_path, disk):
     ledger = Ledger(tmp_path / "results")
     ledger.write_train(KEY, {"status": "done"})
     name = f"{KEY[:16]}/train.json"
-    transfer.export_ledger(ledger.root, tmp_path / "all.tar")
-    disk.holds(tmp_path / "all.tar")
-    (tmp_path / "target").mkdir()
-    transfer._unpack(tmp_path / "all.tar", tmp_path / "target")
+    transfer._copy(ledger.root, tmp_path / "target")
     assert ("sync", tmp_path / "target" / name, (ledger.root / name).stat().st_size) in disk
 
 

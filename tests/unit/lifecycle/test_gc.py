@@ -143,7 +143,7 @@ def test_leftovers_of_killed_writers_and_locks_of_dead_processes_go(states, dead
         put(runs["cut"] / name)
     put(runs["cut"] / "lock", "")
     put(runs["cut"] / "lock.json", json.dumps(dead))
-    for name in ("sweep-1.stop", ".sweep-1.json.77-0123abcd.tmp", "sweep-1.lock", "sweep-1.lock.asked-3"):
+    for name in ("sweep-1.stop", ".sweep-1.json.77-0123abcd.tmp", "sweep-1.lock"):
         put(results / "sweeps" / name, "")
     put(results / "sweeps" / "sweep-1.lock.json", json.dumps(dead))
     put(results / "ray" / "sweep-1-0" / "experiment_state.json")

@@ -67,12 +67,12 @@ def test_the_cutoff_is_the_quantile_of_all_earlier_arrivals(values, eta, mode, c
 
 @pytest.mark.parametrize(("mode", "inside", "outside"), [("min", 5.19, 5.21), ("max", 4.81, 4.79)])
 def test_a_run_within_the_tolerance_of_the_cutoff_goes_on(mode, inside, outside):
-    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance=0.2)
     assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
     assert asha.decide("near", 10, inside) is True
-    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance=0.2)
     assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
-    assert asha.decide("far", 10, outside) is False and asha.decide("near", 30, inside) is False
+    assert asha.decide("far", 10, outside) is False and asha.decide("far", 30, outside) is False
     assert asha.records[10][-1].cutoff == 5.0, "the tolerance is no part of the cutoff"
 
 

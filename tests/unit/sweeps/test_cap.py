@@ -48,10 +48,10 @@ def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
     ],
 )
 def test_the_cap_asks_before_it_ends(tmp_path: Path, hours: float, devices: int, left: float, action: str) -> None:
-    """The hours are those of a search and of what it retrains together."""
+    """The hours are those of a search and of what it tunes together."""
     use(tmp_path, "demo-cap", 3600 * hours / 2 - left)
-    use(tmp_path, "demo-cap-retrain", 3600 * hours / 2)
-    for name in ("demo/cap", "demo/cap:retrain"):
+    use(tmp_path, "demo-cap-tuned", 3600 * hours / 2)
+    for name in ("demo/cap", "demo/cap:tuned"):
         own = Budget(ExecutionOptions(results=tmp_path, name=name, max_hours=hours, jobs="2"), [])
         assert own.action(devices) == action
 

@@ -1,4 +1,4 @@
-"""The order of a sweep, what of it is final, and who trains again: decisions of many rows, on records of a ledger."""
+"""The order of a sweep, and what of it is final: decisions of many rows, on records of a ledger."""
 
 import random
 from pathlib import Path
@@ -10,12 +10,9 @@ from orchestrator.engines.execute import Local
 from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs.row import Row
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.retrain import rank, select
 from orchestrator.sweeps.task import Task, group_jobs, topological_levels
-from tests.unit.history import append_history
 from tests.unit.training.support import SPEC
 
 
@@ -92,37 +89,3 @@ def test_parents_train_before_children_and_equal_trainings_once():
     twin = task("t", training="g", workers=4)
     assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
-
-
-# ---------------------------------------------------------------- who trains again
-
-
-def search(root: Path, values: dict[str, list[float | None]]) -> tuple[list[dict[str, Any]], Ledger]:
-    """Records and a ledger: row -> its runs' values at their ends, None where the scheduler stopped the run (at 0)."""
-    records, ledger = [], Ledger(root)
-    for row, each in values.items():
-        for seed, value in enumerate(each):
-            key = sha256(f"{row}{seed}")
-            records.append({"id": row, "status": "stopped" if value is None else "done", "keys": {"train": key}})
-            for report in ({"step": 1, "m": -5.0}, {"step": 2, "m": 0.0 if value is None else value}, {"step": 3, "other": 1.0}):
-                append_history(ledger, key, report)
-    return records, ledger
-
-
-def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_ends(tmp_path):
-    """whole: 2 of 2, mean 3; more: 3 of 4, mean 1; half: 1 of 2, mean 0.5; two: 2 of 4, mean 0.25; none: left out."""
-    ends: dict[str, list[float | None]] = {"more": [1.0, 1.0, 1.0, None], "two": [0.0, 0.5, None, None], "half": [0.5, None]}
-    records, ledger = search(tmp_path, ends | {"whole": [2.0, 4.0], "none": [None], "best": [2.5, 2.5]})
-    low = rank(records, ledger, "m", "min")
-    assert [(s.row, s.value, s.finished, s.runs) for s in low] == [
-        ("best", 2.5, 2, 2), ("whole", 3.0, 2, 2), ("more", 1.0, 3, 4), ("two", 0.25, 2, 4), ("half", 0.5, 1, 2)
-    ]  # fmt: skip
-    assert [s.row for s in rank(records, ledger, "m", "max")] == ["whole", "best", "more", "half", "two"]
-
-
-@pytest.mark.parametrize(("top", "again"), [(1, ["c", "b"]), (2, ["c", "a", "b"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b", "d"])])
-def test_the_best_train_again_and_the_pinned_with_them_once(tmp_path, top, again):
-    records, ledger = search(tmp_path, {"a": [2.0], "b": [3.0], "c": [1.0], "d": [4.0], "lost": [None]})
-    rows = [Row(name, name, "run", None, {}, [], 1, name in ("b", "lost"), "table.yaml", 1) for name in ("a", "b", "c", "d", "lost")]
-    found = select(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})
-    assert [s.row for s in found] == again
