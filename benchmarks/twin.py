@@ -90,7 +90,7 @@ def repeated(repetition: int, folder: Path) -> dict[str, Any]:
     """One repetition: {"search", "judge", "draw", "seconds", "verdicts": [{"row", "configuration", "verdict", "delta", "p"}]}."""
     folder = folder.resolve() / f"{repetition:02}"
     first = 1000 + 10 * repetition
-    search, judging = [first], [first + 1, first + 2, first + 3]
+    search, judging = [first], list(range(first + 1, first + 6))
     known = folder / "verdicts.json"
     if not known.is_file():
         folder.mkdir(parents=True, exist_ok=True)
