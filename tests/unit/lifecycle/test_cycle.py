@@ -40,7 +40,7 @@ def test_after_gc_everything_is_still_done_and_translates(trained, copy, cli, mo
 
 
 @pytest.mark.slow
-def test_stopped_from_another_terminal_and_called_again_it_has_the_same_bits(trained, tmp_path):
+def test_terminated_and_called_again_it_has_the_same_bits(trained, tmp_path):
     spec, results, cache = trained
     options = ["--results", str(tmp_path / "results"), "--cache-dir", str(cache)]
     command = [sys.executable, "-m", "orchestrator", "run", f"{spec}#base", *options, "--no-tracking", "--json"]
@@ -50,7 +50,7 @@ def test_stopped_from_another_terminal_and_called_again_it_has_the_same_bits(tra
     while not list(tmp_path.glob("results/*/ckpt/step-00000003/manifest.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
     running.terminate()
-    assert running.wait(200) == 130 and list(tmp_path.glob("results/*/ckpt/step-00000005/manifest.json"))
+    assert running.wait(200) == 130 and list(tmp_path.glob("results/*/ckpt/step-0000000[345]/manifest.json"))
     again = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
     key = rows_in(results)["life/cycle/base"][:16]
