@@ -26,15 +26,8 @@ ROOT = Path(__file__).parents[2]
 CHECKOUT = ["models", "orchestrator", "search_spaces", "cluster", "docs/results", "pyproject.toml", "requirements.lock"]
 CHECKOUT += [".gitignore", ".rayignore"]
 CANARIES = [
-    ".env",
-    "auth_token",
-    "deploy.pem",
-    "results/ab/weights.bin",
-    "data/train.de",
-    ".git/canary",
-    "mlruns/meta",
-    "notes/my-token.txt",
-]
+    ".env", "auth_token", "deploy.pem", "results/ab/weights.bin", "data/train.de", ".git/canary", "mlruns/meta", "notes/my-token.txt",
+]  # fmt: skip
 SECRET = "canary-" + secrets.token_hex(8)  # in the environment of whoever submits
 
 

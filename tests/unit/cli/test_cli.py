@@ -140,22 +140,6 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monk
     assert (ids, seeds, options.sweep, options.name) == (["demo/small/a"], [6], None, "demo/small/a@smoke:6")  # type: ignore[attr-defined]
 
 
-def test_status_and_stop(cli: Cli, tmp_path: Path) -> None:
-    sweeps = tmp_path / "sweeps"
-    sweeps.mkdir()
-    key = "a" * 64
-    rows = [{"id": "p/t/a", "seed": 1, "keys": {"train": key, "decode": key, "score": key}, "spec": {}}]
-    (sweeps / "p-t.json").write_text(json.dumps({"name": "p/t", "rows": rows}))
-    (sweeps / "p-t.lock.json").write_text(json.dumps({"held": True, "pid": 1, "host": "h", "boot_id": None}))
-    (sweeps / "half.json").write_text('{"rows": [')
-    code, out, _ = cli("status", "--results", tmp_path, "--json")
-    (sweep,) = json.loads(out)["sweeps"]
-    assert code == 0 and sweep["driver"]["host"] == "h"
-    expected = {"id": "p/t/a", "seed": 1, "status": "new", "steps": 0, "key": key}
-    assert [{name: row[name] for name in expected} for row in sweep["rows"]] == [expected]
-    assert "p-t: driven by process 1 on h; 0 of 1 runs ended, 1 waiting" in cli("status", "--results", tmp_path)[1]
-
-
 @pytest.mark.parametrize(
     ("rows", "claims", "found"),
     [

@@ -48,12 +48,9 @@ def served(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[st
 
 
 SECRETS = {
-    "PGHOST": "db",
-    "PGPASSWORD": "canary-one",
-    "MLFLOW_AUTH_ADMIN_USERNAME": "admin",
-    "MLFLOW_AUTH_ADMIN_PASSWORD": "canary-two",
+    "PGHOST": "db", "PGPASSWORD": "canary-one", "MLFLOW_AUTH_ADMIN_USERNAME": "admin", "MLFLOW_AUTH_ADMIN_PASSWORD": "canary-two",
     "MLFLOW_FLASK_SERVER_SECRET_KEY": "canary-three",
-}
+}  # fmt: skip
 
 
 def test_the_server_has_a_login_listens_on_loopback_and_shows_no_secret_in_its_arguments(tmp_path):

@@ -35,8 +35,9 @@ def test_a_very_long_line_is_cut_and_told(echo: Codec) -> None:
     told: list[str] = []
     lines = ["ab" * 3, "ab" * 500_000, "ab" * translate.MAX_SUBWORDS]
     out = translate.translate_lines(None, echo, lines, Any, told.append)
-    assert out == ["3", str(translate.MAX_SUBWORDS), str(translate.MAX_SUBWORDS)]
     assert echo.longest == translate.MAX_CHARACTERS  # what takes lines apart need not see the rest
+    assert out == ["3", str(translate.MAX_SUBWORDS), str(translate.MAX_SUBWORDS)]
+    assert translate.translate_lines(None, echo, ["\r", "\t ", "\xa0", "\u200b", "\ufeff\u2028", "ab"], Any)[:5] == ["0"] * 5, "no words"
     assert told == [f"stdin:2: found a line of 1000000 characters; its first {translate.MAX_SUBWORDS} subwords are translated"]
 
 

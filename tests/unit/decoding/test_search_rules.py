@@ -17,14 +17,10 @@ SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [5, 5, 5, 4, 4, 6]]
 @pytest.mark.parametrize(
     ("ratio", "extra", "most", "source", "limit"),
     [
-        (1.5, 3, None, 7, 13),
-        (2.0, 0, None, 5, 10),
-        (1.0, 50, None, 4, 54),
-        (0.5, 1, None, 5, 3),
-        (2.0, 10, 12, 5, 12),
+        (1.5, 3, None, 7, 13), (2.0, 0, None, 5, 10), (1.0, 50, None, 4, 54), (0.5, 1, None, 5, 3), (2.0, 10, 12, 5, 12),
         (0.1, 0, None, 4, 1),
     ],
-)
+)  # fmt: skip
 def test_the_limit_is_the_ratio_times_the_source_and_a_constant(ratio, extra, most, source, limit):
     """floor(max_ratio |X| + max_extra), at most max_length, at least 1."""
     assert length_limit(DecodeSpec(max_ratio=ratio, max_extra=extra, max_length=most), source) == limit

@@ -33,10 +33,8 @@ def repository(tmp_path, monkeypatch):
         pytest.skip("no git here")
 
     def git(*arguments: str) -> None:
-        environment = {n: v for n, v in os.environ.items() if not n.startswith("GIT_")} | {
-            "HOME": str(tmp_path),
-            "GIT_CONFIG_NOSYSTEM": "1",
-        }
+        environment = {n: v for n, v in os.environ.items() if not n.startswith("GIT_")}
+        environment |= {"HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
         options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", "-C", str(tmp_path / "repo"), *options, *arguments], env=environment, check=True, capture_output=True)
 
@@ -92,7 +90,5 @@ def test_lock_file(repository):
 def test_differences():
     one = {"python": "3.11", "libraries": {"torch": "2.13"}, "threads": 1}
     assert differences([one, dict(one)]) == [] and differences([]) == []
-    assert differences([one, {**one, "libraries": {"torch": "2.12"}}, {"python": "3.11", "libraries": {"torch": "2.13"}}]) == [
-        "libraries.torch",
-        "threads",
-    ]
+    others = {**one, "libraries": {"torch": "2.12"}}, {"python": "3.11", "libraries": {"torch": "2.13"}}
+    assert differences([one, *others]) == ["libraries.torch", "threads"]

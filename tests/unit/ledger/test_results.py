@@ -169,15 +169,10 @@ def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("score", {"bleu": "99"}),
-        ("score", {"bleu": 1e308}),
-        ("score", {"bleu": None}),
-        ("score", {"bleu": 93.0}),
-        ("score", {"chrf": 50.0}),
-        ("score", {"statistics": {"bleu": "<i4:AAAA"}}),
-        ("train", {"status": "finished"}),
+        ("score", {"bleu": "99"}), ("score", {"bleu": 1e308}), ("score", {"bleu": None}), ("score", {"bleu": 93.0}),
+        ("score", {"chrf": 50.0}), ("score", {"statistics": {"bleu": "<i4:AAAA"}}), ("train", {"status": "finished"}),
     ],
-)
+)  # fmt: skip
 def test_impossible_figures_are_damage(ledger, bad, kind, change):
     """Although the digest is right; and so is a score that its own statistics do not give."""
     counts = [[4, 4, 4, 3, 2, 1, 4, 3, 2, 1], [4, 4, 2, 1, 0, 0, 4, 3, 2, 1]]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from orchestrator.files.documents import sealed
+
 ROOT = Path(__file__).resolve().parents[3]
 
 SPEC = """\
@@ -23,6 +25,12 @@ def put(path: Path, data: bytes | str = b"x" * 1000) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+def edit(path: Path, **changes: object) -> None:
+    """Other values in a record, which is sealed anew."""
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(sealed({name: value for name, value in document.items() if name != "digest"} | changes, document["key"])))
 
 
 def tensors(run: Path) -> None:

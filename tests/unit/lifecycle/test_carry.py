@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
 from orchestrator.report import looks
-from tests.unit.lifecycle.life import rows_in, tree
+from tests.unit.lifecycle.life import edit, rows_in, tree
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +27,6 @@ def copy(carried, tmp_path) -> Path:
     """The results without anything that is never copied."""
     import_ledger(carried[1], tmp_path / "copy")
     return tmp_path / "copy"
-
-
-def edit(path: Path, **changes: object) -> None:
-    document = json.loads(path.read_text())
-    key = document["key"]
-    path.write_text(json.dumps(sealed({name: value for name, value in document.items() if name != "digest"} | changes, key)))
 
 
 def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_path):

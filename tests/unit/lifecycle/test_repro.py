@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files.documents import sealed
 from orchestrator.lifecycle.verdict import DECIDING
-from tests.unit.lifecycle.life import SPEC, rows_in, tree
+from tests.unit.lifecycle.life import SPEC, edit, rows_in, tree
 
 
 def test_what_decides_bits_are_parts_of_a_real_capsule():
@@ -22,11 +21,6 @@ def test_what_decides_bits_are_parts_of_a_real_capsule():
 @pytest.fixture
 def copy(trained, tmp_path) -> Path:
     return Path(shutil.copytree(trained[1], tmp_path / "results"))
-
-
-def edit(path: Path, **changes: object) -> None:
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps(sealed({name: value for name, value in document.items() if name != "digest"} | changes, document["key"])))
 
 
 def test_a_row_and_the_one_it_starts_from_give_the_same_bits(trained, cli):

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.provenance import flat
 from orchestrator.ledger.results import Ledger
-from orchestrator.lifecycle.reproduce import _verdict, fresh_folder
+from orchestrator.lifecycle.reproduce import _verdict
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
@@ -133,14 +133,3 @@ def test_reasons_are_the_commit_the_key_and_fused_seeds(tmp_path):
     fused = verdict(tmp_path / "4", fused_steps=6)
     assert fused.verdict == "within tolerance" and fused.reasons == ["recorded from fused seeds, whose sums are rounded in another order"]
     assert verdict(tmp_path / "5", fused_steps=0).reasons == []
-
-
-def test_a_place_is_gone_on_with_for_the_same_run_alone(tmp_path):
-    from orchestrator.errors import UserError
-
-    with fresh_folder(tmp_path, tmp_path / "into", KEY):
-        pass
-    with fresh_folder(tmp_path, tmp_path / "into", KEY) as place:
-        assert place == tmp_path / "into"
-    with pytest.raises(UserError, match="is not empty"), fresh_folder(tmp_path, tmp_path / "into", OLD):
-        pass

@@ -14,20 +14,15 @@ from models.seams import Residual
 VOCAB = 23
 TWO_MEMORIES: dict[str, Any] = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}
 STACKED: dict[str, Any] = {"num_layers": 4, "cross_attention": {"kind": "stacked"}}
+NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 STACK_KINDS = ("connection", "aggregation", "residual", "self_attention", "layer")
 
 
 def config(norm: str, **changes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "d_model": 16,
-        "d_ff": 24,
-        "num_heads": 2,
-        "norm": norm,
-        "encoder": {"num_layers": 4},
-        "decoder": {"num_layers": 4},
-        "output_bias": True,
-        "encoder_embedding_bias": True,
-    }
+        "d_model": 16, "d_ff": 24, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 4}, "decoder": {"num_layers": 4},
+        "output_bias": True, "encoder_embedding_bias": True,
+    }  # fmt: skip
     return base | changes
 
 

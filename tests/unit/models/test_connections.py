@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from models import build
-from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
-
-NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
 
 def model_of(norm: str = "pre", layers: int = 6, shift: float = 0.0, **kind: Any):

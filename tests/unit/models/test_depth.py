@@ -6,11 +6,7 @@ import torch
 from models import build
 from models.connections.weighted import RunningMix
 from tests.unit.models.model_cases import PRE, VOCAB, batch, config, variant
-from tests.unit.models.test_equations import different_values, layer_norm, same
-
-
-def both(**component):
-    return {side: {"num_layers": 4, **component} for side in ("encoder", "decoder")}
+from tests.unit.models.test_equations import both, different_values, layer_norm, same
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

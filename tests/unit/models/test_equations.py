@@ -7,10 +7,11 @@ import torch
 from torch.nn import functional as F
 
 from models import build
+from models.attention import causal_bias
 from models.config import DropoutConfig, ModelConfig
 from models.dropout import Dropout, draw_bits, keep_mask
 from models.plain import FeedForward
-from models.site import Site
+from models.site import Flow, Site
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
@@ -40,6 +41,18 @@ def layer_norm(x, norm):
     return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
 
 
+def flow_of(tgt):
+    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def feed_forward(ffn, x):
+    return torch.clamp(x @ ffn.inner.weight.T + ffn.inner.bias, min=0) @ ffn.outer.weight.T + ffn.outer.bias
+
+
 def agg(node, *inputs, activation="sigmoid", residual="all", top=0, causal=True):
     """Dou et al. 2018, Eq. 7 and Table 4, row by row."""
     out = torch.empty_like(inputs[0])
@@ -49,7 +62,7 @@ def agg(node, *inputs, activation="sigmoid", residual="all", top=0, causal=True)
             y = attention(node.attention, x, x, causal)
         else:
             inner = x @ node.inner.weight.T + node.inner.bias
-            s = 1 / (1 + torch.exp(-inner)) if activation == "sigmoid" else torch.clamp(inner, min=0)
+            s = sigmoid(inner) if activation == "sigmoid" else torch.clamp(inner, min=0)
             y = s @ node.outer.weight.T + node.outer.bias
         for n, i in enumerate(inputs):
             y = y + i[b] if residual == "all" or (residual == "top" and n == top) else y
@@ -134,8 +147,7 @@ def mlrf_states(model, h, words=True, layers=True):
 
 
 def fusion(network, x):
-    y = torch.clamp(x @ network.inner.weight.T + network.inner.bias, min=0) @ network.outer.weight.T + network.outer.bias
-    return layer_norm(y, network.norm)
+    return layer_norm(feed_forward(network, x), network.norm)
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -152,16 +164,11 @@ def test_mlrf_fnn(words, layers):
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_hop": 1},
-        {"n_hop": 3},
-        {"n_hop": 2, "w1": "layer"},
-        {"n_hop": 3, "w1": "hop"},
-        {"word_embedding": False, "w1": "layer"},
-        {"layer_embedding": False},
-        {"attention_activation": "relu"},
+        {"n_hop": 1}, {"n_hop": 3}, {"n_hop": 2, "w1": "layer"}, {"n_hop": 3, "w1": "hop"}, {"word_embedding": False, "w1": "layer"},
+        {"layer_embedding": False}, {"attention_activation": "relu"},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_mlrf_self_attention(options):
     component = {"kind": "mlrf-self-attention", "d_a": 6, "d_f": 8} | options
     model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
@@ -208,20 +215,13 @@ def test_multi_layer_attention_k3():
     assert [layer.reads for layer in model.decoder.layers] == [0, 0, 0, 3]
     layer = model.decoder.layers[3].self_attention
     with torch.no_grad():
-        got = layer(h.inputs[4], tuple(h.outputs[i] for i in (3, 2, 1)), None, _flow(tgt))
+        got = layer(h.inputs[4], tuple(h.outputs[i] for i in (3, 2, 1)), None, flow_of(tgt))
     for b in range(3):
         x = h.inputs[4][b]
         seen = [attention(layer.attention, x, h.outputs[3][b], True)]
         seen += [attention(mha, x, h.outputs[l][b], True) for mha, l in zip(layer.deeper, (2, 1), strict=True)]
         c = agg(layer.node, *(s[None] for s in seen))[0]
         same(got[b], layer_norm(c + x, layer.sublayer.norm))
-
-
-def _flow(tgt):
-    from models.attention import causal_bias
-    from models.site import Flow
-
-    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -238,14 +238,7 @@ def test_plain_decoder_layer(norm):
         for sub, function in (
             (layer.self_attention.sublayer, lambda q: attention(layer.self_attention.attention, q, q, True)),
             (layer.cross_attention.sublayer, lambda q, mem=mem: attention(layer.cross_attention.attention, q, mem, False)),
-            (
-                layer.sublayer,
-                lambda q: (
-                    torch.clamp(q @ layer.feed_forward.inner.weight.T + layer.feed_forward.inner.bias, min=0)
-                    @ layer.feed_forward.outer.weight.T
-                    + layer.feed_forward.outer.bias
-                ),
-            ),
+            (layer.sublayer, lambda q: feed_forward(layer.feed_forward, q)),
         ):
             x = x + function(layer_norm(x, sub.norm)) if norm == "pre" else layer_norm(x + function(x), sub.norm)
         same(h.outputs[1][b], x)

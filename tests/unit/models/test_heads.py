@@ -8,9 +8,7 @@ import torch
 from models import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
-from tests.unit.models.model_cases import VOCAB, batch, config
-
-NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 
 
 def model_of(norm: str = "pre", head: dict[str, Any] | None = None, layers: int = 4, **encoder: Any):

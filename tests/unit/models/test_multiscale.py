@@ -7,7 +7,7 @@ import torch
 
 from models import build
 from tests.unit.models.model_cases import VOCAB, batch, variant
-from tests.unit.models.test_equations import attention, layer_norm, same
+from tests.unit.models.test_equations import attention, feed_forward, layer_norm, same, sigmoid
 
 ABLATIONS = {
     "gate": ("self_attention", "contextual"),
@@ -22,10 +22,6 @@ ABLATIONS = {
 
 def linear(m, x):
     return x @ m.weight.T + (0 if m.bias is None else m.bias)
-
-
-def sigmoid(x):
-    return 1 / (1 + torch.exp(-x))
 
 
 def gru(cell, h, x):
@@ -86,8 +82,7 @@ def encode(model, h_0):
                 return fused(own.fusion, a_h, q, x, c) if hasattr(own, "fusion") else a_h
 
             x = sub_layer(own.sublayer, x, attend)
-            net = layer.feed_forward
-            x = sub_layer(layer.sublayer, x, lambda q, net=net: linear(net.outer, torch.clamp(linear(net.inner, q), min=0)))
+            x = sub_layer(layer.sublayer, x, lambda q, net=layer.feed_forward: feed_forward(net, q))
         blocks.append(layer_norm(x, stack.aggregation.norm) if model.config.norm == "pre" else x)
         if stack.context is not None:
             cell = stack.context.cell
@@ -108,8 +103,7 @@ def decode(model, y, blocks, contexts):
             return a_h if getattr(cross, "fusion", None) is None else fused(cross.fusion, a_h, q, y, contexts[n + 1])
 
         y = sub_layer(cross.sublayer, y, attend)
-        net = layer.feed_forward
-        y = sub_layer(layer.sublayer, y, lambda q, net=net: linear(net.outer, torch.clamp(linear(net.inner, q), min=0)))
+        y = sub_layer(layer.sublayer, y, lambda q, net=layer.feed_forward: feed_forward(net, q))
     return layer_norm(y, model.decoder.aggregation.norm) if model.config.norm == "pre" else y
 
 

@@ -10,7 +10,7 @@ from models.config import ModelConfig
 from models.recurrence import BiArn, BiRnn
 from models.site import Site
 from tests.unit.models.model_cases import VOCAB, batch, config
-from tests.unit.models.test_equations import attention, layer_norm, same
+from tests.unit.models.test_equations import attention, feed_forward, flow_of, layer_norm, same, sigmoid
 
 MASKS = {
     "ragged": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]).bool(),
@@ -32,10 +32,6 @@ def made(name, width, gru, d=4):
     for p in module.parameters():
         torch.nn.init.uniform_(p, -0.9, 0.9)
     return module
-
-
-def sigmoid(x):
-    return 1 / (1 + torch.exp(-x))
 
 
 def step(gru, k, x, h):
@@ -130,10 +126,6 @@ def two_memories(kind, norm="post", cross="stacked", where="top", **options):
     return config(norm, extra_encoder={"kind": kind, **options}, bridge={"kind": "extra", "where": where}, decoder=decoder)
 
 
-def feed_forward(ffn, x):
-    return torch.clamp(x @ ffn.inner.weight.T + ffn.inner.bias, min=0) @ ffn.outer.weight.T + ffn.outer.bias
-
-
 @pytest.mark.parametrize("positions", [False, True])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("kind", "options"), [("birnn", {}), ("biarn", {"steps": 3}), ("biarn", {"steps": "J"}), ("multi_column", {})])
@@ -174,7 +166,7 @@ def test_two_memories_in_the_decoder(cross, norm):
         f = attention(mha, layer_norm(x, sublayer.norm) if norm == "pre" else x, memory, False)
         return x + f if norm == "pre" else layer_norm(x + f, sublayer.norm)
 
-    got = layer(history.inputs[2], encoded.memories[1], _flow(tgt))
+    got = layer(history.inputs[2], encoded.memories[1], flow_of(tgt))
     for b in range(3):
         c = history.inputs[2][b]
         d = sub(c, layer.sublayer, layer.attention, h_e.keys[b][h_e.mask[b]])
@@ -183,13 +175,6 @@ def test_two_memories_in_the_decoder(cross, norm):
             share = sigmoid(torch.cat((d, r), -1) @ layer.gate.weight.T + layer.gate.bias)
             r = share * d + (1 - share) * r
         same(got[b], r)
-
-
-def _flow(tgt):
-    from models.attention import causal_bias
-    from models.site import Flow
-
-    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
 
 
 @pytest.mark.parametrize("training", [False, True])

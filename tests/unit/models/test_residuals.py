@@ -14,29 +14,18 @@ from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x
 # ---------------------------------------------------------------- what equals the plain network
 
 SAME = [
-    ("pre", {"kind": "laurel"}, 0.0),
-    ("post", {"kind": "laurel", "rank": 3}, 0.0),
-    ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
-    ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
-    ("post", {"kind": "admin"}, 0.0),
-    ("pre", {"kind": "hyper"}, 2e-5),
-    ("pre", {"kind": "hyper", "dynamic": False, "streams": 3}, 2e-5),
-    ("post", {"kind": "hyper", "streams": 2}, 2e-5),
-    ("pre", {"kind": "depth_attention"}, 5e-5),
-    ("pre", {"kind": "depth_attention", "blocks": 3}, 5e-5),
-    ("pre", {"kind": "depth_attention", "query": "input"}, 5e-5),
-    ("pre", {"kind": "depth_attention", "weights": "scalars"}, 5e-5),
-    ("pre", {"kind": "depth_attention", "weights": "sigmoid"}, 5e-5),
-    ("pre", {"kind": "hyper", "reduce": "learned"}, 2e-5),
-    ("post", {"kind": "hyper", "reduce": "learned", "dynamic": False}, 2e-5),
-    ("pre", {"kind": "mudd", "norms": "printed"}, 2e-6),
-    ("pre", {"kind": "mudd", "norms": "code"}, 2e-6),
-    ("pre", {"kind": "mudd"}, 2e-6),
-    ("post", {"kind": "mudd"}, 2e-6),
-    ("pre", {"kind": "mudd", "ways": 1, "dynamic": False}, 2e-6),
+    ("pre", {"kind": "laurel"}, 0.0), ("post", {"kind": "laurel", "rank": 3}, 0.0),
+    ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0), ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
+    ("post", {"kind": "admin"}, 0.0), ("pre", {"kind": "hyper"}, 2e-5), ("pre", {"kind": "hyper", "dynamic": False, "streams": 3}, 2e-5),
+    ("post", {"kind": "hyper", "streams": 2}, 2e-5), ("pre", {"kind": "depth_attention"}, 5e-5),
+    ("pre", {"kind": "depth_attention", "blocks": 3}, 5e-5), ("pre", {"kind": "depth_attention", "query": "input"}, 5e-5),
+    ("pre", {"kind": "depth_attention", "weights": "scalars"}, 5e-5), ("pre", {"kind": "depth_attention", "weights": "sigmoid"}, 5e-5),
+    ("pre", {"kind": "hyper", "reduce": "learned"}, 2e-5), ("post", {"kind": "hyper", "reduce": "learned", "dynamic": False}, 2e-5),
+    ("pre", {"kind": "mudd", "norms": "printed"}, 2e-6), ("pre", {"kind": "mudd", "norms": "code"}, 2e-6), ("pre", {"kind": "mudd"}, 2e-6),
+    ("post", {"kind": "mudd"}, 2e-6), ("pre", {"kind": "mudd", "ways": 1, "dynamic": False}, 2e-6),
     ("pre", {"kind": "deep_cross_attention", "gate_start": "zero"}, 2e-5),
     ("pre", {"kind": "deep_cross_attention", "gate_start": "zero", "last": 1}, 2e-5),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("norm", "residual", "error"), SAME)

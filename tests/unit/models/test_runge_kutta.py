@@ -8,10 +8,8 @@ import torch
 from models import build
 from models.layers.runge_kutta import RungeKutta
 from models.site import Flow
-from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
-
-NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
 
 def model_of(layers: int = 3, connection: str = "residual", decoder: dict[str, Any] | None = None, **layer: Any):

@@ -8,15 +8,13 @@ import torch
 
 from models import build
 from models.site import Flow
-from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
-
-PLAIN = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
 
 
 def model_of(layers: int = 3, norm: str = "pre", **kind: Any):
     sides = {side: {"num_layers": layers, "self_attention": kind} for side in ("encoder", "decoder")}
-    return build(config(norm, **sides) | PLAIN, VOCAB, VOCAB, 1)
+    return build(config(norm, **sides) | NO_DROPOUT, VOCAB, VOCAB, 1)
 
 
 def attended(attention, q, k, v):

@@ -13,15 +13,10 @@ from orchestrator.report.table import Table, make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from tests.unit.conftest import MINIMAL
 
-HEAD = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-also: {valid: {test: valid}, folded: {lowercase: true}}
-means: {average: [bleu, folded]}
-rows:
+HEAD = MINIMAL.replace("rows:", "also: {valid: {test: valid}, folded: {lowercase: true}}\nmeans: {average: [bleu, folded]}\nrows:")
+ROWS = """\
   old: {label: before, model: {d_ff: 40}, expect: {bleu: 26.0, train_speed: 2.0, average: 41.2}}
   base: {label: Baseline, pinned: true, expect: {bleu: 27.64, valid: 26.13, train_speed: 1.82, average: 41.25}, note: all rows start here}
   fused: {label: fused, model: {d_ff: 48}, expect: {bleu: 28.09, train_speed: 0.91, significant: true, params: 1.5M}}
@@ -45,10 +40,8 @@ def _put(ledger: Ledger, row: Row, seed: int, scores: tuple[float, float, float]
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
-    path = tmp_path / "demo.yaml"
-    path.write_text(HEAD, encoding="utf-8")
-    return resolve(path)
+def rows(spec: Callable[..., Path]) -> list[Row]:
+    return resolve(spec(ROWS, head=HEAD))
 
 
 @pytest.fixture

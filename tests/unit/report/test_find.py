@@ -1,5 +1,6 @@
 """Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,11 @@ from orchestrator.report.find import Finder, rescored
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import many_rows, write_run
 
-HEAD = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows:
+HEAD = MINIMAL.replace(", vocab: {src: 200, tgt: 200}", "")
+ROWS = """\
   base: {also: {valid: {test: valid}}}
   checked: {score: {test: valid}}
   other: {model: {d_ff: 40}, also: {valid: {test: valid}}}
@@ -28,10 +26,8 @@ rows:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> dict[str, Row]:
-    path = tmp_path / "demo.yaml"
-    path.write_text(HEAD, encoding="utf-8")
-    return {row.id.rsplit("/", 1)[1]: row for row in resolve(path)}
+def rows(spec: Callable[..., Path]) -> dict[str, Row]:
+    return {row.id.rsplit("/", 1)[1]: row for row in resolve(spec(ROWS, head=HEAD))}
 
 
 def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: bool = False) -> None:

@@ -1,6 +1,5 @@
 """`nmt-ablate report` as a command, and the page that `sweep` writes at its end."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,48 +50,23 @@ def test_targets_of_all_kinds_make_one_page(cli: Run, folder: Path) -> None:
 SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
 
 
-def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None:
-    """From the results that come with the product: what is judged, and what of the papers' claims is not."""
-    places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out")
-    (folder / "words.md").write_text("# Ours\n\nRead this first.\n")
-    asked = ("--controls", "params", "--second-corpus", "tatoeba-de-en")
-    whole = ("--markdown", "--text", folder / "words.md")
-    assert cli("report", "dou2018/table1", "shen2018/table1", *places, *asked, *whole)[0] == 0
-    front, *pages = sorted((folder / "out").glob("dou2018*.md"), key=lambda path: len(path.name))
-    text, short = "".join(path.read_text() for path in pages), front.read_text()
-    assert re.match(r"# Ours\n\nRead this first.\n\n<img src=[^\n]*\n\n## Claims\n", short) and len(pages) == 2
-    assert "| dou2018/table1/row5 " in short and "| dou2018/table1/row3 " not in short, "what ran on the second corpus alone"
-    (judged,) = [line for line in text.splitlines() if line.startswith("| dou2018/table1/row5 ")]
-    cells = [cell.strip() for cell in judged.strip("|").split("|")]
-    assert cells[2:4] == ["row1-continued", "+0.99"] and re.fullmatch(r"\+0\.\d\d \(.*\)", cells[4]) and min(map(float, cells[5:7])) > 0
-    assert cells[8] == "open (mini)" and re.fullmatch(r"-0\.0\d\d \(.*\), confirmed", cells[9])
-    assert re.fullmatch(r"tatoeba-de-en: \+0\.\d\d \(.*\), open.*", cells[-1])
-    assert [line.split("|")[3].strip() for line in text.splitlines() if line.startswith("| dou2018/table1/row9 ")] == [
-        "row1-continued",
-        "row5",
-    ]
-    assert "| row1@params=row5 " in text and "| row1@params=row2 " not in text, "a control that is another row's run is not listed"
-    assert (
-        re.search(r"- shen2018/table1: \d+ not run: row1/", text)
-        and "- dou2018/table1: 1 diverged: row2\n" in text
-        and re.search(r"\d\d rows more are not run\.", text)
-    )
-    assert "| row1/de-en-e256" in text and "row1/tr-en-e256" not in text, "rows that were not run are counted"
-    assert cli("report", "dou2018/table1", *places[:6], "--to", folder / "own.md")[0] == 2, "HTML does not go into a Markdown file"
+def test_a_page_of_some_rows_of_a_shipped_table(cli: Run, folder: Path) -> None:
+    """Whole pages, of several tables: test_results_page."""
+    places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache")
+    table = ("dou2018/table1/row1,row1-continued,row5", *places)
     continued = ("--baseline", "row1-continued", "--second-corpus", "tatoeba-de-en")
-    some = "dou2018/table1/row1,row1-continued,row5"
-    assert cli("report", some, *places[:6], "--to", folder / "own.md", "--markdown", *continued)[0] == 0
+    assert cli("report", *table, "--to", folder / "own.md", "--markdown", *continued)[0] == 0
     text = (folder / "own.md").read_text()
     assert "--baseline row1-continued\n```" in text and '<img src="own-claims.svg"' in text
     assert "| dou2018/table1/row5 " in text, "one table has its claims beside those of a second corpus"
     for words, message in (
-        (("--text", folder / "words.md"), "found no --markdown"),
+        (("--to", folder / "new.md"), "new.md"),
+        (("--text", folder / "own.md"), "found no --markdown"),
         (("--markdown", "--text", folder / "no.md"), "No such file"),
+        (("--second-corpus", "tatoeba"), "tatoeba-de-en"),
     ):
-        code, _, err = cli("report", "dou2018/table1", *places, *words)
+        code, _, err = cli("report", *table, *words)
         assert code == 2 and message in err
-    code, _, err = cli("report", folder / "mine" / "one.yaml", *places[2:], "--second-corpus", "tatoeba")
-    assert code == 2 and "tatoeba-de-en" in err
 
 
 @pytest.mark.timeout(180)

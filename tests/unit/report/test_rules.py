@@ -66,21 +66,12 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "text"),
     [
-        ("params", 87_991_808, "87.99M"),
-        ("params", 100_000, "0.10M"),
-        ("params", 99_999, "99,999"),
-        ("params_added", 14_685_184, "+14.69M"),
-        ("params_added", 640, "+640"),
-        ("params_added", 0, "+0.00M"),
-        ("bleu", 27.644, "27.64"),
-        ("delta", 0.3, "+0.30"),
-        ("bleu_spread", 0.127, "0.13"),
-        ("tokens_per_second", 1234.4, "1,234"),
-        ("tokens_per_second", 99.94, "99.9"),
-        ("significant", True, "yes"),
-        ("bleu", None, ""),
+        ("params", 87_991_808, "87.99M"), ("params", 100_000, "0.10M"), ("params", 99_999, "99,999"),
+        ("params_added", 14_685_184, "+14.69M"), ("params_added", 640, "+640"), ("params_added", 0, "+0.00M"), ("bleu", 27.644, "27.64"),
+        ("delta", 0.3, "+0.30"), ("bleu_spread", 0.127, "0.13"), ("tokens_per_second", 1234.4, "1,234"),
+        ("tokens_per_second", 99.94, "99.9"), ("significant", True, "yes"), ("bleu", None, ""),
     ],
-)
+)  # fmt: skip
 def test_how_a_figure_is_written(column: str, value: Any, text: str) -> None:
     assert figure(column, value) == text
 

@@ -9,6 +9,7 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import mteval
 from orchestrator.scoring.scores import chrf, sacre_bleu, score
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 REFERENCES = [
     ["A well-known man, reading a book.", "Two dogs run here."],
@@ -18,19 +19,7 @@ TEXT = ["A well-known man reading a book.", "Two dogs run over there."]
 TOKENS = ["A well-known man reading a book .", "Two dogs run over there ."]
 
 
-class Prepared:
-    target_language = "en"
-
-    def __init__(self, references):
-        self.streams = references
-
-    def references(self, split):
-        assert split == "test"
-        return self.streams
-
-    def reference_text(self, split):
-        return self.references(split)
-
+class Prepared(Text):
     def tokenise(self, lines, side):
         assert side == "tgt"
         return [line.replace(".", " .").replace(",", " ,") for line in lines]
@@ -38,7 +27,7 @@ class Prepared:
 
 def test_all_figures_are_reported_and_the_asked_one_is_bleu():
     results = {
-        metric: score(TEXT, TOKENS, Prepared(REFERENCES), "test", ScoreSpec(metric=metric))
+        metric: score(TEXT, TOKENS, Prepared(*REFERENCES), "test", ScoreSpec(metric=metric))
         for metric in ("sacrebleu", "multi-bleu", "mteval")
     }
     for metric, key in (("sacrebleu", "sacrebleu"), ("multi-bleu", "tokenised"), ("mteval", "mteval")):
@@ -77,13 +66,13 @@ def test_mteval_lowers_ascii_only_and_smooths_by_halves():
 def test_empty_outputs_score_zero(metric):
     spec = ScoreSpec(metric=metric)
     for hypotheses, references in ((["", ""], REFERENCES), ([], [[]]), ([""], [[""]])):
-        result = score(hypotheses, hypotheses, Prepared(references), "test", spec)
+        result = score(hypotheses, hypotheses, Prepared(*references), "test", spec)
         assert result["bleu"] == 0.0 and result["signature"]
         json.dumps(result, allow_nan=False)
 
 
 def test_a_wrong_count_is_the_users_error():
     with pytest.raises(UserError, match="test set test: 1 hypotheses but 2 lines in reference stream 0"):
-        score(["a"], ["a"], Prepared(REFERENCES), "test", ScoreSpec())
+        score(["a"], ["a"], Prepared(*REFERENCES), "test", ScoreSpec())
     with pytest.raises(UserError, match="no reference stream"):
-        score(["a"], ["a"], Prepared([]), "test", ScoreSpec())
+        score(["a"], ["a"], Prepared(), "test", ScoreSpec())

@@ -5,23 +5,15 @@ import pytest
 from orchestrator.scoring.bleu import mteval, multi_bleu
 from orchestrator.scoring.scores import sacre_bleu, score
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 TEXT = ["The old house isn't red , it is well-known .", "A dog sees the tree in the new house ."]
 TOKENS = ["the old house is n't red , it is well @-@ known now .", "a dog sees the tree in the new house , too ."]
 REFERENCE = ["The old House isn't red, it is well-known.", "A dog sees the tree in the old house."]
 
 
-class Data:
+class Data(Text):
     """References as they stand; tokens are lower-cased, with a mark at the end."""
-
-    target_language = "en"
-
-    def reference_text(self, split):
-        return self.references(split)
-
-    def references(self, split):
-        assert split == "other"
-        return [REFERENCE]
 
     def tokenise(self, lines, side):
         assert side == "tgt"
@@ -34,8 +26,8 @@ def test_each_figure_is_of_its_own_text(lowercase, split):
     found = {}
     for metric in ("sacrebleu", "multi-bleu", "mteval"):
         spec = ScoreSpec(metric=metric, lowercase=lowercase, split_compounds=split)
-        found[metric] = score(TEXT, TOKENS, Data(), "other", spec)
-    tokenised = multi_bleu(TOKENS, [Data().tokenise(REFERENCE, "tgt")], lowercase=lowercase, split_compounds=split)
+        found[metric] = score(TEXT, TOKENS, Data(REFERENCE), "test", spec)
+    tokenised = multi_bleu(TOKENS, [Data(REFERENCE).tokenise(REFERENCE, "tgt")], lowercase=lowercase, split_compounds=split)
     expected = {
         "sacrebleu": sacre_bleu(TEXT, [REFERENCE], lowercase=lowercase)["score"],
         "multi-bleu": tokenised["score"],

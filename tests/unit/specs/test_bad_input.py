@@ -249,17 +249,11 @@ def test_files_without_rows(spec: Callable[..., Path], text: str) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("dou2018/table1/row91", "did you mean row9"),
-        ("dou2018/tabel1", "did you mean dou2018/table1"),
-        ("nowhere.yaml", "no such file"),
-        ("../x", "no such file|expected FILE"),
-        ("a", "expected FILE.yaml, paper/table"),
-        ("a/b/c/d/e", "expected FILE.yaml"),
-        ("a/b\n/c", "expected FILE"),
-        ("", "expected FILE"),
-        ("\0.yaml", "no such file"),
+        ("dou2018/table1/row91", "did you mean row9"), ("dou2018/tabel1", "did you mean dou2018/table1"), ("nowhere.yaml", "no such file"),
+        ("../x", "no such file|expected FILE"), ("a", "expected FILE.yaml, paper/table"), ("a/b/c/d/e", "expected FILE.yaml"),
+        ("a/b\n/c", "expected FILE"), ("", "expected FILE"), ("\0.yaml", "no such file"),
     ],
-)
+)  # fmt: skip
 def test_addresses(address: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         resolve(address)

@@ -12,28 +12,11 @@ from orchestrator.specs import yaml_file
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1e-4", 1e-4),
-        ("1.0e-4", 1e-4),
-        (".5", 0.5),
-        ("-3", -3),
-        ("0x1F", 31),
-        ("0o17", 15),
-        ("true", True),
-        ("no", "no"),
-        ("on", "on"),
-        ("yes", "yes"),
-        ("12:30", "12:30"),
-        ("1_000", "1_000"),
-        ("2020-01-01", "2020-01-01"),
-        ("~", None),
-        ("", None),
-        ("'012'", "012"),
-        ('"1e-4"', "1e-4"),
-        ("0", 0),
-        ("<<", "<<"),
-        ("=", "="),
+        ("1e-4", 1e-4), ("1.0e-4", 1e-4), (".5", 0.5), ("-3", -3), ("0x1F", 31), ("0o17", 15), ("true", True), ("no", "no"), ("on", "on"),
+        ("yes", "yes"), ("12:30", "12:30"), ("1_000", "1_000"), ("2020-01-01", "2020-01-01"), ("~", None), ("", None), ("'012'", "012"),
+        ('"1e-4"', "1e-4"), ("0", 0), ("<<", "<<"), ("=", "="),
     ],
-)
+)  # fmt: skip
 def test_scalars_are_yaml_1_2(text: str, value: object) -> None:
     found = yaml_file.parse(f"a: {text}", "f").data["a"]
     assert found == value and type(found) is type(value)

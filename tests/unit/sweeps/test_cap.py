@@ -35,18 +35,11 @@ def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
 @pytest.mark.parametrize(
     ("hours", "devices", "left", "action"),
     [
-        (10, 5, 301, "continue"),
-        (10, 5, 299, "save"),
-        (10, 5, 26, "save"),
-        (10, 5, 24, "stop"),
-        (10, 5, -5, "stop"),
-        (1, 0, RESERVE + 1, "continue"),
-        (1, 0, RESERVE - 1, "save"),
-        (0.01, 1, 3.7, "continue"),
-        (0.01, 1, 3.5, "save"),
+        (10, 5, 301, "continue"), (10, 5, 299, "save"), (10, 5, 26, "save"), (10, 5, 24, "stop"), (10, 5, -5, "stop"),
+        (1, 0, RESERVE + 1, "continue"), (1, 0, RESERVE - 1, "save"), (0.01, 1, 3.7, "continue"), (0.01, 1, 3.5, "save"),
         (0.01, 1, 1.7, "stop"),
     ],
-)
+)  # fmt: skip
 def test_the_cap_asks_before_it_ends(tmp_path: Path, hours: float, devices: int, left: float, action: str) -> None:
     """The hours are those of a search and of what it tunes together."""
     use(tmp_path, "demo-cap", 3600 * hours / 2 - left)

@@ -48,20 +48,6 @@ def test_a_run_that_resumes_is_timed_anew() -> None:
     assert (run.rate, run.left, run.note) == (1.0, 20, "nll 2.50")
 
 
-def test_the_time_of_decoding_is_learned_from_runs_that_are_done(fake_results: Any) -> None:
-    row = fake_results.row("base")
-    fake_results.train(row)
-    run, ledger = progress(row["id"], "running"), Ledger(fake_results.root)
-    run.scorings = {"": Keys(**row["keys"])}
-    ledger.write_decode(run.train_key, row["keys"]["decode"], {"seconds": 2.5}, ["a"])
-    ledger.write_tune(run.train_key, "ab" * 32, {"key": "ab" * 32, "seconds": 4.0})
-    run.learn(ledger)
-    assert run.decoding is None
-    run.status = "done"
-    run.learn(ledger)
-    assert run.decoding == 6.5
-
-
 def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -> None:
     _, rows = fake_results.typical()
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})

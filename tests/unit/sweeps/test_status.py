@@ -29,8 +29,10 @@ def shown(cli: Any, *arguments: object) -> tuple[list[str], int]:
 def test_the_running_and_the_last_ten_are_shown(fourteen: Any, cli: Any) -> None:
     with RunLock(fourteen.root / "sweeps" / "fake-t1@smoke+8818a9af.lock"):
         names, more = shown(cli, "--results", fourteen.root)
+        assert "fake-t1@smoke+8818a9af: driven by process" in cli("status", "--results", fourteen.root)[1]
         assert {*names} == {"fake-t1", *(f"fake-t{n}" for n in range(4, 14))} and more == 3
     assert "4 earlier sweeps are not shown" in cli("status", "--results", fourteen.root)[2]
+    (fourteen.root / "sweeps" / "half.json").write_text('{"rows": [')
     assert len(shown(cli, "--results", fourteen.root, "--all")[0]) == 14
 
 

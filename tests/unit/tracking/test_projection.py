@@ -64,21 +64,13 @@ def test_every_state_and_value(fake_results: Any) -> None:
     assert end > start
     assert tags["mlflow.parentRunId"] == "fake sweep"
     expected = {
-        "kind": "run",
-        "sweep": sweep_id,
-        "paper": "fake2020",
-        "table": "table1",
-        "row": "fake/table1/dense",
-        "seed": "1",
-        "status": "done",
-    }
+        "kind": "run", "sweep": sweep_id, "paper": "fake2020", "table": "table1", "row": "fake/table1/dense", "seed": "1", "status": "done",
+    }  # fmt: skip
     assert {f"nmt.{key}": value for key, value in expected.items()}.items() <= tags.items()
     assert (tags["row"], tags["status"], runs["linear s1"][3]["status"]) == ("dense", "done", "stopped at step 5")
     assert tags["mlflow.user"] == getpass.getuser() and tags["mlflow.source.git.commit"] == "c0ffee"
-    assert (
-        tags["nmt.train_key"] == rows["dense"]["keys"]["train"]
-        and tags["nmt.signature"] == params["signature"] == "nrefs:1|case:mixed|tok:13a"
-    )
+    assert tags["nmt.train_key"] == rows["dense"]["keys"]["train"]
+    assert tags["nmt.signature"] == params["signature"] == "nrefs:1|case:mixed|tok:13a"
     assert params["model.encoder.connection.kind"] == "dense" and params["optim.peak_lr"] == "0.002"
     final = {"bleu": 28.42, "chrf": 51.5, "tokens_per_second": 4322, "sentences_per_second": 55.5, "params": 123_456}
     assert {key: points[key][-1][1] for key in final} == final

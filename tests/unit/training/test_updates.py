@@ -205,12 +205,9 @@ def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_t
         meter.add(progress, update(15, 10, 60), {name: torch.tensor(value) for name, value in sums.items()}, seconds)
     state = json.loads(json.dumps(meter.state()))
     metrics = {
-        "train/accuracy": 0.75,
-        "train/nll": 80 / 20 * workers,
-        "train/loss": 160 / 20 * workers,
-        "train/diversity_encoder": 0.25,
+        "train/accuracy": 0.75, "train/nll": 80 / 20 * workers, "train/loss": 160 / 20 * workers, "train/diversity_encoder": 0.25,
         "train/tokens_per_second": 10.0,
-    }
+    }  # fmt: skip
     meter.runtime = Runtime()  # the other worker's sums are 0 after a checkpoint
     assert meter.read() == metrics
     assert progress.tokens_per_second == 10.0 and progress.padding_share == pytest.approx(1 - 50 / 120)

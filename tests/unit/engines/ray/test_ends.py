@@ -141,12 +141,8 @@ def test_a_driver_whose_only_node_is_gone_ends_at_once_and_one_of_a_cluster_wait
         head.listen()
         alive, dead = (f"127.0.0.1:{each.getsockname()[1]}" for each in (head, gone))
         start = {
-            "cwd": ROOT,
-            "env": os.environ | {"NMT_HEAD_WAIT_S": "60"},
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            "text": True,
-        }
+            "cwd": ROOT, "env": os.environ | {"NMT_HEAD_WAIT_S": "60"}, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
+        }  # fmt: skip
         drivers = [subprocess.Popen([sys.executable, "-c", WATCHED, *words], **start) for words in ((alive, dead), (alive, alive), (dead,))]
         _, err = drivers[0].communicate(timeout=60)
         assert drivers[0].returncode == 5 and err.startswith("error: the Ray of this sweep has ended") and err.count("\n") == 1

@@ -110,16 +110,11 @@ def found(delta: float, sign: float, bootstrap_p: float) -> Comparison:
 @pytest.mark.parametrize(
     ("test", "sign", "bootstrap_p", "better", "worse"),
     [
-        ("both", 0.0099, 0.001, "†", "†"),
-        ("both", 0.01, 0.001, "*", "*"),
-        ("both", 0.001, 0.05, "", ""),
-        ("sign", 0.001, 0.9, "†", "†"),
-        ("sign", 0.9, 0.001, "", ""),
-        ("bootstrap", 0.9, 0.0099, "⇑", "⇓"),
-        ("bootstrap", 0.9, 0.01, "↑", "↓"),
+        ("both", 0.0099, 0.001, "†", "†"), ("both", 0.01, 0.001, "*", "*"), ("both", 0.001, 0.05, "", ""), ("sign", 0.001, 0.9, "†", "†"),
+        ("sign", 0.9, 0.001, "", ""), ("bootstrap", 0.9, 0.0099, "⇑", "⇓"), ("bootstrap", 0.9, 0.01, "↑", "↓"),
         ("bootstrap", 0.001, 0.05, "", ""),
     ],
-)
+)  # fmt: skip
 def test_marks_by_test_level_and_side(test: str, sign: float, bootstrap_p: float, better: str, worse: str) -> None:
     rule = RULES[test]
     assert rule.mark(found(1.0, sign, bootstrap_p)) == better and rule.mark(found(-1.0, sign, bootstrap_p)) == worse

@@ -91,14 +91,9 @@ def test_a_cluster_that_stays_away_ends_it():
 @pytest.mark.parametrize(
     ("status", "code", "mine"),
     [
-        ("SUCCEEDED", 0, 0),
-        ("FAILED", 2, 2),
-        ("FAILED", 3, 3),
-        ("FAILED", -9, 137),
-        ("FAILED", None, 1),
-        ("STOPPED", None, 130),
+        ("SUCCEEDED", 0, 0), ("FAILED", 2, 2), ("FAILED", 3, 3), ("FAILED", -9, 137), ("FAILED", None, 1), ("STOPPED", None, 130),
         ("STOPPED", 1, 130),
     ],
-)
+)  # fmt: skip
 def test_the_job_s_own_exit_code(status, code, mine):
     assert exit_code(job(status=status, code=code)) == mine
