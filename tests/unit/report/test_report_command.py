@@ -50,6 +50,7 @@ def test_targets_of_all_kinds_make_one_page(cli: Run, folder: Path) -> None:
 SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
 
 
+@pytest.mark.slow
 def test_a_page_of_some_rows_of_a_shipped_table(cli: Run, folder: Path) -> None:
     """Whole pages, of several tables: test_results_page."""
     places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache")
