@@ -37,6 +37,10 @@ class FencedError(Exception):
     """This process lost its lock to a newer owner and must not write any more."""
 
 
+class RemoteError(Exception):
+    """The server of a bucket failed for a reason that may pass: unreachable, slow or refusing. One line. Exit code 1."""
+
+
 class StopTraining(Exception):
     """Raised by a reporter to end this training now. `status` becomes the status of the run (`stopped`)."""
 

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from orchestrator.cli.commands.request import Request
 from orchestrator.errors import UserError
 from orchestrator.files.folders import checked, need_folder
+from orchestrator.ledger.bucket import attach
 from orchestrator.specs.show import dumped
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
 
@@ -42,7 +43,7 @@ def row_options(where: Where) -> RowOptions:
         profile=where.get("profile"),
         sets=where.get("sets"),
         data_dir=None if data_dir is None else checked(data_dir, "data_dir"),
-        results=checked(where.get("results") or os.environ.get("NMT_RESULTS") or RESULTS, "results"),
+        results=attach.place(where.get("results") or os.environ.get("NMT_RESULTS") or RESULTS),
         cache_dir=checked(where.get("cache_dir") or os.environ.get("NMT_CACHE_DIR") or CACHE, "cache_dir"),
     )
     need_folder(options.data_dir, "data_dir")

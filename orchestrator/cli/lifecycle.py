@@ -9,6 +9,7 @@ from orchestrator.cli.options import AsJson, Results, TrackingUri
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
+from orchestrator.ledger import object_store
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
@@ -30,16 +31,16 @@ def status(
 
     if results != RESULTS:
         need_folder(results, "--results")
-    name = None if name is None else as_address(name)
+    place, name = object_store.display_path(results), None if name is None else as_address(name)
     paths, more = (None, 0) if every or name is not None else recent_sweeps(results)
     sweeps = sweep_status(results, name=name, paths=paths)
     if as_json:
-        print_json({"results": str(results), "sweeps": sweeps, "more": more})
+        print_json({"results": place, "sweeps": sweeps, "more": more})
     elif name is not None and not sweeps:
         known = [sweep["name"] for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
-        raise UserError(f"{shown(name)}: no sweep of it in {results}; {nearest(name, known)}")
+        raise UserError(f"{shown(name)}: no sweep of it in {place}; {nearest(name, known)}")
     elif not sweeps:
-        typer.echo(visible(f"no sweeps in {results} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"))
+        typer.echo(visible(f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"))
     else:
         for sweep in sweeps:
             console().print(sweep_table(sweep))
@@ -122,7 +123,7 @@ def gc(
         kept = [*plan.kept, *late]
     size = sum(item.size for item in removed)
     if as_json:
-        record = {"results": str(results), "deleted": delete, "bytes": size, "notes": plan.notes}
+        record = {"results": object_store.display_path(results), "deleted": delete, "bytes": size, "notes": plan.notes}
         print_json(record | {"items": [item.as_json() for item in removed], "kept": [item.as_json() for item in kept]})
     else:
         for title, word, items in (("removed" if delete else "would be removed", "kind", removed), ("kept", "rule", kept)):

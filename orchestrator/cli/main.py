@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
 from orchestrator.cli.output import version
-from orchestrator.errors import Detached, FencedError, LockedError, UserError
+from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
 
@@ -120,6 +120,8 @@ def run(arguments: Sequence[str]) -> int:
         return _say(2, *error.lines)
     except (LockedError, FencedError) as error:
         return _say(3, str(error))
+    except RemoteError as error:
+        return _say(1, str(error))
     except Detached as left:
         for line in left.lines:
             log(line)

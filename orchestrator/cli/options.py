@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from orchestrator.files.folders import parser
+from orchestrator.ledger.bucket import attach
 
 
 def folder(name: str, text: str, variable: str | None = None) -> Any:
@@ -23,7 +24,8 @@ Seed = Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Random
 Seeds = Annotated[str | None, Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
 DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]
 CacheDir = Annotated[Path, folder("--cache-dir", "Folder of the prepared corpora.", "NMT_CACHE_DIR")]
-Results = Annotated[Path, folder("--results", "Folder of the ledger.", "NMT_RESULTS")]
+LEDGER = "The ledger: a folder, or s3://bucket/prefix."
+Results = Annotated[Path, Option("--results", envvar="NMT_RESULTS", parser=attach.place, metavar="DIR|URL", help=LEDGER)]
 NoTracking = Annotated[bool, Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` adds the runs later.")]
 URI = "MLflow server (http://HOST:PORT) or database (postgresql://..). Default: a file in the results folder. Login: \
 MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD."

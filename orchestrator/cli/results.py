@@ -11,6 +11,7 @@ from orchestrator.cli.options import AsJson, Results, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
+from orchestrator.ledger import object_store
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
@@ -52,6 +53,7 @@ def add(
         if as_json:
             print_json(each)
         log(f"{each['id']} seed {each['seed']}: {each['status']}; BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f}; {each['signature']}")
+    object_store.push(options.results)
 
 
 @app.command("export")
@@ -98,10 +100,12 @@ def import_(
     if on_conflict not in CHOICES:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
     merged = import_ledger(folder, results, conflicts=on_conflict, dry_run=dry_run)
+    if not dry_run:
+        object_store.push(results)
     if as_json:
-        print_json({"results": str(results), "dry_run": dry_run, **merged.as_json()})
+        print_json({"results": object_store.display_path(results), "dry_run": dry_run, **merged.as_json()})
     counts = {"added": merged.added, "completed": merged.completed, "kept as here": merged.kept, "the same": merged.same}
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
     if not dry_run and merged.files:
-        log(f"MLflow:  nmt-ablate reconcile --results {shlex.quote(str(results))}")
+        log(f"MLflow:  nmt-ablate reconcile --results {shlex.quote(object_store.display_path(results))}")

@@ -18,8 +18,6 @@ def checked(text: str | Path, option: str) -> Path:
     path = Path(text)
     if not str(text).strip() or "\0" in str(text):
         raise UserError(f"{option} {_shown(text)}: names nothing; expected a folder")
-    if "://" in str(text):
-        raise UserError(f"{option} {_shown(str(text).partition('://')[0])}://..: found a URL; expected a folder")
     there = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
     if there is not None and not _is_folder(there):
         above = "" if there == path else f" at {_shown(there)}"

@@ -1,11 +1,16 @@
-"""The files of a ledger: the names that are allowed in it, and validation of their content."""
+"""The files of a ledger: the names that are allowed in it, and validation of their content.
 
+A run (RUN16), a sweep (sweeps/NAME), a session of claims (sessions/NAME) or the looks at claims are a group of files: with a bucket one
+process at a time writes a group.
+"""
+
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.files.documents import KEY, read_document
-from orchestrator.ledger import sweep_files
+from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.records import DamagedError, read_record, read_spec
 
 _RUN = r"[0-9a-f]{16}"
@@ -23,6 +28,8 @@ LARGE = re.compile(
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
 """Tensors, and the journal that accompanies a checkpoint."""
+_GROUP = re.compile(r"([0-9a-f]{16})(?:/.*)?|(looks|(?:sweeps|sessions)/[^/]+?)(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)")
+
 UNFINISHED = (None, "stopped", "failed")
 """Statuses of a run that continues from its checkpoint."""
 
@@ -42,6 +49,8 @@ def of_a_run(name: str) -> bool:
 def of_run(run: Path) -> list[str]:
     """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
     status = (read_document(run / "train.json") or {}).get("status")
+    for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
+        object_store.fetch(run / name)  # the scratch copy of a bucket has them on demand
     found = []
     for path in sorted(run.rglob("*")):
         name = f"{run.name}/{path.relative_to(run).as_posix()}"
@@ -73,6 +82,51 @@ def writing_order(name: str) -> tuple[int, str]:
     if "/score/" in name:
         return 2, name
     return (1 if name.endswith(".json") and not name.endswith("/state.json") else 0), name
+
+
+def group_of(name: str) -> str | None:
+    """The group of a file, folder or lock, named relative to the ledger; None for files that stay on this machine."""
+    match = _GROUP.fullmatch(name)
+    return None if match is None else match[1] or match[2]
+
+
+def claim_of(group: str) -> str:
+    """Name of the object that says which process has the group: the record of its lock."""
+    return f"{group}/lock.json" if of_a_run(group) else f"{group}.lock.json"
+
+
+def is_shared(name: str) -> bool:
+    """Returns whether the bucket holds a file of this name."""
+    return belongs(name) or (name.startswith("sweeps/") and name.endswith(".stop"))
+
+
+def files_in(root: Path, group: str) -> list[str]:
+    """Names, relative to the ledger, of the group's files in `root`."""
+    if not of_a_run(group):
+        names = [f"{group}{end}" for end in (".json", ".jsonl", ".asha.json", ".stop")]
+        return [name for name in names if is_shared(name) and (root / name).is_file()]
+    paths = (Path(folder, file) for folder, _, files in os.walk(root / group) for file in files)  # a folder may be removed meanwhile
+    return sorted(name for path in paths if belongs(name := path.relative_to(root).as_posix()) and not path.is_symlink())
+
+
+def groups_in(root: Path) -> set[str]:
+    """Every group with a folder or file in `root`."""
+    paths = (*root.iterdir(), *root.glob("sweeps/*.json"), *root.glob("sessions/*.jsonl"))
+    found = (group_of(path.relative_to(root).as_posix()) for path in paths)
+    return {group for group in found if group is not None}
+
+
+def on_demand(name: str) -> bool:
+    """Returns whether the file is fetched only when it is read."""
+    return name.endswith((".safetensors", "/journal.jsonl", "/state.json"))
+
+
+def is_needed(root: Path, name: str) -> bool:
+    """Returns whether a file that is fetched on demand is of use. Tensors and states whose manifest was replaced are not."""
+    folder, _, file = name.rpartition("/")
+    stem = file.removesuffix(".safetensors")
+    manifest = "manifest" if "/ckpt/" in name else stem.rpartition("-")[0] if "/weights/" in name else stem
+    return name.endswith("/journal.jsonl") or (root / folder / f"{manifest}.json").exists()
 
 
 def problems_of(root: Path, names: list[str]) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ledger import object_store
+
 
 class CorruptError(Exception):
     """Stored bytes are missing or damaged. The message is the reason, without the path."""
@@ -27,6 +29,8 @@ def decode_manifest(data: bytes) -> dict[str, Any]:
 
 
 def read_verified(path: Path, sha256: str) -> bytes:
+    if not path.exists():
+        object_store.fetch(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

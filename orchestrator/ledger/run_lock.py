@@ -23,6 +23,7 @@ from typing import Any
 from orchestrator.errors import FencedError, LockedError, UserError
 from orchestrator.files.atomic import write_json
 from orchestrator.files.documents import read_object
+from orchestrator.ledger import object_store
 
 POLL = 0.05
 """Seconds between two attempts while waiting."""
@@ -40,6 +41,7 @@ class RunLock:
         named = path.suffix == ".lock" and not path.name.startswith(".")
         self.owned = path.with_suffix("") if named else path.parent  # SWEEP.lock is that of SWEEP, `lock` that of its folder
         self.epoch, self._token, self._descriptor = 0, "", -1
+        self._lease: Any = None  # if the folder is the scratch copy of a bucket
         _known.add(self)
 
     def acquire(self, *, timeout: float = 0.0) -> RunLock:
@@ -58,6 +60,7 @@ class RunLock:
                 raise LockedError(f"{self.owned}: locked by {describe(owner(self.path) or {})}")
             time.sleep(POLL)
         try:
+            self._lease = object_store.lease(self.path, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**identity(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
@@ -70,18 +73,25 @@ class RunLock:
         """Raises FencedError unless this acquisition is still the newest. Reads one small file."""
         if not self._token:
             raise FencedError(f"{self.owned}: the lock is not held")
+        if self._lease is not None:
+            self._lease.check()
         record = _read(self.record_path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
             raise FencedError(f"{self.owned}: epoch {self.epoch} is over, now {describe(record)}; nothing more is written")
 
-    def release(self) -> None:
-        """Releases the lock if it is held."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(FencedError, OSError):
-                self.check()
-                write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
-        self._token = ""
-        self._close()
+    def release(self, *, quiet: bool = False) -> None:
+        """Releases the lock if it is held. RemoteError if not everything could be published to the bucket (`quiet`: only a warning)."""
+        lease, self._lease = self._lease, None
+        try:
+            if lease is not None and self._descriptor >= 0:
+                lease.release(quiet=quiet)
+        finally:
+            if self._descriptor >= 0:
+                with contextlib.suppress(FencedError, OSError):
+                    self.check()
+                    write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
+            self._token = ""
+            self._close()
 
     def _try(self) -> bool:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -112,13 +122,19 @@ class RunLock:
         return self if self._descriptor >= 0 else self.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.release()
+        self.release(quiet=error is not None)
 
 
 def owner(path: Path) -> dict[str, Any] | None:
     """Returns the record of the live owner of the lock file `path`, None if there is none. Acquires no lock."""
     record = record_of(path)
     return record if _alive(record) else None
+
+
+def is_over(record: dict[str, Any]) -> bool:
+    """Returns whether the record's process ran on this machine in this boot and has ended. False for processes of other machines."""
+    here = record.get("host") == socket.gethostname() and record.get("boot_id") is not None and record["boot_id"] == _boot_id()
+    return here and _start_time(record.get("pid", -1)) != record.get("start_time")
 
 
 def record_of(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
+from orchestrator.ledger import object_store
 from orchestrator.ledger.manifest import CorruptError, decode_manifest, encode_manifest, read_verified
 from orchestrator.ledger.run_lock import RunLock
 
@@ -48,6 +49,7 @@ def save_snapshot(
 
 def snapshots(directory: Path) -> list[Path]:
     """Paths of the complete snapshots (`.safetensors`), oldest first, not verified. `load_snapshot` loads them."""
+    object_store.fetch(directory)
     return [path for path in sorted(directory.glob("step-*.safetensors")) if path.with_suffix(".json").exists()]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError
+from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
@@ -187,5 +188,5 @@ def size_of(path: Path) -> int:
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
-        return sum(size_of(child) for child in path.iterdir())
+        return sum(size_of(child) for child in path.iterdir()) + object_store.absent_bytes(path)
     return path.stat().st_size

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import RemoteError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.ledger.layout import LOOKS
@@ -96,9 +97,9 @@ class Looks:
         if not self.new or not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
             return
         try:
-            with RunLock(root / "looks.lock").acquire(timeout=60):
+            with RunLock(root / "looks.lock").acquire(timeout=60):  # with a bucket this fetches the others' looks
                 write(root, together(read(root), {claim: [record] for claim, record in self.new.items()}))
-        except OSError as error:
+        except (OSError, RemoteError) as error:
             log_once(f"warning: {root / LOOKS}: {getattr(error, 'strerror', None) or error}; this look at the results is not recorded")
 
 

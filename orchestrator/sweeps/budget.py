@@ -16,6 +16,7 @@ from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_refuse, write_document
+from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.safe_text import log_once
 from orchestrator.sweeps.options import PARTS, ExecutionOptions, whole_name
@@ -149,7 +150,9 @@ def budgeted(options: ExecutionOptions, tasks: Sequence[Task]) -> Iterator[None]
         raise
 
 
-def check(hours: float | None) -> None:
-    """UserError for a budget that is not a positive number."""
+def check(hours: float | None, results: Path) -> None:
+    """UserError for a budget that is not a positive number, or that cannot be enforced."""
     if hours is not None and not 0 < hours < float("inf"):
         raise UserError(f"--max-gpu-hours {hours:g}: expected a number above 0")
+    if hours is not None and object_store.url(results) is not None:
+        raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")

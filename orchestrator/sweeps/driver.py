@@ -12,7 +12,7 @@ from rich.console import Console
 
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
-from orchestrator.ledger import component_sources
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED
@@ -55,6 +55,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
     lock = SweepFile.of(options.results, options.slug).lock
     lock.parent.mkdir(parents=True, exist_ok=True)
     with RunLock(lock):
+        object_store.push(options.results)  # results that an earlier process could not publish
         return Sweep(tasks, options, engine).run()
 
 
@@ -83,9 +84,10 @@ class Sweep:
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}
         if pending:
-            with self._tracking():
+            with object_store.following(self.options.results), self._tracking():
                 with budgeted(self.options, pending):
                     failures = self._run_pending(pending)
+                object_store.pull(self.options.results)
                 self._record_stopped()
                 self._record_failed(failures)
         else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ledger import object_store
+
 PARTS = ("search", "tuned")
 """Sweeps that belong to one command: NAME:PART; they share its cap."""
 RESULTS = Path("results")
@@ -47,7 +49,7 @@ class RowOptions:
         """Command-line arguments that identify the same row in the same ledger when appended to its address; with a leading space."""
         words = ["--profile", self.profile] if self.profile else []
         words += [word for text in self.sets or [] for word in ("--set", text)]
-        words += [] if self.results == RESULTS else ["--results", str(self.results)]
+        words += [] if self.results == RESULTS else ["--results", object_store.display_path(self.results)]
         return quoted(words)
 
     @property

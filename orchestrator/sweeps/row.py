@@ -17,7 +17,7 @@ from orchestrator.decoding.forced import reference_nll
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu, tune, with_alpha
 from orchestrator.files.json_lines import executed_steps
-from orchestrator.ledger import component_sources
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -59,6 +59,7 @@ def run_row(
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if runtime.any(False):  # does the main worker train?
+            object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, [*reporters, StopAt(task.until)])
         return {}
     with (
@@ -70,6 +71,8 @@ def run_row(
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters, StopAt(task.until)]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
+        if task.weights_needed:
+            object_store.pull(task.run_dir)
         if runtime.any(needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
             ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
@@ -97,6 +100,7 @@ def _train(
     spec = task.spec
     init_weights, origin = None, dict[str, Any](sources=component_sources.hashes(spec.model))
     if task.parent_key is not None:
+        object_store.pull(Path(task.results) / task.parent_key[:16])
         init_weights = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
         weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
         origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
@@ -227,7 +231,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "weights_sha256": view.training.get("weights_sha256"),
         "seconds": view.training.get("seconds"),
         "changed": view.changed,
-        "result": str(task.run_dir),
+        "result": object_store.display_path(task.run_dir),
     }
 
 

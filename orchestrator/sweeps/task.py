@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.errors import UserError
+from orchestrator.ledger import object_store
+from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
@@ -33,7 +35,8 @@ class Task:
 
     also: the other scorings of the training, by name. parent_key: train key of the run whose weights initialise this one.
     weights_needed: a run to be trained starts from this one's weights. until: the rung at which it saves and stops; None: its end.
-    rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers.
+    rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the
+    bucket whose scratch copy `results` is; each worker has its own copy.
     """
 
     id: str
@@ -54,6 +57,7 @@ class Task:
     sweep: str | None = None
     also: dict[str, Scoring] = field(default_factory=dict)
     failed_below: float | None = None
+    remote: str | None = None
     weights_needed: bool = False
 
     @property
@@ -86,7 +90,8 @@ class Task:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Task:
-        return _serializer().validate_python(data)
+        here = {} if data.get("remote") is None else {"results": str(attach.opened(data["remote"]).root)}
+        return _serializer().validate_python(data | here)
 
 
 @functools.cache
@@ -134,6 +139,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             sweep=options.slug,
             also={other: Scoring(row.also[other], its) for other, its in also.items()},
             failed_below=row.failed_below,
+            remote=object_store.url(options.results),
             until=options.until.get(row.id),
         )
         return True

@@ -101,7 +101,7 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
     check_engine(options.engine, options.workers, options.jobs)
     uri = None if options.no_tracking else checked_uri(options.tracking_uri)
     options = replace(options, tracking_uri=uri, mirrors=tuple(published_ledgers()))
-    budget.check(options.max_hours)
+    budget.check(options.max_hours, options.results)
     need_folder(options.data_dir, "--data-dir")
     trainable = [row for row in rows if row.kind == "run"]
     if not trainable:

@@ -45,7 +45,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
                 if folder is None:
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
                 else:
-                    with ray_environment(folder):
+                    with ray_environment(folder, results):
                         dashboard = several_workers or torch.cuda.is_available()
                         try:
                             _start(folder, dashboard=dashboard)

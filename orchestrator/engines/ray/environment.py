@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.ledger import object_store
 from orchestrator.paths import search_spaces
 
 WORKER_VARIABLES = (
@@ -27,6 +28,7 @@ WORKER_VARIABLES = (
 SECRET_WORDS = frozenset(
     {"SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASS", "PASSPHRASE", "TOKEN", "TOKENS", "CREDENTIAL", "CREDENTIALS", "KEY", "KEYS", "AUTH"}
 )
+CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 
 TEMPORARY = "tmp"
 """The TMPDIR of Ray's processes, in the folder of `ray_folder`."""
@@ -93,21 +95,26 @@ def _own_search_spaces() -> dict[str, str]:
     return {"NMT_SEARCH_SPACES": str(own[0])} if own else {}
 
 
-def secret_variables(names: Iterable[str]) -> list[str]:
-    """Variables to withhold from Ray's processes: secrets, recognised by name, and MLflow's address, since only the driver writes to it."""
+def secret_variables(names: Iterable[str], *, bucket: bool) -> list[str]:
+    """Variables to withhold from Ray's processes: secrets, recognised by name, and MLflow's address, since only the driver writes to it.
+
+    bucket: the results are in a bucket, so workers need the variables of AWS, Azure and Google.
+    """
     return [
         name
         for name in names
-        if (not SECRET_WORDS.isdisjoint(name.upper().split("_")) or name.startswith("MLFLOW_TRACKING_")) and not name.startswith("RAY_")
+        if (not SECRET_WORDS.isdisjoint(name.upper().split("_")) or name.startswith("MLFLOW_TRACKING_"))
+        and not name.startswith("RAY_")
+        and not (bucket and name.startswith(CLOUDS))
     ]
 
 
 @contextmanager
-def ray_environment(folder: Path) -> Iterator[None]:
+def ray_environment(folder: Path, results: Path) -> Iterator[None]:
     """Context: the environment in which Ray's processes start. The previous one is restored at the end."""
     before = dict(os.environ)
     kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # before TMPDIR changes: Python caches gettempdir()
-    for name in secret_variables(before):
+    for name in secret_variables(before, bucket=object_store.url(results) is not None):
         del os.environ[name]
     os.environ["TMPDIR"] = str(folder / TEMPORARY)
     os.environ |= _own_search_spaces()

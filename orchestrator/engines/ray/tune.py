@@ -22,6 +22,7 @@ from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLo
 from orchestrator.engines.ray.shared_folders import check_shared
 from orchestrator.engines.resources import Capacity, Demand, job_demands, quantity
 from orchestrator.engines.worker import RungReporter, run_task, stop_requested
+from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
@@ -101,7 +102,7 @@ def _run_group(
     concurrency: int | None,
 ) -> dict[str, str]:
     """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
-    limit_variables()
+    limit_variables(results)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
@@ -147,17 +148,18 @@ def _run_group(
     return failures
 
 
-def limit_variables() -> None:
+def limit_variables(results: Path) -> None:
     """Limits the variables that Tune passes to its trials in a runtime environment.
 
     Processes of a Ray that was started here inherit them. Without a runtime environment, trials run in processes that Ray has started
-    already. A cluster that was already running gets no AWS keys, since Ray writes a runtime environment to a log.
+    already. A cluster that was already running gets no AWS keys, since Ray writes a runtime environment to a log, unless the results are
+    in a bucket: trials have no other way to get them then.
     """
     if "RAY_ADDRESS" not in os.environ:
         class_cache.ENV_VARS_TO_PROPAGATE.clear()
         class_cache.DEFAULT_ENV_VARS.clear()
-    else:
-        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE)))
+    elif object_store.url(results) is None:
+        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
 
 
 def _trial_name(trial: Any) -> str:

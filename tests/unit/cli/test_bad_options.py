@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli import main
 from orchestrator.cli.main import run
+from orchestrator.ledger import object_store
 
 NOT_FOLDERS = {
     "": "names nothing; expected a folder",
@@ -36,8 +37,9 @@ CASES = [
     *(([*command, "file"], [f"{command[-1]} file: found a file; expected a folder"]) for command in FOLDERS),
     *((["status", "--results", value], ["--results ", message]) for value, message in NOT_FOLDERS.items()),
     (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
-    (["run", "spec.yaml", "--results", "s3://bucket/x"], ["--results s3://..: found a URL; expected a folder"]),
-    (["status", "--results", "n" * 300], ["no such folder"]),
+    (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
+    (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
+    (["status", "--results", "n" * 300], ["File name too long"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
     (["results", "export", "file/x", "--results", "results"], ["FOLDER file/x: cannot be made"]),
     (["results", "import", "full"], ["full: holds no runs; expected a results folder"]),
@@ -62,6 +64,7 @@ def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "dangling").symlink_to("absent")
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(object_store, "_mirrors", {})
     return tmp_path
 
 
@@ -80,3 +83,15 @@ def test_every_bad_option_is_one_line_before_anything_starts(
             wrong.append((arguments, code, out, err))
     assert not wrong, wrong
     assert sorted(path.name for path in place.rglob("*")) == before
+
+
+def test_a_machine_without_credentials_is_told_which_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.ledger.bucket.bucket import without_login
+
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    asked = RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
+    told = without_login("s3://bucket/x", asked)
+    assert told is not None and "AWS_ACCESS_KEY_ID" in told and "169.254" not in told
+    assert "AWS_SECRET_ACCESS_KEY" not in told and "secret" not in told
+    assert without_login("s3://bucket/x", RuntimeError("error sending request")) is None

@@ -43,7 +43,13 @@ EXIT_CODES = {"stop quickstart-fusion": 2, "verdict": 7}
 """Documented codes other than 0: no such sweep runs; nothing was run that decides a claim."""
 
 
-STANDS_FOR = {"DIR": "data", "FOLDER": "exported", "ROW": "quickstart/fusion/baseline", "TABLE": "dou2018/table1"}
+STANDS_FOR = {
+    "DIR": "data",
+    "FOLDER": "exported",
+    "ROW": "quickstart/fusion/baseline",
+    "TABLE": "dou2018/table1",
+    "s3://bucket/prefix": "results",
+}
 
 
 class Command(NamedTuple):

@@ -14,7 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps import budget
-from orchestrator.sweeps.budget import RESERVE, Budget, BudgetExceeded, budgeted
+from orchestrator.sweeps.budget import RESERVE, Budget, BudgetExceeded, budgeted, check
 from orchestrator.sweeps.options import ExecutionOptions
 
 
@@ -85,6 +85,13 @@ def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:
     assert not interrupt.requested()
     with pytest.raises(BudgetExceeded), budgeted(tiny, []):
         raise AssertionError("started with nothing left")
+
+
+def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.ledger.object_store.url", lambda results: "s3://lab/ledger")
+    check(None, tmp_path)
+    with pytest.raises(UserError, match="in a bucket"):
+        check(1.0, tmp_path)
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf"])

@@ -100,7 +100,7 @@ def _folders(options: Mapping[str, Any]) -> dict[str, str]:
     problems = [
         f"--{name.replace('_', '-')} {shown(value)}: a folder of the cluster that every node sees; expected an absolute path"
         for name, value in given.items()
-        if not PurePosixPath(value).is_absolute()
+        if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value)
     ]
     if problems:
         raise UserError(*problems)

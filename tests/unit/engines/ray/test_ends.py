@@ -59,10 +59,11 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
 SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
 
 
-def test_secrets_are_not_for_ray():
+def test_secrets_are_not_for_ray_unless_the_results_lie_in_a_bucket():
     others = ["HF_TOKEN", "NMT_MLFLOW_DB_PASSWORD", "MLFLOW_TRACKING_URI", "SSH_AUTH_SOCK"]
     needed = ["PATH", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "TOKENIZERS_PARALLELISM", "AWS_REGION", "NMT_FAULT", "OMP_NUM_THREADS"]
-    assert secret_variables([*SECRETS, *others, *needed]) == [*SECRETS, *others]
+    assert secret_variables([*SECRETS, *others, *needed], bucket=False) == [*SECRETS, *others]
+    assert secret_variables([*SECRETS, *others, *needed], bucket=True) == others
 
 
 def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, monkeypatch):

@@ -94,3 +94,10 @@ def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch,
     monkeypatch.setattr(Client, "submit", lambda self, id, entrypoint, package, *more: sizes.append(size(package)))
     code, _, err = cli("submit", SMOKE, "--no-wait")
     assert code == 0 and f"uploading {told}\n" in err and sizes[0] < 10 * MIB
+
+
+def test_a_bucket_named_here_is_opened_there(cli, monkeypatch, uploading):
+    """Neither the option nor this machine's environment makes this process look for it."""
+    monkeypatch.setenv("NMT_RESULTS", "s3://nowhere/here")
+    code, out, err = cli("submit", SMOKE, "--dry-run", "--results", "s3://nowhere/there")
+    assert code == 0 and "NMT_RESULTS=s3://nowhere/there" in out and "s3://nowhere/here" not in out, err

@@ -1,0 +1,327 @@
+"""The ledger in a bucket, against an object store in memory that has conditional writes: what is seen is whole, and one process has it."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("obstore", reason="the extra `s3` is not installed")
+
+from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
+from orchestrator.ledger import checkpoint, object_store, weights
+from orchestrator.ledger.bucket import attach, lease
+from orchestrator.ledger.bucket.bucket import Bucket
+from orchestrator.ledger.bucket.mirror import Mirror
+from orchestrator.ledger.layout import claim_of, group_of
+from orchestrator.ledger.manifest import CorruptError
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.report import sessions
+from orchestrator.report.looks import Looks, read
+
+KEY = "ab" * 32
+RUN = KEY[:16]
+URL = "s3://bucket/prefix"
+TENSORS = {"w": torch.arange(6.0)}
+
+
+class Machines:
+    """Scratch copies of one bucket, each as on a machine of its own; `down`: the server answers nobody."""
+
+    def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from obstore.store import MemoryStore
+
+        self.base, self.store, self.down, self.host = base, MemoryStore(), False, "one"
+        monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
+        monkeypatch.setenv(lease.PATIENCE, "0.05")
+
+    def __getattr__(self, name: str) -> Any:
+        if self.down:
+            raise OSError("connection refused")
+        return getattr(self.store, name)
+
+    def machine(self, name: str) -> Mirror:
+        """Attached alone from now on."""
+        root = self.base / name
+        (root / ".remote").mkdir(parents=True, exist_ok=True)
+        mirror = Mirror(root, Bucket(URL, self))
+        object_store.forget()
+        object_store.register(mirror)
+        return mirror
+
+    def objects(self) -> list[str]:
+        return sorted(found["path"] for chunk in self.store.list() for found in chunk)
+
+    def claim(self) -> dict[str, Any]:
+        return dict(json.loads(bytes(self.store.get(f"{RUN}/lock.json").bytes())))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    yield Machines(tmp_path, monkeypatch)
+    object_store.forget()
+
+
+def lock_of(mirror: Mirror) -> RunLock:
+    return RunLock(mirror.root / RUN / "lock")
+
+
+def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
+    run = mirror.root / RUN
+    for step in range(1, steps + 1):
+        checkpoint.save(run / "ckpt", step, {"model": {"w": TENSORS["w"] + step}}, {"step": step}, key=KEY, lock=lock)
+    weights.save_weights(run / "weights", "last", TENSORS, {"step": steps}, key=KEY, lock=lock)
+    Ledger(mirror.root, lock=lock).write_train(KEY, {"status": "done", "steps": steps})
+
+
+def elsewhere(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """A second machine: the first owner's process counts as one of another machine there."""
+    monkeypatch.setattr(lease, "identity", lambda: {"host": "elsewhere", "pid": os.getpid()})
+    return machines.machine("two")
+
+
+def stopped(lock: RunLock) -> lease.Lease:
+    """The lease of an owner whose thread uploads nothing."""
+    held: lease.Lease = lock._lease
+    held._stop.set()
+    held.thread.join()
+    return held
+
+
+def finished(machines: Machines) -> None:
+    mirror = machines.machine("one")
+    with lock_of(mirror) as lock:
+        train(mirror, lock)
+
+
+def test_another_machine_sees_the_records_and_fetches_tensors_when_asked(machines: Machines) -> None:
+    finished(machines)
+    other = machines.machine("two")
+    other.pull_all()
+    assert Ledger(other.root).read_train(KEY) == {"key": KEY, "status": "done", "steps": 3}
+    assert not list(other.root.rglob("*.safetensors"))
+    found = weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
+    assert found is not None and torch.equal(found[0]["w"], TENSORS["w"])
+    latest = checkpoint.latest_good(other.root / RUN / "ckpt", key=KEY)
+    assert latest is not None and latest.step == 3
+    assert len(list(other.root.rglob("*.safetensors"))) == 2
+
+
+def test_a_pruned_checkpoint_is_gone_from_the_bucket_too(machines: Machines) -> None:
+    finished(machines)
+    steps = {name.split("/ckpt/")[1].split("/")[0] for name in machines.objects() if "/ckpt/" in name}
+    assert steps == {"step-00000002", "step-00000003"}
+
+
+def test_wrong_bytes_are_refused(machines: Machines) -> None:
+    finished(machines)
+    (name,) = [name for name in machines.objects() if "/weights/last-" in name]
+    machines.store.put(name, b"other bytes")
+    other = machines.machine("two")
+    other.pull_all()
+    with pytest.raises(CorruptError, match="sha256"):
+        weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
+
+
+def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = machines.machine("one")
+    lock = lock_of(first).acquire()
+    train(first, lock, steps=2)
+    second = elsewhere(machines, monkeypatch)
+    with pytest.raises(LockedError, match=rf"{URL}/{RUN}: locked by process {os.getpid()} on .* \(epoch 1\)"):
+        lock_of(second).acquire()
+    monkeypatch.setattr(lease, "LEASE", timedelta(-1))
+    silent = stopped(lock)
+    silent.publish()
+    with lock_of(second) as newer:
+        assert newer._lease.claim["epoch"] == 2
+        before = machines.objects()
+        (first.root / RUN / "history.jsonl").write_text("{}\n")
+        with pytest.raises(FencedError, match="epoch 1 is over, now process"):
+            silent.publish()  # the first owner wakes up too late
+        assert machines.claim()["epoch"] == 2 and machines.objects() == before
+        with pytest.raises(FencedError):
+            lock.check()
+        assert Ledger(second.root).read_train(KEY) is not None, "the second owner continues from what was uploaded"
+    lock.release()
+
+
+def test_a_released_group_is_free(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_of(machines.machine("one")).acquire().release()
+    with lock_of(elsewhere(machines, monkeypatch)) as two:
+        assert two._lease.claim["epoch"] == 2, "at once: nobody waits for a claim that was given up"
+
+
+@pytest.mark.parametrize("upload", [1, 2, 3, 6, 9])
+def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, upload: int
+) -> None:
+    mirror = machines.machine("one")
+    lock = lock_of(mirror).acquire()
+    silent = stopped(lock)
+    train(mirror, lock)
+    put, puts = mirror.bucket.put, iter(range(1, 100))
+
+    def killed(name: str, content: bytes) -> str:
+        if next(puts) == upload:
+            raise RuntimeError("killed")
+        return put(name, content)
+
+    monkeypatch.setattr(mirror.bucket, "put", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        silent.publish()
+    monkeypatch.setattr(lease, "LEASE", timedelta(-1))
+    other = elsewhere(machines, monkeypatch)
+    with lock_of(other):
+        assert Ledger(other.root).read_train(KEY) is None
+        latest = checkpoint.latest_good(other.root / RUN / "ckpt", key=KEY, on_bad=lambda path, why: pytest.fail(why), repair=False)
+        assert latest is None or latest.step in (2, 3)
+        weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
+    lock._lease = None
+    lock.release()
+
+
+def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = machines.machine("one")
+    lock = lock_of(first).acquire()
+    train(first, lock, steps=1)
+    silent = stopped(lock)
+    silent.publish()
+    (first.root / RUN / "history.jsonl").write_text('{"here": 1}\n')
+    lock._lease, lock._token = None, ""
+    lock.release()  # killed
+    (first.root / RUN / "lock.json").unlink()
+    monkeypatch.setattr(lease, "LEASE", timedelta(-1))
+    second = elsewhere(machines, monkeypatch)
+    with lock_of(second) as newer:
+        train(second, newer)
+    machines.machine("one").pull_all()
+    assert Ledger(first.root).read_train(KEY) == {"key": KEY, "status": "done", "steps": 3}
+    assert not (first.root / RUN / "history.jsonl").exists()
+
+
+def test_a_file_that_a_user_removed_here_comes_back(machines: Machines) -> None:
+    finished(machines)
+    mirror = machines.machine("one")
+    before = machines.objects()
+    shutil.rmtree(mirror.root / RUN)
+    with lock_of(mirror):
+        assert Ledger(mirror.root).read_train(KEY) is not None
+    assert machines.objects() == before
+
+
+def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror = machines.machine("one")
+    lock = lock_of(mirror).acquire()
+    machines.down = True
+    train(mirror, lock)
+    with pytest.raises(RemoteError, match=f"not published: {RUN}; the same command publishes it later"):
+        lock.release()
+    assert "connection refused" in capsys.readouterr().err
+    machines.down = False
+    object_store.push(mirror.root)
+    assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
+
+
+def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = machines.machine("one")
+    lock = lock_of(mirror).acquire()
+    stopped(lock)
+    train(mirror, lock)
+    lock._lease, lock._token = None, ""
+    lock.release()  # as a kill does: the claim still says that it is held
+    again = machines.machine("one")
+    again.pull_all()
+    assert Ledger(again.root).read_train(KEY) is not None  # nothing older came over it
+    object_store.push(again.root)
+    assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
+
+
+def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = machines.machine("one")
+    with lock_of(mirror) as lock:
+        held, put_if = stopped(lock), mirror.bucket.put_if
+
+        def lost(name: str, content: bytes, etag: str | None) -> str:
+            put_if(name, content, etag)
+            raise RemoteError("timed out")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(mirror.bucket, "put_if", lost)
+            held.beat()
+        held.beat()
+        assert machines.claim() == held.claim
+
+
+def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = machines.machine("one")
+    monkeypatch.setattr(mirror.bucket, "put_if", lambda name, content, etag: "etag")
+    with pytest.raises(UserError, match="ignores If-None-Match or If-Match"):
+        lock_of(mirror).acquire()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://host/x", "expected a folder or a bucket, as in s3://bucket/prefix"),
+        ("s3:///x", "expected a folder or a bucket"),
+        ("s3://AKIAKEY:geheim@bucket/x", "holds credentials or options; expected them in the environment"),
+        ("s3://bucket/../x", "expected a prefix of plain names"),
+    ],
+)
+def test_bad_urls_are_one_line_without_secrets(url: str, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        attach.place(url)
+    (line,) = error.value.lines
+    assert said in line and "geheim" not in line and "AKIAKEY" not in line
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
+    with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
+        attach.place(URL)
+
+
+def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
+    root = machines.machine("one").root
+    (root / ".remote" / "url").write_text(URL + "\n")
+    with pytest.raises(UserError, match=f"is the scratch copy of {URL}; expected that URL"):
+        attach.place(root)
+    assert attach.place("file:///some/folder") == Path("/some/folder")
+
+
+def test_a_damaged_claim_is_one_line(machines: Machines) -> None:
+    finished(machines)
+    machines.store.put(f"{RUN}/lock.json", b'{"held": true')
+    with pytest.raises(UserError, match=f"{RUN}/lock.json: is no claim of this program"):
+        machines.machine("two").pull_all()
+
+
+def test_names_of_groups() -> None:
+    found = {f"{RUN}/lock": RUN, "sweeps/a.b.lock": "sweeps/a.b", ".lifecycle.lock": None, "mlflow.lock": None, "mlflow.db": None}
+    found |= {"looks.json": "looks", "looks.lock": "looks", "sessions/a.jsonl": "sessions/a", "sessions/a.lock.json": "sessions/a"}
+    found |= {f"sweeps/a.{end}": "sweeps/a" for end in ("asha.json", "stop", "json", "lock.json")} | {f"{RUN}/ckpt/step-00000001": RUN}
+    assert {name: group_of(name) for name in found} == found
+    assert claim_of(RUN) == f"{RUN}/lock.json" and claim_of("sweeps/a") == "sweeps/a.lock.json"
+
+
+def test_looks_and_sessions_of_two_machines_are_kept(machines: Machines) -> None:
+    """Each machine adds its look without having fetched the other's."""
+    for second, (name, claim) in enumerate((("one", "a"), ("two", "b"), ("two", "a"))):
+        found = Looks(Ledger(machines.machine(name).root))
+        found.new[claim] = {"time": f"2026-01-01T00:00:0{second}", "runs": {"r": claim + name}, "planned": None}
+        found.save()
+    about = {"row": "r", "against": "b", "metric": "bleu", "claim": 0.5, "controls": []}
+    record = about | {"p_raw": 0.5, "effect": {"delta": 1.0, "against": "b"}}
+    sessions.join(machines.machine("two").root, "loop", [record], {"r": [], "b": []})
+    one = machines.machine("one")
+    one.pull_all()
+    assert {claim: len(each) for claim, each in read(one.root).items()} == {"a": 2, "b": 1}
+    assert len(sessions.read(one.root / "sessions" / "loop.jsonl")) == 1
