@@ -50,12 +50,12 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-quickstart: about-quickstart setup  ## six variants x two seeds on the built-in corpus
+quickstart: about-quickstart setup  ## four variants x three seeds on the built-in corpus
 	$(BIN)/nmt-ablate sweep search_spaces/quickstart.yaml
 
 about-quickstart:
 	@test -f $(STAMP) || echo "1. installs what requirements.lock names into $(VENV): some minutes, once"
-	@echo "2. generates a corpus and trains six ways to fuse layers, two seeds each, through Ray: 5 to 9 minutes on 2 cores with AVX-512, longer without"
+	@echo "2. generates a corpus and trains four variants with three seeds each through Ray: about 5 minutes on 2 cores with AVX-512, longer without"
 	@echo "3. prints the table, and three commands to look further. Ctrl-C stops it; the same command goes on where it stopped."
 
 test: setup  ## the fast suite, and its arithmetic once more as on a processor of fewer instructions

@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: CPU seconds, on a machine that others use too")
     parser.add_argument("--length", type=int, default=24, help="steps of every output")
     parser.add_argument(
-        "--trained", metavar="RUN", help="directory of a trained row for the quality check; default: the quickstart baseline"
+        "--trained", metavar="RUN", help="directory of a trained row for the quality check; default: the quickstart row pre-norm"
     )
     parser.add_argument("--no-quality", action="store_true")
     args = parser.parse_args()

@@ -40,7 +40,7 @@ Ids = list[list[int]]
 
 
 def trained(row: str | None, say: Callable[[str], None]) -> Path:
-    """Returns the run directory of a trained row, by default the quickstart baseline with tied embeddings, trained once (300 steps).
+    """Returns the run directory of a trained row, by default the quickstart row pre-norm with tied embeddings, trained once.
 
     Raises SystemExit if that training fails.
     """
@@ -49,14 +49,14 @@ def trained(row: str | None, say: Callable[[str], None]) -> Path:
     results = CACHE / "benchmark"
     found = [path.parents[1] for path in results.glob("*/weights/last.json")]
     if not found:
-        say("training the quickstart baseline (300 steps)")
-        command = [sys.executable, "-m", "orchestrator", "run", f"{ROOT}/search_spaces/quickstart.yaml#baseline", "--seed", "1"]
+        say("training the quickstart row pre-norm")
+        command = [sys.executable, "-m", "orchestrator", "run", f"{ROOT}/search_spaces/quickstart.yaml#pre-norm", "--seed", "1"]
         command += ["--engine", "local", "--no-tracking", "--results", str(results), "--cache-dir", str(CACHE)]
         command += [part for change in QUICKSTART for part in ("--set", change)]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode:
-            raise SystemExit(f"error: the baseline did not train: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+            raise SystemExit(f"error: the row did not train: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
         found = [path.parents[1] for path in results.glob("*/weights/last.json")]
     return found[0]
 

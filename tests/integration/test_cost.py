@@ -54,7 +54,7 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path)
 
 def test_a_probe_is_made_once(tmp_path: Path) -> None:
     places = ("--profile", "smoke", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
-    row = "quickstart/fusion/mlrf-fnn"
+    row = "quickstart/fusion/dlcl"
     first = call("plan", row, *places, "--seeds", "1", "--probe", "--json")
     (planned,) = json.loads(first.stdout)["rows"]
     cost = planned["cost"]

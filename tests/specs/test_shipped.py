@@ -39,7 +39,6 @@ def test_rows_state_what_the_paper_reports_and_what_is_assumed(address: str) -> 
 
 def test_the_quickstart_is_what_it_promises() -> None:
     rows = {row.id.rsplit("/", 1)[1]: row for row in resolve("search_spaces/quickstart.yaml")}
-    assert {"baseline", "linear", "hierarchical", "hierarchical-diversity", "mlrf-fnn", "mlrf-self-attention"} <= set(rows)
-    assert any(row.workers == 2 for row in rows.values()) and rows["baseline"].pinned
-    sweep = sweep_of("search_spaces/quickstart.yaml")
-    assert len(sweep.seeds) >= 2 and sweep.scheduler.kind == "asha" and sweep.scheduler.rungs
+    assert set(rows) == {"baseline", "pre-norm", "transparent", "dlcl"} and rows["baseline"].pinned
+    assert any(row.workers == 2 for row in rows.values()), "no row goes through Ray Train"
+    assert len(sweep_of("search_spaces/quickstart.yaml").seeds) >= 3

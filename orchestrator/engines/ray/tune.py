@@ -120,7 +120,7 @@ def _run_group(
         tune_config=tune.TuneConfig(
             scheduler=StoppableFIFO(stop) if asha is None else AblationASHA(stop, asha, metric),
             max_concurrent_trials=min(many, concurrency or capacity.cpus or 1),
-            reuse_actors=not demand.driver,  # saves the next trial the import of torch
+            reuse_actors=True,  # saves the next trial the import of torch
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
