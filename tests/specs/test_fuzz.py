@@ -160,7 +160,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @functools.cache
 def a_row() -> Any:
-    return yaml_loader.parse(to_yaml(resolve("quickstart/fusion/mlrf-self-attention")[0]), "f").data
+    return yaml_loader.parse(to_yaml(resolve("dou2018/table1/row9")[0]), "f").data
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -190,7 +190,7 @@ def test_any_value_at_any_place_of_a_resolved_row(data: st.DataObject, tree: Pat
 def test_any_override(text: str) -> None:
     try:
         sets = [override.text for override in parse_sets([text])]
-        resolve("quickstart/fusion/hierarchical-diversity", sets=sets)
+        resolve("dou2018/table1/row9", sets=sets)
     except UserError as error:
         assert all(line.isprintable() and line.startswith("--set") for line in error.lines), error.lines
 

@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 
 def rows() -> list[Row]:
-    return [row for row in resolve("quickstart/fusion", profile="smoke") if row.workers == 1]
+    return resolve("modern/depth", profile="smoke")[:4]
 
 
 def spec_of(row: Row) -> Any:
