@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.report.effects import Effect
 from orchestrator.scoring.significance.estimator import LEVEL
-from orchestrator.scoring.significance.verdicts import AGAINST, DECIDED, Verdict
+from orchestrator.scoring.significance.verdicts import AGAINST, DECIDED, Verdict, former
 from orchestrator.specs.claims import RowClaim
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
@@ -47,14 +47,15 @@ class Judgement:
         return self.p is not None and self.p < self.level
 
     def as_json(self, setting: str = "") -> dict[str, Any]:
-        """{"claim", "verdict", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls", "chrf"}.
+        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls", "chrf"}.
 
-        effect: the difference to the strongest control; controls: those to the others.
+        effect: the difference to the strongest control; controls: those to the others; former: the earlier word.
         """
         effects = [effect.as_json(self.level) for effect in self.effects]
         return {
             "claim": self.claim.effect,
             "verdict": self.verdict.word,
+            "former": former(self.verdict.word, self.claimed),
             "reason": self.verdict.reason,
             "seeds_needed": self.verdict.seeds,
             "p": self.p,
@@ -75,7 +76,7 @@ def verdict_of(record: Mapping[str, Any]) -> dict[str, Any]:
     return found | ({"setting": record["setting"]} if record["setting"] else {})
 
 
-_SAID = ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
+_SAID = ("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level")
 
 
 def exit_code(records: Sequence[Mapping[str, Any]]) -> int:

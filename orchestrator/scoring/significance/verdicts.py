@@ -27,6 +27,14 @@ NO_EFFECT, REVERSED, OPEN, ONE_SEED = "no such effect", "reversed", "open", "one
 HIGHER, LOWER = "higher", "lower"
 AGAINST = (NO_EFFECT, REVERSED)
 DECIDED = (CONFIRMED, SMALLER, LARGER, *AGAINST, HIGHER, LOWER)
+FORMER = {
+    CONFIRMED: "reproduced",
+    SMALLER: "same direction",
+    LARGER: "same direction",
+    NO_EFFECT: "contradicted",
+    REVERSED: "contradicted",
+}
+"""The earlier words, which `--json` keeps beside these for one version; of an open claim see `former`."""
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
 """Default margins, in percent. An effect under the margin and half the claim is too small to be the claimed one."""
 AGREEMENT = {"bleu": (0.883, 0.966)}
@@ -105,6 +113,11 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
     wanted = f"{size:+.2f}" if size is not None else f"{found.delta:+.2g}"
     more = f"{needed} seeds would find {wanted}" if needed is not None else f"no number of seeds would find {wanted} on this test set"
     return Verdict(OPEN, f"{reason}; {more}", needed)
+
+
+def former(word: str, claimed: bool) -> str:
+    """The earlier word for a verdict."""
+    return FORMER.get(word, ("underpowered" if claimed else "undecided") if word == OPEN else word)
 
 
 def agreement(metric: str, delta: float) -> float | None:

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.scoring.significance.estimator import Difference, answer
 from orchestrator.scoring.significance.mixed import Spread
-from orchestrator.scoring.significance.verdicts import Expectation, Verdict, agreement, judge, strongest
+from orchestrator.scoring.significance.verdicts import Expectation, Verdict, agreement, former, judge, strongest
 
 
 def found(delta: float, se: float = 0.1, df: float = 20) -> Difference:
@@ -55,6 +55,7 @@ def test_what_a_verdict_says() -> None:
     assert weak.word == "open" and "80 % power" in weak.reason and f"{weak.seeds} seeds would find +0.50" in weak.reason
     assert verdict(1.0, found(0.3, 0.1), p=0.2).word == "no such effect", "after Holm it is no longer significant, but small"
     assert verdict(4.0, found(0.4, 0.3), None).word == "no such effect" and verdict(4.0, found(0.4, 0.3)).word == "open"
+    assert [former("open", claimed) for claimed in (True, False)] == ["underpowered", "undecided"] and former("higher", False) == "higher"
 
 
 def test_the_row_has_to_beat_the_strongest_control() -> None:
