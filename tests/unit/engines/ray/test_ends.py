@@ -70,7 +70,7 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     monkeypatch.delenv("TMPDIR", raising=False)
     before = dict(os.environ)
-    with ray_environment(tmp_path):
+    with ray_environment(tmp_path, tmp_path / "results"):
         assert "canary" not in os.environ.values()
         assert os.environ["TMPDIR"] == str(tmp_path / "tmp")
         assert tempfile.gettempdir() != os.environ["TMPDIR"]
@@ -78,23 +78,23 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
     assert dict(os.environ) == before
 
 
-def test_tune_passes_no_keys_on_by_what_ray_logs(monkeypatch):
+def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     from ray.tune.execution import class_cache
 
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE | set(SECRETS))
-    limit_variables()
+    limit_variables(tmp_path)
     assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
     assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
 
 
-def test_trials_of_a_ray_that_was_started_here_have_no_runtime_environment(monkeypatch):
+def test_trials_of_a_ray_that_was_started_here_have_no_runtime_environment(tmp_path, monkeypatch):
     from ray.tune.execution import class_cache
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     for name in ("ENV_VARS_TO_PROPAGATE", "DEFAULT_ENV_VARS"):
         monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
-    limit_variables()
+    limit_variables(tmp_path)
     assert class_cache._ActorClassCache().get(type("Trial", (), {}))._default_options["runtime_env"] == {}
 
 
