@@ -1,7 +1,7 @@
 """`nmt-ablate`: the commands, and the exit codes of errors.
 
 Exit codes: 0 done, 1 a row failed or diverged (or an unexpected error), 2 bad input, 3 locked by another process,
-130 interrupted.
+4 no such combination in the grid (`explain`), 130 interrupted.
 
 The modules of `cli` declare arguments and options, and import nothing heavy, so that `--help` is fast. A command imports what it needs when
 it is called; long commands lie in `cli.commands`.
@@ -27,7 +27,7 @@ from orchestrator.specs.positions import shown
 
 TRAIN = (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, execution.noise)
 RESULTS = (report.table, report.verdict, report.report, report.analyse, report.translate, report.export, report.repro)
-SPECS = (specs.list_, specs.show, specs.describe, specs.ablate, specs.new, specs.schema)
+SPECS = (specs.list_, specs.show, specs.describe, specs.explain, specs.ablate, specs.new, specs.schema)
 STORAGE = (lifecycle.ui, lifecycle.reconcile, lifecycle.gc)
 GROUPS: dict[str, dict[str, Any]] = {
     "Train": {command.__name__: command for command in TRAIN},

@@ -1,4 +1,4 @@
-"""`new`, `plan`, `show`, `list`, `ablate`, `describe` and `schema`: write and inspect specs without running them."""
+"""`new`, `plan`, `show`, `list`, `explain`, `ablate`, `describe` and `schema`: write and inspect specs without running them."""
 
 import json
 import shlex
@@ -17,6 +17,9 @@ from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
+
+NOT_IN_GRID = 4
+"""Exit code of `explain` where no requested combination is a row."""
 
 
 @expand_options("controls", "tune", "tune_with")
@@ -138,6 +141,34 @@ def list_(
             typer.echo(visible(f"{address:<32} {len(table.written):>3} rows   {table.document.file}{grid_too}"))
     for line in problems:
         log(f"warning: {line}")
+
+
+def explain(
+    target: Annotated[str, Argument(metavar="SPEC", help="FILE.yaml or paper/table with a grid.")],
+    choices: Annotated[list[str] | None, Argument(metavar="AXIS=VALUE..", help="Axes that are not named take every value.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is this combination a row of the grid, and if not, which condition excludes it? Exit code 0: at least one row; 4: none.
+
+    Example:  nmt-ablate explain search_spaces/sweeps/fusion-grid.yaml fusion=linear side=both memory=msc
+    """
+    from orchestrator.specs.grid.explain import explain
+
+    explanation = explain(target, choices or [])
+    rows, examples = explanation["rows"], explanation["examples"]
+    if as_json:
+        print_json(explanation)
+    else:
+        given = visible(" ".join(explanation["given"])) or "everything"
+        typer.echo(f"{given}: {rows:,} of {explanation['combinations']:,} combinations are rows")
+        for name in examples:
+            typer.echo(visible(f"  row: {name}"))
+        if rows > len(examples):
+            typer.echo(f"  and {rows - len(examples):,} more")
+        for reason in explanation["excluded"]:
+            typer.echo(visible(f"  excluded ({reason['combinations']:,}): {reason['line']}"))
+    if not rows:
+        raise typer.Exit(NOT_IN_GRID)
 
 
 def ablate(

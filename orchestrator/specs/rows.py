@@ -1,8 +1,6 @@
 """Resolves an address or a file to rows: file, then profile, then `--set`, validated after each; includes parents (`init_from`)."""
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError, collecting
 from orchestrator.specs import index, profiles
@@ -90,20 +88,6 @@ def grid_rows(table: TableFile, resolver: Resolver) -> tuple[list[Row], list[str
     if not rows and not lines:
         problems = [grid.position.line("every combination is excluded; expected at least one row")]
     return rows, problems
-
-
-def grid_summary(table: TableFile) -> dict[str, Any]:
-    """Returns the numbers of combinations, rows and repeated draws of a grid, and the lines that exclude the other combinations."""
-    grid = table.grid
-    assert grid is not None
-    if grid.refused is None:
-        validate(table)
-    refused = grid.refused or {}
-    rows = len(grid.combinations) - len(refused)
-    lines = {grid.excluded[i].line: number for i, number in sorted(grid.counts.items())} | Counter(refused.values())
-    excluded = [{"line": line, "combinations": number} for line, number in lines.items()]
-    total = rows + sum(lines.values())
-    return {"table": table.address, "combinations": total, "rows": rows, "drawn_twice": grid.repeated, "excluded": excluded}
 
 
 def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | None = None) -> SweepSpec:

@@ -10,8 +10,9 @@ from orchestrator.cli.main import run
 from orchestrator.ledger.keys import keys_of
 from orchestrator.specs import index
 from orchestrator.specs.grid.combinations import Grid
+from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import MAX_RUNS, grid_summary, resolve
+from orchestrator.specs.rows import MAX_RUNS, resolve
 from orchestrator.sweeps.parameters import params
 
 ADDRESS = "sweeps/fusion-grid"
@@ -33,7 +34,7 @@ def test_no_condition_is_there_for_nothing_and_no_component_refuses(rows: list[R
     """What cannot be built is excluded by a condition with a reason, not by surprise."""
     table = index.find(ADDRESS).table
     assert table.grid is not None
-    found = grid_summary(table)
+    found = summary(table)
     assert len(found["excluded"]) == len(table.grid.excluded) and all(each["combinations"] for each in found["excluded"])
     assert found["rows"] == len(rows) - 1
 

@@ -19,9 +19,10 @@ from orchestrator.report.claims import reported_claims
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
+from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row, baseline, by_table, starts
-from orchestrator.specs.rows import grid_summary, sweep_of
+from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.forecast import short_names
@@ -88,7 +89,7 @@ def plan(
     rates = {planned_rows.rates.get(row.id, "") for row in planned_rows.every}
     rate = rates.pop() if len(rates) == 1 and len({row.id for row in planned_rows.every}) > 1 else ""
     if as_json:
-        print_json(record | {"grids": [grid_summary(grid) for grid in grids], "power": power} | ({"search": search} if search else {}))
+        print_json(record | {"grids": [summary(grid) for grid in grids], "power": power} | ({"search": search} if search else {}))
     else:
         console().print(_table(planned_rows, cost, shipped, every_row, "rate" if rate else ""))
 
@@ -165,7 +166,7 @@ def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
 def _grid_lines(table: TableFile) -> list[str]:
     """How many combinations of a grid are rows, its axes, and what excludes the other combinations."""
     assert table.grid is not None
-    grid = grid_summary(table)
+    grid = summary(table)
     excluded = grid["combinations"] - grid["rows"]
     twice = f"; {grid['drawn_twice']:,} draws came out as others" if grid["drawn_twice"] else ""
     lines = [f"{grid['table']}: {grid['rows']:,} of {grid['combinations']:,} combinations are rows, {excluded:,} are excluded{twice}"]

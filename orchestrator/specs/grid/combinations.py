@@ -1,7 +1,7 @@
 """The grid of a file: its combinations in order, their names, and the exclusions."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -66,7 +66,7 @@ class Grid:
         names: dict[str, Combination] = {}
         folded: dict[str, str] = {}
         problems: dict[str, None] = {}
-        found = self.walk()
+        found, _ = self.walk()
         self.counts = Counter(each.excluded for each in found if each.excluded is not None)
         for values in (each.values for each in found if each.excluded is None):
             name = row_name(values)
@@ -85,14 +85,19 @@ class Grid:
             raise UserError(*map(self.position.line, list(problems)[:20]))
         return names
 
-    def walk(self) -> list[Partial]:
-        """Returns all combinations in order."""
-        found = [Partial()]
+    def walk(self, only: Mapping[str, Callable[[Value], bool]] | None = None) -> tuple[list[Partial], list[CompiledAxis]]:
+        """Returns all combinations in order, and for each left out because an axis of `only` does not apply, that axis.
+
+        only: axis -> predicate on its values.
+        """
+        only, found, inapplicable = only or {}, [Partial()], []
         for axis in self.axes:
             made: list[Partial] = []
             for each in found:
                 if axis.applies is None or axis.applies(each.chosen):
-                    made += self._extended(each, axis)
+                    made += self._extended(each, axis, only.get(axis.name))
+                elif axis.name in only:
+                    inapplicable.append(axis)
                 else:
                     made.append(each)
             found = made
@@ -103,9 +108,9 @@ class Grid:
                 if exclusion.test(each.chosen):
                     found[n] = each._replace(excluded=i)
                     break
-        return found
+        return found, inapplicable
 
-    def _extended(self, partial: Partial, axis: CompiledAxis) -> Iterator[Partial]:
+    def _extended(self, partial: Partial, axis: CompiledAxis, wanted: Callable[[Value], bool] | None) -> Iterator[Partial]:
         """Yields the partial combination with each value of the axis; the first random axis starts the samples."""
         values, chosen, number, _ = partial
         random = axis.axis.random
@@ -115,7 +120,8 @@ class Grid:
                 settings = [f"{name}={text(plain)}" for name, plain in chosen.items()]
                 options = [axis.draw("|".join((str(self.section.seed), str(sample), *settings)))]
             for value in options:
-                yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
+                if wanted is None or wanted(value):
+                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
 
 
 def read_grid(document: Document) -> Grid | None:

@@ -118,7 +118,7 @@ class Exclusion(Strict):
     """Which combinations: axis -> a value, a list of values, or a mapping such as {above: 24}; all must hold, of a list of such mappings
     one."""
     reason: Annotated[str, Field(min_length=1, max_length=300)]
-    """Why; `plan` prints it."""
+    """Why; `nmt-ablate explain` prints it."""
 
 
 class GridSection(Strict):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]
 COMMANDS = [
-    "run", "sweep", "plan", "ablate", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile",
+    "run", "sweep", "plan", "explain", "ablate", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile",
     "gc", "export", "repro",
     "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip

@@ -39,8 +39,8 @@ PARSED_ALONE = {
     "ui": "a server that stays: tests/browser/test_mlflow_ui.py",
 }
 """What is only parsed, as patterns of whole commands, with the reason."""
-EXIT_CODES = {"verdict": 7}
-"""Documented codes other than 0: nothing was run that decides a claim."""
+EXIT_CODES = {"explain": 4, "verdict": 7}
+"""Documented codes other than 0: the combination is no row of the grid; nothing was run that decides a claim."""
 
 
 STANDS_FOR = {

@@ -1,4 +1,4 @@
-"""A file's grid: combinations, conditions, draws, names; what is refused before anything starts."""
+"""A file's grid: combinations, conditions, draws, names; what is refused before anything starts; `explain`."""
 
 import json
 from collections.abc import Callable
@@ -144,11 +144,35 @@ def test_what_components_refuse_is_an_error_or_is_counted(grid: Write, cli: Cli,
     assert "is odd" in told["excluded"][0]["line"] and "5 of 6 combinations are rows, 1 are excluded" in err
     with pytest.raises(UserError, match="is odd"):
         resolve(f"{path}#d3-pairs")
+    code, out, _ = cli("explain", path, "fusion=pairs", "depth=3")
+    assert code == 4 and "is odd" in out
 
 
-def test_plan_tells_the_condition_in_the_words_of_the_file(grid: Write, cli: Cli, tmp_path: Path) -> None:
-    code, _, err = cli("plan", grid(), "--results", tmp_path / "r")
-    assert code == 0 and "spec.yaml:18: grid.exclude[0]: {when: {depth: {above: 2}, side: encoder}}: too deep on one side" in err
+def test_explain_tells_the_condition_in_the_words_of_the_file(grid: Write, cli: Cli) -> None:
+    path = grid()
+    code, out, _ = cli("explain", path, "fusion=linear", "side=encoder", "depth=4")
+    assert code == 4 and "0 of 2 combinations are rows" in out
+    assert "spec.yaml:18: grid.exclude[0]: {when: {depth: {above: 2}, side: encoder}}: too deep on one side" in out
+    code, out, _ = cli("explain", path, "fusion=linear", "--json")
+    told = json.loads(out)
+    assert code == 0 and (told["combinations"], told["rows"]) == (8, 4)
+    assert [each["combinations"] for each in told["excluded"]] == [2, 2] and told["examples"][0] == "demo/grid/linear-encoder-d2"
+    code, out, _ = cli("explain", path, "fusion=plain", "hops=2")
+    assert code == 4 and "spec.yaml:14: grid.axes.hops.when: hops applies only when {fusion: mlrf}" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("fusoin=linear", "did you mean fusion?"),
+        ("fusion=linaer", "did you mean linear?"),
+        ("hops=7", "expected one of 2, 3"),
+        ("hops", "expected AXIS=VALUE"),
+    ],
+)
+def test_explain_of_what_is_not_there(grid: Write, cli: Cli, given: str, message: str) -> None:
+    code, _, err = cli("explain", grid(), given)
+    assert code == 2 and message in err
 
 
 def test_seeds_may_be_a_number(spec: Write) -> None:
