@@ -83,7 +83,7 @@ def _decoded_on_a_cpu(args: argparse.Namespace, *run: str) -> list[str]:
 
 
 def _through_ray(args: argparse.Namespace, table: str) -> list[Part]:
-    resources = () if args.toy else ("--resources", "gpu=0.25")
+    resources = () if args.toy else ("--resources", "gpu=auto")
     sweep = [_rows(args, "sweep", table, "--seeds", seeds, *resources, engine="ray") for seeds in ("201,202", "203,204")]
     killed = f"timeout -s KILL {15 if args.toy else 60} {shlex.join(sweep[1])}"
     return [Part("ray", sweep[0], 8), Part("ray-killed", ["bash", "-c", f"{killed}; {shlex.join(sweep[1])}"], 8)]

@@ -46,7 +46,7 @@ SHARED: dict[str, Any] = {
     "workers": Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")],
     "no_tracking": NoTracking,
     "tracking_uri": TrackingUri,
-    "resources": Annotated[str | None, Option("--resources", metavar="gpu=0.25,memory=12G", help="Of each worker, over the file's.")],
+    "resources": Annotated[str | None, Option("--resources", metavar="gpu=auto,memory=12G", help="Of each worker, over the file's.")],
     "as_json": AsJson,
 }
 """Field of `RowOptions` or `ExecutionOptions` -> its option on the command line."""

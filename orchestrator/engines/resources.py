@@ -20,8 +20,11 @@ EPS = 1e-6  # Ray rounds fractions such as 1/3 to 1e-4
 LEAST_FILES = 1024
 """Files that Ray's processes open beside each other, with room for workers; with too few they wait for each other for minutes."""
 
+MAX_TRIALS_PER_GPU = 8
+"""More trials on one GPU gain little, since each keeps it busy for only part of the time (assumed, not measured)."""
+
 GPU_MEMORY_MARGIN = 1.25
-"""A GPU must hold this multiple of the estimated memory of the jobs that share it."""
+"""A fraction of a GPU must hold this multiple of the estimated memory."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Resources of a cluster."""
+    """Resources of a cluster. gpu_memory: bytes of its smallest GPU, None if unknown."""
 
     nodes: tuple[Node, ...]
+    gpu_memory: int | None = None
 
     @property
     def cpus(self) -> int:
@@ -116,11 +120,10 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     for task in (job[0] for job in jobs):
         problem, threads = None, float(task.spec.train.threads)
         if capacity.gpus:
-            demand = Demand(task.workers, threads, options.gpu, driver=True)
-            if task.workers > 1 and options.gpu < 1:
-                problem = f"{task.workers} workers x {options.gpu:g} GPU: NCCL needs a GPU for each; expected gpu 1"
+            fraction, problem = _gpu_fraction(task, capacity, options, data)
+            demand = Demand(task.workers, threads, fraction, driver=True)
         else:
-            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, options, data))
+            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data))
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")
@@ -129,15 +132,34 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     return demands
 
 
+def _gpu_fraction(task: Task, capacity: Capacity, options: Resources, data: Data) -> tuple[float, str | None]:
+    """Returns the GPUs of each worker, and the reason if even a whole one is too small."""
+    if options.gpu != "auto":
+        gpu = float(options.gpu)
+        if task.workers == 1 or gpu >= 1:
+            return gpu, None
+        return gpu, f"{task.workers} workers x {gpu:g} GPU: NCCL needs a GPU for each; expected gpu 1"
+    needed = _memory(task, "cuda", options, data)
+    if needed is None or capacity.gpu_memory is None:
+        return 1.0, None
+    if needed > capacity.gpu_memory:
+        problem = f"each worker needs {gigabytes(needed)} (estimated); the smallest GPU has {gigabytes(capacity.gpu_memory)}"
+        return 1.0, f"{problem} (--resources memory=none starts it all the same)"
+    if task.workers > 1:
+        return 1.0, None
+    fractions = [1.0, *(int(10_000 / n) / 10_000 for n in range(2, MAX_TRIALS_PER_GPU + 1))]  # rounded down, so that n fit one GPU
+    return [f for f in fractions if f == 1.0 or needed * GPU_MEMORY_MARGIN <= f * capacity.gpu_memory][-1], None
+
+
 def _data(task: Task) -> Data:
     return Data(None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
 
 
-def _memory(task: Task, options: Resources, data: Data) -> int | None:
+def _memory(task: Task, device: str, options: Resources, data: Data) -> int | None:
     """Bytes of each worker; None if memory is ignored, or if the vocabulary is neither prepared nor declared."""
     if options.memory == "none":
         return None
-    return estimated_memory(task, "cpu", data) if options.memory == "auto" else int(size(options.memory))
+    return estimated_memory(task, device, data) if options.memory == "auto" else int(size(options.memory))
 
 
 def estimated_memory(task: Task, device: str, data: Data) -> int | None:

@@ -57,16 +57,16 @@ def _counted(seeds: Any) -> Any:
 class Resources(Strict):
     """Resources of each worker of each run, which do not affect results (docs/sweeps.md)."""
 
-    gpu: Annotated[float, Field(ge=0.01, le=64)] = 1.0
-    """Number of GPUs, or a fraction of one, so that several runs share it."""
+    gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
+    """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
     memory: str = "auto"
     """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
 
     @field_validator("gpu")
     @classmethod
-    def _share(cls, value: float) -> float:
+    def _share(cls, value: Any) -> Any:
         """Ray takes a fraction of one GPU, or a whole number of GPUs."""
-        if value > 1 and value != int(value):
+        if value != "auto" and value > 1 and value != int(value):
             raise ValueError(f"gpu is {value}; {_EXPECTED['gpu']}")
         return value
 
@@ -79,7 +79,7 @@ class Resources(Strict):
             raise ValueError(f"memory is {describe(value)}; {_EXPECTED['memory']}") from None
 
 
-_EXPECTED = {"gpu": "expected a part of a GPU such as 0.25, or whole ones", "memory": "expected auto, none or a size such as 12G"}
+_EXPECTED = {"gpu": "expected auto, a part of a GPU such as 0.25, or whole ones", "memory": "expected auto, none or a size such as 12G"}
 
 
 def size(text: str) -> float:
@@ -101,7 +101,7 @@ def parse_resources(text: str | None) -> dict[str, Any]:
             problems.append(f"--resources {shown(part)}: unknown key; {nearest(name, _EXPECTED)}")
             continue
         try:
-            given = float(value) if name == "gpu" else value
+            given = float(value) if name == "gpu" and value != "auto" else value
             found[name] = getattr(Resources.model_validate({name: given}), name)
         except ValueError:
             problems.append(f"--resources {shown(part)}: {_EXPECTED[name]}")

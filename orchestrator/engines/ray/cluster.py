@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import ray
@@ -88,6 +89,23 @@ def live_capacity() -> Capacity:
         memory = 0.9 * whole if local else resources.get("memory")  # the rest is left to the system and Ray
         nodes.append(Node(resources.get("CPU", 0.0), gpus, resources.get(DRIVER, 0.0), memory))
     return Capacity(tuple(nodes))
+
+
+def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
+    """`capacity` with the memory of its smallest GPU, queried on each type of GPU; None if one does not answer in time."""
+    live = [node.get("Resources", {}) for node in ray.nodes() if node.get("Alive")]
+    types = sorted({name for resources in live for name in resources if name.startswith("accelerator_type:")})
+    query = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(_gpu_memory)
+    queries = [query.options(resources=resources).remote() for resources in ([{name: 0.001} for name in types] or [{}])]
+    ready, late = ray.wait(queries, num_returns=len(queries), timeout=timeout)
+    for reference in late:
+        ray.cancel(reference, force=True)
+    sizes = [memory for memory in ray.get(ready) if memory is not None]
+    return replace(capacity, gpu_memory=min(sizes) if sizes and len(sizes) == len(queries) else None)
+
+
+def _gpu_memory() -> int | None:
+    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
 @contextmanager

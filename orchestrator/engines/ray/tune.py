@@ -16,7 +16,7 @@ from ray.tune.execution import class_cache
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator import interrupt
-from orchestrator.engines.ray.cluster import DRIVER, cluster, live_capacity
+from orchestrator.engines.ray.cluster import DRIVER, cluster, live_capacity, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
@@ -50,6 +50,8 @@ def run(
     """
     options, failures, stop = Resources.model_validate(resources or {}), dict[str, str](), interrupt.stop_file(results, name)
     with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)) as capacity, interrupt.passing_on(stop):
+        if capacity.gpus and options.gpu == "auto":
+            capacity = with_gpu_memory(capacity)
         demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
         if "RAY_ADDRESS" in os.environ:
             tasks = [task for job in jobs for task in job]

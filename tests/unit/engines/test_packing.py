@@ -28,8 +28,8 @@ def known_size(monkeypatch):
     monkeypatch.setattr(engine_resources, "estimated_memory", lambda task, device, data: 10 * GB)
 
 
-def cluster(*nodes: Node) -> Capacity:
-    return Capacity(nodes)
+def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
+    return Capacity(nodes, gpu_memory)
 
 
 def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
@@ -55,20 +55,26 @@ def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, worke
 
 
 @pytest.mark.parametrize(
-    ("workers", "share", "many"),
+    ("gpu_memory", "workers", "wanted", "share", "many"),
     [
-        (1, 1.0, 2),
-        (2, 1.0, 1),
-        (1, 0.25, 8),
-        (1, 0.4, 4),  # 0.2 of each GPU stays free
-        (1, 2.0, 1),
+        (80 * GB, 1, {"gpu": "auto"}, 0.1666, 12),  # 10 GB and a quarter more, six times on each of two
+        (12 * GB, 1, {"gpu": "auto"}, 1.0, 2),
+        (None, 1, {"gpu": "auto"}, 1.0, 2),  # not known: not shared
+        (800 * GB, 1, {"gpu": "auto"}, 0.125, 16),
+        (80 * GB, 2, {"gpu": "auto"}, 1.0, 1),
+        (80 * GB, 1, {"gpu": "auto", "memory": "30G"}, 0.5, 4),
+        (5 * GB, 1, {"gpu": "auto", "memory": "none"}, 1.0, 2),
+        (80 * GB, 1, {}, 1.0, 2),
+        (80 * GB, 1, {"gpu": 0.25}, 0.25, 8),
+        (80 * GB, 1, {"gpu": 0.4}, 0.4, 4),  # 0.2 of each GPU stays free
+        (80 * GB, 1, {"gpu": 2.0}, 2.0, 1),
     ],
 )
-def test_on_gpus_trials_share_one(workers, share, many):
+def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, share, many):
     """The head has no GPU: what the cluster has counts."""
-    have = cluster(Node(4, drivers=64), Node(16, gpus=2))
-    (demand,) = of(have, task(workers), gpu=share)
-    assert demand.gpus == share and demand.driver and set(demand.resources) == {"GPU"}
+    have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
+    (demand,) = of(have, task(workers), **wanted)
+    assert demand.gpus == pytest.approx(share) and demand.driver and set(demand.resources) == {"GPU"}
     assert have.max_concurrent(demand) == many
 
 
@@ -80,12 +86,13 @@ def test_on_gpus_trials_share_one(workers, share, many):
         ([Node(8, gpus=1)], 1, {}, "no node has the resource `driver`"),
         ([Node(8, gpus=2, drivers=1)], 3, {}, "needs 3 x 1 GPU; the cluster has 8 CPUs, 2 GPU"),
         ([Node(8, memory=6 * GB)], 1, {}, "has 8 CPUs, 6.0 GB, so Ray would never schedule it; --resources memory=none ignores"),
+        ([Node(8, gpus=1, drivers=1)], 1, {"gpu": "auto"}, "needs 10.0 GB (estimated); the smallest GPU has 8.0 GB"),
         ([Node(8, gpus=1, drivers=1)], 2, {"gpu": 0.5}, "NCCL needs a GPU for each"),
     ],
 )
 def test_what_cannot_fit_is_refused_with_the_numbers(nodes, workers, wanted, text):
     with pytest.raises(UserError) as error:
-        of(cluster(*nodes), task(workers), **wanted)
+        of(cluster(*nodes, gpu_memory=8 * GB), task(workers), **wanted)
     assert text in error.value.lines[0] and error.value.lines[0].startswith("demo/small/row: ")
 
 
@@ -120,13 +127,13 @@ def test_memory_none_starts_it_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("gpu=0.5,memory=12G", {"gpu": 0.5, "memory": "12G"}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
+    ("text", "found"), [("gpu=auto,memory=12G", {"gpu": "auto", "memory": "12G"}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
 )
 def test_the_option(text, found):
     assert parse_resources(text) == found
 
 
-@pytest.mark.parametrize("text", ["gpu=1.5", "gpu=auto", "gpu=0", "gpu=nan", "memory=lots", "wait=600", "cpu=2", "", "gpu"])
+@pytest.mark.parametrize("text", ["gpu=1.5", "gpu=0", "gpu=nan", "memory=lots", "wait=600", "cpu=2", "", "gpu"])
 def test_the_option_refuses(text):
     with pytest.raises(UserError, match="--resources"):
         parse_resources(text)
