@@ -175,7 +175,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
         "waiting": "not run",
     }  # fmt: skip
     assert exit_code(paper) == 6 and exit_code(paper[:2]) == 0 and exit_code([paper[0], paper[3]]) == 7
-    assert paper[0]["setting"] == "mini"
+    assert paper[0]["former"] == "reproduced" and paper[0]["setting"] == "mini"
 
     def verdict(name: str, effect: float, **more: Any) -> str:
         stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
@@ -254,7 +254,10 @@ def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], fin
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
     own = [claim for claim in table.claims if claim["stated"] and not claim["own"]]
-    assert [(claim["claim"], claim["verdict"]) for claim in own] == [(None, "higher"), (None, "open")]
+    assert [(claim["claim"], claim["verdict"], claim["former"]) for claim in own] == [
+        (None, "higher", "higher"),
+        (None, "open", "undecided"),
+    ]
     assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
     outcomes = {row.id: finder.outcomes(row) for row in rows}
     judged = [each for each in Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims() if each["stated"]]

@@ -95,7 +95,7 @@ def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> No
         for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))
     ]
     beside = {"row": "demo/small/r0", "against": "demo/small/r1", "metric": "nll", "stated": True, "own": False, "verdict": "open"}
-    beside |= dict.fromkeys(("reason", "seeds_needed", "claim", "p", "family", "look", "level", "setting"))
+    beside |= dict.fromkeys(("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level", "setting"))
     claims = [beside | {"effect": {"delta": -0.01, "metric": "nll", "against": "demo/small/r1"}}]  # no difference in BLEU: not drawn
     spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
