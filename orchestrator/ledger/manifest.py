@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.files.documents import parse
 from orchestrator.ledger import object_store
 
 
@@ -20,8 +21,8 @@ def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
 
 def decode_manifest(data: bytes) -> dict[str, Any]:
     try:
-        manifest = dict(json.loads(data)["manifest"])
-    except (ValueError, KeyError, TypeError) as error:
+        manifest = dict(parse(data)["manifest"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptError("manifest is not readable") from error
     if encode_manifest(manifest) != data:
         raise CorruptError("manifest is damaged")

@@ -23,6 +23,8 @@ Record = dict[str, Any]
 
 FOLDERS = ("rungs", "decode", "score", "tune", "search")
 STATUSES = ("done", "stopped", "diverged", "failed")
+FIGURES = ("params", "steps", "seconds", "tokens_per_second")
+"""Of a training, as tables show them."""
 MAX_SPEC = 1 << 20
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
@@ -77,9 +79,14 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
 
 
 def _wrong(kind: str, record: Mapping[str, Any]) -> str | None:
-    """Describes a status that is none, or a score that its own statistics do not give; None if all is right."""
-    if kind == "train" and record.get("status") not in STATUSES:
-        return f"status: found {describe(record.get('status'))}; expected {', '.join(STATUSES)}"
+    """Describes a status that is none, a figure that none can be, or a score that its own statistics do not give; None if all is right."""
+    if kind == "train":
+        if record.get("status") not in STATUSES:
+            return f"status: found {describe(record.get('status'))}; expected {', '.join(STATUSES)}"
+        for name in FIGURES:
+            value = record.get(name)
+            if value is not None and (not isinstance(value, (int, float)) or value < 0):
+                return f"{name}: found {shown(describe(value), 60)}; expected a number >= 0"
     if kind != "score":
         return None
     bleu = record.get("bleu")

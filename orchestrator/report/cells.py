@@ -86,6 +86,8 @@ def state(line: Line) -> str:
         return str(line.ours["reason"])
     if line.kind == "external":
         return f"external: {line.ours['system']}" if "system" in line.ours else "external"
+    if "same_as" in line.ours:
+        return f"done: it is {short_id(line.ours['same_as'])}"
     return ("done (shipped)" if line.ours.get("shipped") else "done") + "".join(
         f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items()
     )

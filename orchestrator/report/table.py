@@ -123,6 +123,13 @@ def make(
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+    runs: dict[frozenset[str | None], str] = {}
+    for row in rows:  # the control of a variant without parameters of its own is the baseline
+        own = frozenset(o.keys.score for o in outcomes[row.id])
+        if row.control is not None and own in runs:
+            ours[row.id] = {**(ours[row.id] or {}), "same_as": runs[own]}
+        elif own:
+            runs.setdefault(own, row.id)
     for row_id, best in front(ours).items():
         ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
     changed = changed_since_training(rows, outcomes, finder, seeds)

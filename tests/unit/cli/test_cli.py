@@ -26,8 +26,9 @@ def test_help_of_every_command_has_an_example(cli: Cli) -> None:
 
 
 def test_plan_prints_json_and_nothing_else(cli: Cli, spec: Write, tmp_path: Path) -> None:
-    code, out, err = cli("plan", spec("  a: {}\n  b: {}\n"), "--json", "--results", tmp_path / "r", "--seeds", "1,2")
-    assert code == 0 and out.count("\n") == 1 and "4 runs" in err
+    path = spec("  a: {}\n  b: {}\n")
+    code, out, err = cli("plan", path, path, "--json", "--results", tmp_path / "r", "--seeds", "1,2")
+    assert code == 0 and out.count("\n") == 1 and "4 runs" in err, "a table that is given twice counts once"
     found = json.loads(out)["rows"]
     assert json.loads(out)["rates"] == dict.fromkeys(("demo/small/a", "demo/small/b"), "adam, noam x1, warmup 4000")
     assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == [

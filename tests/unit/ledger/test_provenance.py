@@ -27,6 +27,12 @@ def test_fields():
     assert collect(device="cpu", threads=3) == found
 
 
+@pytest.mark.parametrize("rounds", [True, False])
+def test_it_names_the_path_of_bf16_products(monkeypatch, rounds):
+    monkeypatch.setattr("models.precision.rounds", lambda: rounds)
+    assert ("bf16" in collect(device="cpu", threads=1)["matmul"]) is rounds
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     if shutil.which("git") is None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LockedError, UserError
+from orchestrator.files import documents
+from orchestrator.ledger import manifest
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
@@ -50,6 +52,18 @@ def test_a_signal_leaves_nothing_of_an_import(archived, tmp_path, forked):
     before = tree(tmp_path)
     assert forked(lambda: until_the_signal(lambda: import_ledger(archived, ours)), "import_file:term") == 0
     assert tree(tmp_path) == before
+
+
+def test_a_record_that_would_fill_the_memory_is_refused_before_it_is_parsed(archived, tmp_path, monkeypatch):
+    """An empty list takes 3 bytes of text and 64 of memory: 120 MB of them took 3.2 GB."""
+    key = "ef" * 32
+    Ledger(archived).write_train(key, {"status": "done", "lists": [[]] * 200})
+    monkeypatch.setattr(documents, "MOST_VALUES", 100)
+    monkeypatch.setattr(manifest, "encode_manifest", lambda _: pytest.fail("it was parsed"))
+    with pytest.raises(UserError, match=rf"{key[:16]}/train\.json: not a whole record"):
+        import_ledger(archived, tmp_path / "ours")
+    with pytest.raises(manifest.CorruptError, match="not readable"):
+        manifest.decode_manifest(json.dumps({"manifest": [[]] * 200}).encode())
 
 
 def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):

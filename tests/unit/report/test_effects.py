@@ -1,5 +1,6 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,14 @@ import numpy as np
 import pytest
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.cells import cells
+from orchestrator.report.cells import cells, state
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.judgement import exit_code
+from orchestrator.report.page.render import page
+from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
@@ -235,6 +238,8 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     alone = named(made([*rows, twin], finder, reader, "mini"))["better"]
     assert alone["verdict"]["word"] == "confirmed" and alone["controls"] == []
     assert alone == named(made(rows, finder, reader, "mini"))["better"]
+    said = [state(line) for line in made([*rows, twin], finder, reader).rows]
+    assert said.count("done: it is base") == 1 and said[-1] == "done: it is base"
     matched = [replace(row, control=Control("params", base.id, "demo/small/better")) if row.label == "mine" else row for row in rows]
     by_name = [replace(row, control_rows=("demo/small/mine",)) if row.label == "better" else row for row in rows]
     for controlled in ([*matched, twin], by_name):
@@ -248,6 +253,16 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
     assert "demo/small/mine" not in [each["row"] for each in records]
+
+
+def test_what_a_paper_reports_is_explained_where_there_is_one(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    for given, there in ((rows, True), ([replace(row, expect={}) for row in rows], False)):
+        table = made(given, finder, reader)
+        latex = FORMATS["latex"](table)
+        assert ("The paper's figures beside ours" in latex) is there and "docs/" not in latex
+        text = page("demo", [Section(table, given, table.outcomes, finder)], lambda: "", "1")
+        assert "intervals over other seeds" in text and ("a diamond is" in text) is there
+        assert "best row" not in text and "+0 chrF" not in text and re.search(r">\d+ with one seed<", text) is not None
 
 
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

@@ -69,7 +69,7 @@ def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row],
     assert finder.outcomes(rows["from-other"]) == [], "it starts from another training"
 
 
-def test_seeds_are_found_in_the_specs_of_runs(tmp_path: Path) -> None:
+def test_seeds_are_found_in_the_specs_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, root = many_rows(tmp_path, rows=3, seeds=2, sentences=2)
     row, *_ = resolve(file)
 
@@ -82,4 +82,4 @@ def test_seeds_are_found_in_the_specs_of_runs(tmp_path: Path) -> None:
     key = keys_for(row.at(2), Data(None)).train
     spec = root / str(key)[:16] / "spec.yaml"
     spec.write_text(spec.read_text().replace("num_heads: 2", "num_heads: 4"))
-    assert seeds() == [1, 7]
+    assert seeds() == [1, 7] and f"{spec}: its digest" in capsys.readouterr().err

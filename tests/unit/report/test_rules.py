@@ -108,6 +108,13 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
 
 
+def test_a_score_is_rounded_once(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By way of four digits it would be 3.52, and the difference 0.12."""
+    headers, lines = cells(shown(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))
+    new = dict(zip(headers, lines[1], strict=True))
+    assert (new["BLEU (ours)"], new["delta"]) == ("3.53", "+0.13")
+
+
 def test_a_row_that_does_not_run_is_no_baseline(rows: Resolve) -> None:
     others = "  length: {kind: analysis, analysis: length, of: [demo/small/a]}\n  theirs: {kind: quoted}\n"
     found = rows(others + "  a: {}\n  b: {model: {d_ff: 40}}\n")

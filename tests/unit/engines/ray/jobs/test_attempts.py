@@ -1,10 +1,13 @@
 """One sweep, one job, with a cluster that is a dictionary; and logs through a connection that breaks."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
+import typer
 from ray.job_submission import JobDetails, JobType
 
+from orchestrator.cli.commands import submit
 from orchestrator.engines.ray.jobs.api import JobExists, exit_code, follow, join
 from orchestrator.errors import UserError
 
@@ -97,3 +100,11 @@ def test_a_cluster_that_stays_away_ends_it():
 )  # fmt: skip
 def test_the_job_s_own_exit_code(status, code, mine):
     assert exit_code(job(status=status, code=code)) == mine
+
+
+@pytest.mark.parametrize(("code", "told"), [(None, True), (-9, True), (1, False)])
+def test_a_job_whose_driver_was_killed_tells_how_to_resume_it(code, told, monkeypatch, capsys):
+    monkeypatch.setattr(submit, "follow", lambda *_: job(status="FAILED", code=code))
+    with pytest.raises(typer.Exit):
+        submit.follow_job(SimpleNamespace(), BASE)
+    assert ("resumes it from its last checkpoints" in capsys.readouterr().err) is told
