@@ -126,10 +126,10 @@ def make(
     runs: dict[frozenset[str | None], str] = {}
     for row in rows:  # the control of a variant without parameters of its own is the baseline
         own = frozenset(o.keys.score for o in outcomes[row.id])
-        if row.control is not None and own in runs:
-            ours[row.id] = {**(ours[row.id] or {}), "same_as": runs[own]}
-        elif own:
+        if row.control is None:
             runs.setdefault(own, row.id)
+        elif own and own in runs:
+            ours[row.id] = {**(ours[row.id] or {}), "same_as": runs[own]}
     for row_id, best in front(ours).items():
         ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
     changed = changed_since_training(rows, outcomes, finder, seeds)
