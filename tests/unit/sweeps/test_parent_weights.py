@@ -15,7 +15,7 @@ def test_a_parent_without_weights_trains_again_before_its_child(cli, spec, tmp_p
     run = ["--engine", "local", "--no-tracking", "--json", *cache]
     code, out, err = cli("run", f"{path}#a", *run, "--results", tmp_path / "elsewhere")
     assert code == 0, err
-    assert cli("results", "export", shipped, "--packed", "--results", tmp_path / "elsewhere")[0] == 0
+    assert cli("results", "export", shipped, "--results", tmp_path / "elsewhere")[0] == 0
     alone = json.loads(out)
 
     monkeypatch.setattr(request, "PUBLISHED_LEDGER", shipped)
