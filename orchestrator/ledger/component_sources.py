@@ -83,7 +83,7 @@ def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> lis
         (row, seed), old = runs[0], "weights" if changed_files == (PARENT,) else "code"
         command = f"nmt-ablate repro {row}{given}{'' if seed == 1 else f' --seed {seed}'} --into FOLDER"
         lines.append(
-            f"{names}{more}: {', '.join(changed_files)} changed since the training; the result is of the old {old}; {command} trains anew"
+            f"{names}{more}: {', '.join(changed_files)} changed since the training. The result is of the old {old}. Train anew: {command}"
         )
     return lines
 

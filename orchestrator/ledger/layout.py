@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.files.documents import KEY, read_document
-from orchestrator.ledger import object_store, sweep_files
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.records import DamagedError, read_record, read_spec
 
 _RUN = r"[0-9a-f]{16}"
@@ -49,8 +49,6 @@ def of_a_run(name: str) -> bool:
 def of_run(run: Path) -> list[str]:
     """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
     status = (read_document(run / "train.json") or {}).get("status")
-    for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
-        object_store.fetch(run / name)  # the scratch copy of a bucket has them on demand
     found = []
     for path in sorted(run.rglob("*")):
         name = f"{run.name}/{path.relative_to(run).as_posix()}"
