@@ -11,6 +11,7 @@ from models import Transformer
 from orchestrator.data.store import Pairs
 from orchestrator.specs.schema import BatchSpec, OptimSpec
 from orchestrator.training.batches import Update, UpdateLoader
+from orchestrator.training.graphs import Graphs, both_passes
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import build_optimizer, set_lr
 
@@ -30,18 +31,17 @@ def updates_of(pairs: Sequence[Pair], tokens: int, count: int) -> list[Update]:
 
 
 class TrainingStep:
-    """One optimizer step: forward, backward, Adam. autocast: use bf16. keep_gradients: keep gradients allocated between steps."""
+    """One optimizer step: forward, backward, Adam. autocast: use bf16. keep_gradients: keep gradients allocated between steps. Batches of a
+    shape are captured and replayed (`orchestrator.training.graphs`)."""
 
     def __init__(self, model: Transformer, device: torch.device, *, autocast: bool = False, keep_gradients: bool = False) -> None:
-        self.device, self.autocast, self.keep_gradients = device, autocast, keep_gradients
+        self.keep_gradients = keep_gradients
         self.objective, self.optimizer = Objective(model.train(), 0.1), build_optimizer(model, OptimSpec())
+        self.graphs = Graphs(both_passes(self.objective, device, bf16=autocast), model.parameters(), device)
         set_lr(self.optimizer, 1e-4)
 
     def __call__(self, update: Update) -> None:
         self.optimizer.zero_grad(set_to_none=not self.keep_gradients)
         for batch in update.micro_batches:
-            tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-            loss.backward()
+            self.graphs(batch, Normalizer(update.src_tokens, update.tgt_tokens, 1.0), alone=len(update.micro_batches) == 1)
         self.optimizer.step()

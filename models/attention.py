@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +17,12 @@ from torch.nn import functional as F
 
 from models import native
 from models.dropout import Dropout
+from models.layout import Layout
 from models.packing import Packing
 from models.paths import PATHS
 from models.site import Flow, Memory, Site
+
+SHORT = import_module("models.short_attention") if torch.version.cuda is not None and find_spec("triton") else None
 
 
 class MultiHeadAttention(nn.Module):
@@ -43,15 +49,19 @@ class MultiHeadAttention(nn.Module):
         values_NSD = keys_NSD if values_NSD is None else values_NSD
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
+        rows = self._rows(flow.packing, flow)
+        packing = None if rows else flow.packing
         if self.joint is not None and x_NTD is keys_NSD is values_NSD:
-            q, k, v = _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1)
+            q, k, v = _unpacked(self.joint(x_NTD), packing).chunk(3, dim=-1)
         elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.one_product:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
-            q, k, v = _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1)
+            q, k, v = _unpacked(F.linear(x_NTD, weight, bias), packing).chunk(3, dim=-1)
         else:
-            q, k, v = (_unpacked(x, flow.packing) for x in (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD)))
+            q, k, v = (_unpacked(x, packing) for x in (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD)))
         k, v = self.shared(k, v, flow)
+        if rows is not None:
+            return self.output(self._attend_rows(q, k, v, rows, rows, causal=flow.causal))
         q, k, v = (self._split(x) for x in (q, k, v))
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
@@ -78,6 +88,9 @@ class MultiHeadAttention(nn.Module):
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
+        own, read = self._rows(flow.packing, flow), self._rows(memory.packing, flow)
+        if own is not None and read is not None:
+            return self.output(self._attend_rows(self.query(x_NTD), *self.keys_values(memory), own, read))
         q = _unpacked(self.query(x_NTD), flow.packing)
         rows, length, width = q.shape
         plain = flow.cache is not None and self._plain(q, flow)
@@ -112,8 +125,22 @@ class MultiHeadAttention(nn.Module):
         return self.key(memory.keys), self.value(memory.keys if memory.values is None else memory.values)
 
     def _plain(self, q: Tensor, flow: Flow) -> bool:
-        """Whether `models.native` attends as this class does: no equation of a subclass, nobody who wants the weights."""
-        return type(self)._attend is MultiHeadAttention._attend and flow.trace is None and native.attends(q, self.num_heads)
+        """Whether `models.native` attends as this class does."""
+        return self._own(flow) and native.attends(q, self.num_heads)
+
+    def _own(self, flow: Flow) -> bool:
+        """No equation of a subclass, nobody who wants the weights."""
+        return type(self)._attend is MultiHeadAttention._attend and flow.trace is None
+
+    def _rows(self, packing: Packing | None, flow: Flow) -> Layout | None:
+        """The layout of packed rows, where they are attended to as they are."""
+        flash = self.d_head % 8 == 0 and self.d_head <= 256
+        return packing.layout if packing is not None and flash and self._own(flow) else None
+
+    def _attend_rows(self, q: Tensor, k: Tensor, v: Tensor, own: Layout, read: Layout, *, causal: bool = False) -> Tensor:
+        """[1, P, D] of queries over [1, R, D] -> [1, P, D]"""
+        q, k, v = (x[0].unflatten(-1, (self.num_heads, self.d_head)) for x in (q, k, v))
+        return attend_rows(q, k, v, own, read, self.dropout.p if self.training else 0.0, causal=causal).flatten(1)[None]
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
@@ -133,6 +160,24 @@ class MultiHeadAttention(nn.Module):
                 flow.trace.append((self, weights))
             z = torch.matmul(self.dropout(weights).to(v.dtype), v)
         return z.transpose(1, 2).flatten(2)
+
+
+def attend_rows(q: Tensor, k: Tensor, v: Tensor, own: Layout, read: Layout, p: float, *, causal: bool = False) -> Tensor:
+    """softmax(Q K^T / sqrt(K)) V within each sentence: queries [P, H, K], keys and values [R, H, K] of packed rows -> [P, H, K].
+    On a GPU in bf16 by `attend_short`, or by flash attention where sentences are long; elsewhere, for tests, over all pairs of rows and a
+    mask."""
+    if q.is_cuda:
+        if SHORT is not None and max(own.longest, read.longest) <= SHORT.LONGEST:
+            return cast(Tensor, SHORT.attend_short(q, k, v, own, read, p, causal=causal))
+        # torch's public form, nn.attention.varlen, knows no dropout
+        attend = torch.ops.aten._flash_attention_forward
+        return attend(q, k, v, own.starts, read.starts, own.longest, read.longest, p, causal, False)[0]
+    rows, keys = (torch.arange(len(x), device=q.device) for x in (q, k))
+    of_row, of_key = (torch.searchsorted(s, i, right=True) for s, i in ((own.starts, rows), (read.starts, keys)))
+    seen = of_row[:, None] == of_key
+    seen = seen & (keys <= rows[:, None]) if causal else seen
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=p).transpose(0, 1)
 
 
 def attention_weights(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:

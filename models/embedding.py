@@ -6,10 +6,12 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from models.dropout import Dropout
 from models.initialise import starts_as
 from models.linear import linear, output_dim
+from models.packing import Packing
 from models.site import Site
 
 
@@ -42,9 +44,15 @@ class InputEmbedding(nn.Module):
         self.places = nn.Embedding(site.config.max_positions, site.d_model) if learned else None
         self.dropout = Dropout(site.config.dropout.embedding)
 
-    def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
-        """`past`: how many positions stand before the first one given."""
-        return self.placed(self.scaled(tokens_BT), past)
+    def forward(self, tokens_BT: Tensor, past: int = 0, packing: Packing | None = None) -> Tensor:
+        """`past`: how many positions stand before the first one given. packing: the states are packed rows."""
+        if packing is None or packing.layout is None:
+            h_0 = self.placed(self.scaled(tokens_BT), past)
+            return h_0 if packing is None else packing.pack(h_0)
+        tokens_1P, places_1P = packing.ids(tokens_BT)
+        x = self.scaled(tokens_1P)
+        table = self._table(0, tokens_BT.shape[1], x)
+        return self.dropout(x if table is None else x + F.embedding(places_1P, table))
 
     def scaled(self, tokens_BT: Tensor) -> Tensor:
         """P E[w] * sqrt(d) + b: the words alone."""
@@ -53,15 +61,17 @@ class InputEmbedding(nn.Module):
 
     def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
         """drop(x + position); positions count from `past` on. TooLongError: beyond the last one learned."""
-        stop = past + x_BTD.shape[1]
+        table = self._table(past, past + x_BTD.shape[1], x_BTD)
+        return self.dropout(x_BTD if table is None else x_BTD + table)
+
+    def _table(self, past: int, stop: int, x: Tensor) -> Tensor | None:
+        """[stop - past, D]: what positions add."""
         if self.places is not None:
             longest = self.places.num_embeddings
             if stop > longest:
                 raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
-            x_BTD = x_BTD + self.places.weight[past:stop]
-        elif self.positions == "sinusoidal":
-            x_BTD = x_BTD + sinusoids(past, stop, x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
-        return self.dropout(x_BTD)
+            return self.places.weight[past:stop]
+        return sinusoids(past, stop, x.shape[-1], x.device).to(x.dtype) if self.positions == "sinusoidal" else None
 
 
 class Embeddings(nn.Module):

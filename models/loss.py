@@ -5,6 +5,7 @@ Shapes: P real target positions, D d_model, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ class _ChunkedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing, needs_grad):  # type: ignore[no-untyped-def]
+    def forward(ctx: Any, hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing, needs_grad, fused):  # type: ignore[no-untyped-def]
         device = hidden_PD.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_PD.dtype
         with torch.autocast(device, enabled=False):
@@ -39,22 +40,27 @@ class _ChunkedLoss(torch.autograd.Function):
             for rows in chunks(h_PD):
                 h, gold = h_PD[rows], target_P[rows, None]
                 real = None if real_P is None else real_P[rows, None]
-                z = (h @ weight.t()).to(dtype).to(full)
-                if bias_V is not None:
-                    z += bias_V
-                z_gold = z.gather(1, gold)
-                if d_hidden is None or d_weight is None:
-                    lse = z.logsumexp(dim=-1, keepdim=True)
+                z = (h @ weight.t()).to(dtype)
+                if fused is not None and bias_V is None and d_hidden is not None:
+                    p, z_gold, lse = fused(z, gold, real, smoothing + off - 1.0)
                 else:
-                    p = z.softmax(dim=-1)
-                    # the largest p is at least 1/V, so its logarithm is exact; torch's logsumexp is five times slower on a CPU
-                    lse = z.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()
-                    p.scatter_add_(1, gold, torch.full_like(z_gold, smoothing + off - 1.0))
-                    if real is not None:
-                        p *= real
-                    if d_bias is not None:
-                        d_bias += p.sum(0)
-                    p = operand(p, dtype)
+                    z = z.to(full)
+                    if bias_V is not None:
+                        z += bias_V
+                    z_gold = z.gather(1, gold)
+                    if d_hidden is None:
+                        p, lse = None, z.logsumexp(dim=-1, keepdim=True)
+                    else:
+                        p = z.softmax(dim=-1)
+                        # the largest p is at least 1/V, so its logarithm is exact; torch's logsumexp is five times slower on a CPU
+                        lse = z.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()
+                        p.scatter_add_(1, gold, torch.full_like(z_gold, smoothing + off - 1.0))
+                        if real is not None:
+                            p *= real
+                        if d_bias is not None:
+                            d_bias += p.sum(0)
+                        p = operand(p, dtype)
+                if d_hidden is not None and d_weight is not None:
                     d_hidden[rows] = (p @ weight).to(dtype)
                     if dtype == d_weight.dtype:
                         d_weight.addmm_(p.t(), h)
@@ -81,7 +87,20 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, grad_nll: Tensor):  # type: ignore[no-untyped-def]
         d_hidden, d_weight, d_bias = (None if d is None else d.mul_(grad_loss) for d in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None, None, None
+
+
+def gradient_rows(z_PV: Tensor, gold_P1: Tensor, real_P1: Tensor | None, at_gold: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(softmax(z) + at_gold at the gold word, in the type of z; z at the gold word; log sum exp(z)), of fp32 numbers. Compiled, it reads
+    the logits twice and writes them once; as it is, each operation does."""
+    z = z_PV.float()
+    top = z.amax(-1, keepdim=True)
+    e = (z - top).exp()
+    total = e.sum(-1, keepdim=True)
+    is_gold = torch.arange(z.shape[-1], device=z.device) == gold_P1
+    p = e / total + torch.where(is_gold, at_gold, 0.0)
+    p = p if real_P1 is None else p * real_P1
+    return p.to(z_PV.dtype), z.gather(1, gold_P1), top + total.log()
 
 
 def chunks(h_PD: Tensor) -> list[slice]:
@@ -105,13 +124,19 @@ def _whole(
 
 
 def label_smoothed_loss(
-    hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, smoothing: float, real_P: Tensor | None = None
+    hidden_PD: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    target_P: Tensor,
+    smoothing: float,
+    real_P: Tensor | None = None,
+    fused: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(loss, nll), both summed over positions.
     loss = -sum_v q_v log p_v with q = 1 - smoothing at the target and smoothing / (V - 1) elsewhere (Vaswani et al. 2017, section 5.4).
-    real_P: 1.0 where a position counts, 0.0 where it does not (padding); all count where it is not given.
+    real_P: 1.0 where a position counts, 0.0 where it does not (padding); all count where it is not given. fused: `gradient_rows`, compiled.
     """
     if not PATHS.chunked_loss:
         return _whole(hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing)
     needs_grad = torch.is_grad_enabled() and (hidden_PD.requires_grad or weight_VD.requires_grad)
-    return _ChunkedLoss.apply(hidden_PD, weight_VD, bias_V, target_P, real_P, float(smoothing), needs_grad)
+    return _ChunkedLoss.apply(hidden_PD, weight_VD, bias_V, target_P, real_P, float(smoothing), needs_grad, fused)

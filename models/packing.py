@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.layout import PAD, Layout
 from models.paths import PATHS
+
+EOS = 3
 
 PACK_SHARE = 0.02
 """Padding from which a batch is packed; below it, packing costs more than it saves."""
 
 
 def may_pack(device: torch.device) -> bool:
-    """Whether batches are packed at all here: a fast path of training on a CPU."""
+    """Whether batches are packed here without a layout: a fast path of training on a CPU."""
     return PATHS.packing and device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -37,7 +40,7 @@ class _Pack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.index_select(0, ctx.packing.place).index_fill_(0, ctx.packing.padding, 0.0), None
+        return ctx.packing.without_padding(grad.index_select(0, ctx.packing.place)), None
 
 
 class _Unpack(torch.autograd.Function):
@@ -52,19 +55,43 @@ class _Unpack(torch.autograd.Function):
 
 
 class Packing:
-    """Where the real positions of a batch stand. `mask`: [B, S], True = real."""
+    """Where the real positions of a batch stand. `mask`: [B, S], True = real. `layout`: where the host counted them; attention then reads
+    the rows as they are (`models.attention.attend_rows`). Its rows of padding, which make up a number of rows, are no sentence's."""
 
-    def __init__(self, mask: Tensor) -> None:
-        flat = mask.flatten()
-        self.mask, self.shape = mask, mask.shape
-        self.real = flat.nonzero().squeeze(1)
-        self.padding = (~flat).nonzero().squeeze(1)
-        self.place = (flat.cumsum(0) - 1).clamp_(min=0)
+    def __init__(self, mask: Tensor, layout: Layout | None = None) -> None:
+        self.mask, self.shape, self.layout = mask, mask.shape, layout
+        self.real = mask.flatten().nonzero().squeeze(1) if layout is None else layout.real
+
+    @cached_property
+    def place(self) -> Tensor:
+        """[B * S]: the row of each position; of padding, the last one before it."""
+        return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0)
+
+    @cached_property
+    def padding(self) -> Tensor:
+        return (~self.mask.flatten()).nonzero().squeeze(1)
 
     @cached_property
     def starts(self) -> Tensor:
         """[B + 1]: the first row of each sentence, and the number of all."""
         return F.pad(self.mask.sum(1).cumsum(0), (1, 0))
+
+    @cached_property
+    def row_mask(self) -> Tensor:
+        """The mask of packed rows: [1, P], True = real."""
+        if self.layout is not None:
+            return self.mask.flatten()[self.real][None]
+        return torch.ones(1, len(self.real), dtype=torch.bool, device=self.real.device)
+
+    def without_padding(self, x: Tensor) -> Tensor:
+        """[B * S, D], zero at padding; in place."""
+        if self.layout is not None:
+            return x.masked_fill_(~self.mask.flatten()[:, None], 0.0)
+        return x.index_fill_(0, self.padding, 0.0)
+
+    def ids(self, ids_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """(ids, places in their sentences) of the packed rows, each [1, P]."""
+        return ids_BS.flatten()[self.real][None], (self.real % self.shape[1])[None]
 
     def pack(self, x_BSD: Tensor) -> Tensor:
         """[B, S, D] -> [1, P, D]"""
@@ -73,13 +100,6 @@ class Packing:
     def unpack(self, x_1PD: Tensor) -> Tensor:
         """[1, P, D] -> [B, S, D]; padding holds copies of real rows, finite numbers that a mask must hide."""
         return _Unpack.apply(x_1PD[0], self).view(*self.shape, -1)
-
-    def ones(self) -> Tensor:
-        """The mask of packed rows: [1, P], all real."""
-        return torch.ones(1, len(self.real), dtype=torch.bool, device=self.real.device)
-
-
-PAD, EOS = 0, 3
 
 
 class Sentences:

@@ -15,7 +15,8 @@ class Paths:
     products in place of torch's fused kernel on a CPU. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
     (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
     products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
-    (models.precision). native: decoding's small steps in C where there is a compiler (models.native).
+    (models.precision). native: decoding's small steps in C where there is a compiler (models.native). layouts: no padding in training in
+    bf16 on a GPU (models.layout). graphs: its small updates are captured and replayed.
     """
 
     packing: bool = True
@@ -27,6 +28,8 @@ class Paths:
     matmul: bool = True
     bf16: bool = True
     native: bool = True
+    layouts: bool = True
+    graphs: bool = True
 
     @classmethod
     def names(cls) -> list[str]:

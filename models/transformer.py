@@ -5,7 +5,7 @@ Shapes: B sentences, N hypothesis rows, S source, T target, D d_model, V target 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,25 +18,26 @@ from models.cache import Cache
 from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
-from models.loss import label_smoothed_loss
+from models.layout import PAD, Layout
+from models.loss import gradient_rows, label_smoothed_loss
 from models.packing import Packing, Sentences, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, HEADS, REGULARIZERS, construct
 from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty, packable
 from models.site import Encoded, Flow, History, Site
 from models.stack import Stack
 
-PAD = 0
-
 
 class Output(NamedTuple):
     """hidden [B, T, D] before the output layer (the states of several predictions side by side in D), and each side's history. A mask tells
-    the real positions of its side, [B, S] and [B, T]; [1, P] where that side is packed, [R, J] where the encoder's rows are sentences."""
+    the real positions of its side, [B, S] and [B, T]; [1, P] where that side is packed, [R, J] where the encoder's rows are sentences.
+    packing: of the target side."""
 
     hidden: Tensor
     encoder: History
     src_mask: Tensor
     decoder: History
     tgt_mask: Tensor
+    packing: Packing | None = None
 
     def real_hidden(self) -> Tensor:
         """[P, D]: hidden states of the real target positions, sentence after sentence."""
@@ -47,6 +48,7 @@ class Transformer(nn.Module):
     """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017). In training on a CPU, a side with
     much padding travels as packed rows where all its components allow (models.packing)."""
 
+    fused_loss: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None
     packs_sources = False  # whether the encoder's side does so in decoding too: models.inference turns it on
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
@@ -95,7 +97,9 @@ class Transformer(nn.Module):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Each layer runs compiled in training, by torch.compile with these `options`; what stands between layers runs as before."""
+        """Each layer, and the loss between its products, run compiled in training, by torch.compile with these `options`; what stands
+        between layers runs as before."""
+        self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():
             if isinstance(module, Stack):
                 module.compile_layers(**options)
@@ -105,21 +109,24 @@ class Transformer(nn.Module):
         return self._encode(src_BS, trace, packs=self.packs_sources and trace is None)[0]
 
     def _encode(
-        self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, *, packs: bool = False
+        self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, *, packs: bool = False, layout: Layout | None = None
     ) -> tuple[Encoded, History, Tensor]:
         """(what the decoder attends to, the encoder's history, the mask of its rows)"""
         sentences = Sentences(src_BS) if self.bridge.by_sentence else None
         ids, mask = (src_BS, src_BS != PAD) if sentences is None else (sentences.rows, sentences.row_mask)
-        packing = self._packing("encoder", mask) if packs else None
+        packing = self._packing("encoder", mask, layout) if packs else None
         flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing, segments=sentences)
+        reads_words = self.head is not None and self.head.reads_words
+        if packing is not None and packing.layout is not None and not (reads_words or self.extra_encoder):
+            encoded, history = self.encoder(self.src_embedding(ids, packing=packing), flow)
+            return Encoded(self.bridge(encoded, history, None, flow), mask, None), history, packing.row_mask
         words = self.src_embedding.scaled(ids)
         h_0 = self.src_embedding.placed(words)
         encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
         memories = self.bridge(encoded, history, extra, flow)
-        reads_words = self.head is not None and self.head.reads_words
         read = flow.memory(encoded, words if packing is None else packing.pack(words)) if reads_words else None
-        return Encoded(memories, src_BS != PAD, read), history, mask if packing is None else packing.ones()
+        return Encoded(memories, src_BS != PAD, read), history, mask if packing is None else packing.row_mask
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
@@ -141,8 +148,7 @@ class Transformer(nn.Module):
         if self.decoder.self_attends and cache is not None:
             cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
         flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)
-        h_0 = self.tgt_embedding(tgt_NT, past)
-        flow.h_0 = h_0 = h_0 if packing is None else packing.pack(h_0)
+        flow.h_0 = h_0 = self.tgt_embedding(tgt_NT, past, packing)
         hidden, history = self.decoder(h_0, flow, encoded.memories)
         parts = (hidden,) if self.head is None else self.head(hidden, history, encoded.words, flow)
         hidden = torch.cat([self.before_output(part) for part in parts], dim=-1) if len(parts) > 1 else self.before_output(parts[0])
@@ -161,7 +167,8 @@ class Transformer(nn.Module):
 
     def loss(self, hidden_PD: Tensor, target_P: Tensor, smoothing: float, real_P: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """`label_smoothed_loss` of (loss, nll); of several predictions sum_g w_g of theirs."""
-        found = [label_smoothed_loss(h, self.output.weight, self.output.bias, target_P, smoothing, real_P) for h in self._parts(hidden_PD)]
+        weight, bias, parts = self.output.weight, self.output.bias, self._parts(hidden_PD)
+        found = [label_smoothed_loss(h, weight, bias, target_P, smoothing, real_P, self.fused_loss) for h in parts]
         if len(found) == 1:
             return found[0]
         assert self.head is not None
@@ -171,15 +178,19 @@ class Transformer(nn.Module):
     def _parts(self, hidden: Tensor) -> tuple[Tensor, ...]:
         return hidden.chunk(1 if self.head is None else self.head.parts, dim=-1)
 
-    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
-        """Teacher forcing; tgt_in starts with BOS."""
-        encoded, encoder, src_mask = self._encode(src_BS, packs=True)
+    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, layouts: tuple[Layout, Layout] | None = None) -> Output:
+        """Teacher forcing; tgt_in starts with BOS. layouts: of source and target, where the host counted them; for training in bf16."""
+        src_layout, tgt_layout = layouts or (None, None)
+        encoded, encoder, src_mask = self._encode(src_BS, packs=True, layout=src_layout)
         tgt_mask = tgt_in_BT != PAD
-        tgt = self._packing("decoder", tgt_mask)
+        tgt = self._packing("decoder", tgt_mask, tgt_layout)
         hidden, decoder = self._decode(tgt_in_BT, encoded, packing=tgt)
-        return Output(hidden, encoder, src_mask, decoder, tgt_mask if tgt is None else tgt.ones())
+        return Output(hidden, encoder, src_mask, decoder, tgt_mask if tgt is None else tgt.row_mask, tgt)
 
-    def _packing(self, side: str, mask: Tensor) -> Packing | None:
+    def _packing(self, side: str, mask: Tensor, layout: Layout | None = None) -> Packing | None:
+        if layout is not None and self.training:
+            # sentences of documents are no rows of the batch
+            return Packing(mask, layout) if self.packable[side] and not (side == "encoder" and self.bridge.by_sentence) else None
         wanted = (self.training and self.encoder.compiled is None) or (self.packs_sources and side == "encoder")
         return worth_packing(mask) if wanted and self.packable[side] and may_pack(mask.device) else None
 

@@ -46,6 +46,8 @@ def parts(args: argparse.Namespace) -> list[Part]:
     """The parts in order of worth. With --toy, smoke rows of one table and tiny models on a CPU."""
     script, device = str(ROOT / "benchmarks"), ["--device", "cpu"] if args.toy else []
     tiny = ["--size", "tiny", "--batch-tokens", "200", "--updates", "1", "--rounds", "1", "--batches", "4", "--length", "5"]
+    tiny += ["--forms", "padded", "packed", "--plain", "plain torch"]
+    methods = ["--size", "tiny", "--batch-tokens", "300", "--updates", "1", "--rounds", "1"] if args.toy else []
     speed = tiny if args.toy else ["--size", "base", "big"]
     depth = ["--depths", "6", "--tokens", "100", "--rounds", "1"] if args.toy else ["--width", "256", "--tokens", "32000"]
     tables, jobs = (("quickstart/fusion",), (1, 2)) if args.toy else (TABLES, (4, 8, 16))
@@ -57,6 +59,7 @@ def parts(args: argparse.Namespace) -> list[Part]:
         Part("decode-cpu", _decoded_on_a_cpu(args, *alone), 5),
         *(Part(f"jobs-{n}", _rows(args, "sweep", tables[0], "--seeds", str(100 + n), "--jobs", str(n)), 8) for n in jobs),
         Part("speed", [PYTHON, f"{script}/gpu/speed.py", "--json", *device, *speed], 8),
+        Part("methods", [PYTHON, f"{script}/gpu/methods.py", *device, *methods], 3),
         *(
             Part(name.replace("/", "-"), _rows(args, "sweep", name, "--seeds", "1,2,3", "--controls", "params", "--jobs", "auto"), 10)
             for name in tables

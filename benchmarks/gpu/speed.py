@@ -3,14 +3,16 @@
     python benchmarks/gpu/speed.py                                # base and small; reports if there is no CUDA device
     python benchmarks/gpu/speed.py --device cpu --size tiny       # the same code on a CPU, as a check that it runs
 
-Training: bf16 autocast, updates of --batch-tokens target tokens prepared in advance; both as they are and with compiled layers, interleaved
-A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16 matrix rate measured in the same run.
-Decoding: greedy and beam 5, outputs of 32 tokens, batches of 64 and 256 sentences. Figures are medians of rounds.
-Published figures are printed for comparison; they were measured on other machines, texts and sizes.
+Training: bf16 autocast, updates of --batch-tokens padded target tokens prepared in advance, each of FORMS against the one before it and
+plain torch beside them, interleaved A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
+matrix rate measured in the same run. kernels: of one update, by kind, with their share of its time (torch.profiler); busy: share of the
+update in which a kernel ran. Decoding: greedy and beam 5, outputs of 32 tokens, batches of 64 and 256 sentences. Figures are medians of
+rounds. Published figures are printed for comparison; they were measured on other machines, texts and sizes.
 """
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS.parent)]
@@ -34,10 +37,11 @@ from training_step import TrainingStep, updates_of  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
+from orchestrator.data.batching import Batch  # noqa: E402
 from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
 from orchestrator.decoding.translate import FullLength, pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
-from orchestrator.training.batches import Update, pad_to_multiple  # noqa: E402
+from orchestrator.training.batches import Update, captured, packed, rounded  # noqa: E402
 
 Step = Callable[[Update], None]
 
@@ -85,9 +89,20 @@ def _peak_gib(device: torch.device) -> float | None:
     return round(torch.cuda.max_memory_allocated() / 2**30, 1) if device.type == "cuda" else None
 
 
-def ours(size: Size, device: torch.device, *, compiled: bool) -> Step:
+FORMS = {
+    "padded": rounded,  # as before packed rows
+    "packed": packed,  # no padding
+    "captured": captured,  # graphs replay forward and backward
+    "compiled": packed,  # layers and loss through inductor
+    "compiled, captured": captured,
+}
+"""In which batches reach the device."""
+PLAIN = ["plain torch", "plain torch, compiled"]
+
+
+def ours(size: Size, device: torch.device, form: str) -> Step:
     step = TrainingStep(models.build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
-    if compiled:
+    if "compiled" in form:
         step.objective.model.compile_layers()
     return step
 
@@ -117,36 +132,83 @@ def plain_model(size: Size, device: torch.device) -> PlainTransformer:
 
 
 def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
-    size = SIZES[name]
-    updates = [
-        replace(update, micro_batches=[pad_to_multiple(batch, 8) for batch in update.micro_batches])
-        for update in updates_of(pairs, args.batch_tokens, args.updates)
-    ]
+    size, on_gpu = SIZES[name], device.type == "cuda"
+    updates = updates_of(pairs, args.batch_tokens, args.updates)
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
-    makes = {"ours": ours, "plain torch": plain}
-    steps = {row: make(size, device, compiled=False) for row, make in makes.items()}
-    if args.compile:
-        steps |= {f"{row}, compiled": make(size, device, compiled=True) for row, make in makes.items()}
+
+    def prepared(form: Callable[[Batch], Batch]) -> list[Update]:
+        batches = [[form(batch) for batch in update.micro_batches] for update in updates]
+        pinned = [[batch.map(Tensor.pin_memory) if on_gpu else batch for batch in each] for each in batches]
+        return [replace(update, micro_batches=each) for update, each in zip(updates, pinned, strict=True)]
+
+    given = {form: prepared(FORMS[form]) for form in args.forms} | dict.fromkeys(args.plain, prepared(rounded))
+    steps = {form: ours(size, device, form) for form in args.forms}
+    steps |= {form: plain(size, device, compiled="compiled" in form) for form in args.plain}
     seconds: dict[str, list[float]] = {row: [] for row in steps}
-    memory, rates = {}, []
-    for _ in range(args.rounds + 1):  # the first one warms up and compiles
+    memory, rates, failed = {}, [], {}
+    for _ in range(args.rounds + 2):  # the first two warm up, compile and capture
         for row, step in steps.items():
+            if row in failed:
+                continue
             _reset_peak(device)
-            seconds[row].append(timed(device, lambda step=step: [step(update) for update in updates]))
+            try:
+                seconds[row].append(timed(device, lambda step=step, row=row: [step(update) for update in given[row]]))
+            except Exception as error:  # the other forms are measured
+                failed[row] = f"{type(error).__name__}: {error}"[:2000]
             memory[row] = _peak_gib(device)
         rates.append(matmul_tflops(device))
     peak = statistics.median(rates)
-    rows = {}
-    for row, (first, *rest) in seconds.items():
+    rows: dict[str, Any] = {row: {"failed": reason} for row, reason in failed.items()}
+    for row, (first, second, *rest) in ((row, times) for row, times in seconds.items() if row not in failed):
         rate = tokens / statistics.median(rest)
         rows[row] = {
             "tokens_per_second": round(rate),
             "spread": [round(tokens / max(rest)), round(tokens / min(rest))],
             "mfu": round(rate * flop / 1e12 / peak, 4),
             "peak_gib": memory[row],
-            "first_round_seconds": round(first, 1),
-        }
+            "first_rounds_seconds": [round(first, 1), round(second, 1)],
+            "padding_share": round(1 - (tokens + sum(u.src_tokens for u in updates)) / _positions(given[row]), 3),
+        } | (kernels(steps[row], given[row][0]) if on_gpu and args.profile else {})
     return {"bf16_matmul_tflops": round(peak, 1), "updates": len(updates), "target_tokens": tokens, "rows": rows}
+
+
+def _positions(updates: list[Update]) -> int:
+    """Of both sides, padding included."""
+    batches = [batch for update in updates for batch in update.micro_batches]
+    return sum(sum(len(l.real) for l in b.layouts) if b.layouts else b.src.numel() + b.tgt_in.numel() for b in batches)
+
+
+KINDS = {
+    "attention": "flash|fmha|attention|^_forward|^_backward",
+    "products": "gemm|cutlass|nvjet|xmma|cublas|splitk",
+    "optimizer": "multi_tensor|adam",
+    "compiled": "triton",
+    "softmax": "softmax",
+    "copies": "copy|Memcpy|CatArray|Memset",
+    "reductions": "reduce",
+    "elementwise": "elementwise|dropout|layer_norm|index|gather|scatter|embedding",
+}
+
+
+def kernels(step: Step, update: Update) -> dict[str, Any]:
+    """Of one update: their number and time by kind, and the longest."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        total = timed(torch.device("cuda"), lambda: step(update))
+    events = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    by_kind: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
+    for event in events:
+        kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, event.name, re.IGNORECASE)), "other")
+        milliseconds = event.time_range.elapsed_us() / 1000
+        by_kind.setdefault(kind, []).append(milliseconds)
+        by_name.setdefault(event.name[:90], []).append(milliseconds)
+    busy = sum(map(sum, by_kind.values()))
+    longest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:25]
+    return {
+        "kernels": {"number": len(events), "milliseconds": round(busy, 2), "busy": round(busy / 1000 / total, 3)},
+        "kinds": {kind: [len(times), round(sum(times), 2)] for kind, times in sorted(by_kind.items())},
+        "longest": [[name, len(times), round(sum(times), 2)] for name, times in longest],
+    }
 
 
 def decoding(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
@@ -185,10 +247,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--length", type=int, default=32)
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--forms", nargs="*", choices=list(FORMS), help="all, on a CPU those that are not captured")
+    parser.add_argument("--plain", nargs="*", choices=PLAIN, default=PLAIN)
+    parser.add_argument("--profile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     device = torch.device(args.device)
+    if args.forms is None:
+        args.forms = [form for form in FORMS if device.type == "cuda" or "captured" not in form]
     if device.type == "cuda" and not torch.cuda.is_available():
         result: dict[str, Any] = {"benchmark": "gpu", "not_measured": "no CUDA device"}
         print(json.dumps(result) if args.json else "not measured: no CUDA device (--device cpu --size tiny tries the path)")
@@ -197,7 +264,8 @@ def main() -> None:
     result["device"] = torch.cuda.get_device_name() if device.type == "cuda" else device.type
     for name in args.size:
         pairs = text(SIZES[name].vocab, max(2000, args.updates * args.batch_tokens // 20))
-        result[name] = {"training": training(name, pairs, args, device), "decoding": decoding(name, pairs, args, device)}
+        result[name] = {"training": training(name, pairs, args, device)}
+        result[name] |= {"decoding": decoding(name, pairs, args, device)} if args.decode else {}
     print(json.dumps(result) if args.json else json.dumps(result, indent=2))
 
 

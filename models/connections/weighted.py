@@ -189,8 +189,10 @@ class Dwa(Connection):
         self.rate, self.states = rate, layers + 1
         mixed = [l for l in range(1, layers + 1) if l % period == 0 and (where == "all" or l == layers)]
         self.sources = {l: list(range(l % step, l + 1, step)) for l in mixed if l >= step}
-        self.places = [l * self.states + j for l, js in self.sources.items() for j in js]
-        self.weight = starts_as(torch.tensor([float(place % self.states == place // self.states) for place in self.places]))
+        places = [l * self.states + j for l, js in self.sources.items() for j in js]
+        self.places: Tensor  # a buffer, so that no pass copies it to a device
+        self.register_buffer("places", torch.tensor(places, dtype=torch.long), persistent=False)
+        self.weight = starts_as(torch.tensor([float(place % self.states == place // self.states) for place in places]))
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -203,7 +205,7 @@ class Dwa(Connection):
     def rows(self) -> Tensor:
         """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
         zeros = self.weight.new_zeros(self.states**2)
-        return zeros.index_put((torch.tensor(self.places, device=zeros.device),), self.weight).unflatten(0, (self.states, self.states))
+        return zeros.index_put((self.places,), self.weight).unflatten(0, (self.states, self.states))
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         mix = RunningMix.of(self, history, self.rows)
@@ -220,8 +222,10 @@ class Dwa(Connection):
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""
-        states, places = self.states, torch.tensor(self.places)
-        return {"layers": self.weight.new_full((states**2,), torch.nan).index_put((places,), self.weight).unflatten(0, (states, states))}
+        states = self.states
+        return {
+            "layers": self.weight.new_full((states**2,), torch.nan).index_put((self.places,), self.weight).unflatten(0, (states, states))
+        }
 
 
 @CONNECTIONS.register("corrector")

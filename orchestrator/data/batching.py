@@ -5,7 +5,7 @@ order of batches is shuffled, except under a curriculum. Every pair occurs exact
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from models.layout import Layout, Shape
 from orchestrator.data.store import Pairs
 from orchestrator.data.subword import BOS, EOS, PAD
 from orchestrator.specs.schema import BatchSpec
@@ -24,11 +25,24 @@ NOISE = 1.0  # tokens
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs, padded with PAD."""
+    """B pairs, padded with PAD; for a GPU with their layouts as packed rows, of a shape if those of many batches have it."""
 
     src: torch.Tensor  # [B, S] long, ends with EOS
     tgt_in: torch.Tensor  # [B, T] long, starts with BOS
     tgt_out: torch.Tensor  # [B, T] long, ends with EOS
+    layouts: tuple[Layout, Layout] | None = None
+    shape: Shape | None = None
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [self.src, self.tgt_in, self.tgt_out, *(t for layout in self.layouts or () for t in (layout.real, layout.starts))]
+
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
+        """The same batch with each of its tensors changed."""
+        layouts = self.layouts
+        if layouts is not None:
+            src, tgt = (Layout(change(one.real), change(one.starts), one.longest) for one in layouts)
+            layouts = src, tgt
+        return Batch(change(self.src), change(self.tgt_in), change(self.tgt_out), layouts, self.shape)
 
 
 class Batches:

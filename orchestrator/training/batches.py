@@ -5,17 +5,18 @@ updates.
 """
 
 import math
+import threading
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from models.initialise import stream_seed
+from models.layout import layouts, shape_of, shaped
 from orchestrator.data.batching import Batch, Batches, collate, shard
 from orchestrator.data.store import Pairs
 from orchestrator.data.subword import PAD
@@ -23,7 +24,8 @@ from orchestrator.specs.schema import BatchSpec, TrainSpec
 from orchestrator.training.state import Progress
 
 DEPTH = 4  # prefetched updates
-MULTIPLE = 8  # of rows and lengths on a GPU: for tensor cores, and for fewer shapes in compiled code
+MULTIPLE = 8  # of rows and lengths on a GPU
+PINNING = threading.Lock()  # held while memory is pinned, which must not happen while a graph is captured
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,18 @@ def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> i
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))
 
 
-def prefetch(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULTIPLE, pin: bool = True) -> Iterator[Update]:
-    """The same updates for a GPU: a thread prepares up to `depth` of them in advance, padded to few shapes and in pinned memory. The
-    padding changes only dropout's masks."""
+def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch], *, depth: int = DEPTH, pin: bool = True) -> Iterator[Update]:
+    """The same updates for a GPU: a thread prepares up to `depth` of them in advance, in one of the forms below and in pinned memory. The
+    form changes only dropout's masks."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:
             return None
-        return replace(update, micro_batches=[_pinned(pad_to_multiple(batch, multiple), pin) for batch in update.micro_batches])
+        batches = [form(batch) for batch in update.micro_batches]
+        if not pin:
+            return replace(update, micro_batches=batches)
+        with PINNING:
+            return replace(update, micro_batches=[batch.map(Tensor.pin_memory) for batch in batches])
 
     thread = ThreadPoolExecutor(1, "batches")
     try:
@@ -107,17 +113,19 @@ def prefetch(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = M
         thread.shutdown(cancel_futures=True)
 
 
-def pad_to_multiple(batch: Batch, multiple: int) -> Batch:
-    """Rounds the rows and both lengths up to a multiple with PAD."""
-
-    def padded(ids: Tensor) -> Tensor:
-        rows, length = ids.shape
-        return F.pad(ids, (0, -length % multiple, 0, -rows % multiple), value=PAD)
-
-    return Batch(padded(batch.src), padded(batch.tgt_in), padded(batch.tgt_out))
+def rounded(batch: Batch) -> Batch:
+    """Rows and both lengths rounded up to a multiple with PAD: for tensor cores, and for fewer shapes in compiled code."""
+    return batch.map(lambda ids: F.pad(ids, (0, -ids.shape[1] % MULTIPLE, 0, -ids.shape[0] % MULTIPLE), value=PAD))
 
 
-def _pinned(batch: Batch, pin: bool) -> Batch:
-    if not (pin and torch.cuda.is_available()):
-        return batch
-    return Batch(batch.src.pin_memory(), batch.tgt_in.pin_memory(), batch.tgt_out.pin_memory())
+def packed(batch: Batch) -> Batch:
+    """With layouts of the real positions."""
+    batch = rounded(batch)
+    return replace(batch, layouts=layouts(batch.src, batch.tgt_in))
+
+
+def captured(batch: Batch) -> Batch:
+    """In a shape that many batches have, for graphs that replay their kernels: starting them takes longer than they take."""
+    shape = shape_of(batch.src, batch.tgt_in)
+    (src, tgt_in, tgt_out), both = shaped(shape, batch.src, batch.tgt_in, batch.tgt_out)
+    return Batch(src, tgt_in, tgt_out, both, shape)

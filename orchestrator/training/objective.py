@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.layout import Layout
 from models.loss import chunks
 from models.transformer import PAD, Output, Transformer
 from orchestrator.data.batching import Batches, collate
@@ -24,10 +25,11 @@ BATCH = BatchSpec(unit="tokens", size=4096)
 
 
 class Normalizer(NamedTuple):
-    """Divisors of one worker's micro-batch: real tokens of the whole update on each side, and the factor that DDP's mean divides by."""
+    """Divisors of one worker's micro-batch: real tokens of the whole update on each side (in a captured graph: tensors), and the factor
+    that DDP's mean divides by."""
 
-    src_tokens: int
-    tgt_tokens: int
+    src_tokens: int | Tensor
+    tgt_tokens: int | Tensor
     scale: float
 
 
@@ -38,9 +40,16 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self,
+        src_BS: Tensor,
+        tgt_in_BT: Tensor,
+        tgt_out_BT: Tensor,
+        normalizer: Normalizer,
+        layouts: tuple[Layout, Layout] | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
-        output: Output = self.model(src_BS, tgt_in_BT)
+        output: Output = self.model(src_BS, tgt_in_BT, layouts)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
         loss, nll = self.model.loss(hidden_PD, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)
@@ -55,11 +64,12 @@ class Objective(nn.Module):
 
     @staticmethod
     def _positions(output: Output, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Hidden states and gold words of the real positions; on a GPU of all positions with a mask, because selecting the real ones would
-        make the host wait for their number."""
-        if not tgt_out_BT.is_cuda:
+        """Hidden states and gold words of the real positions; on a GPU of all positions, or of the rows of a layout, with a mask, because
+        selecting the real ones would make the host wait for their number."""
+        laid_out = output.packing is not None and output.packing.layout is not None
+        if not (tgt_out_BT.is_cuda or laid_out):
             return output.real_hidden(), tgt_out_BT[tgt_out_BT != PAD], None
-        gold_P = tgt_out_BT.flatten()
+        gold_P = tgt_out_BT.flatten()[output.packing.real] if laid_out and output.packing else tgt_out_BT.flatten()
         return output.hidden.flatten(0, 1), gold_P, (gold_P != PAD).float()
 
     @torch.no_grad()

@@ -23,6 +23,7 @@ from orchestrator.ledger.weights import copy_into
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training import phases
 from orchestrator.training.batches import Update, UpdateLoader, prefetch, total_steps
+from orchestrator.training.graphs import Graphs, both_passes, form_on
 from orchestrator.training.initial_weights import profile, warm_start
 from orchestrator.training.metrics import GradientNorms, Meter
 from orchestrator.training.objective import Normalizer, Objective, Validator
@@ -86,6 +87,10 @@ class Trainer:
         self.average = None if spec.optim.ema is None else MovingAverage(self.model, spec.optim.ema)
         self.objective = runtime.prepare_model(Objective(self.model, spec.optim.label_smoothing))
 
+        self.form = form_on(runtime, self.model, spec.train)
+        passes = both_passes(self.objective, runtime.device, bf16=spec.train.precision == "bf16")
+        self.graphs = Graphs(passes, self.model.parameters(), runtime.device)
+
         # data, metrics, state
         self.train_pairs = prepared.pairs("train")
         self.validator = Validator(prepared.pairs("valid"), runtime)
@@ -132,7 +137,7 @@ class Trainer:
             self.progress.phase_length = phases.length(self.spec, self.progress, loader)
         self.model.train()
         updates = loader.updates(self.progress.epoch, self.progress.index)
-        for update in prefetch(updates) if self.runtime.device.type == "cuda" else updates:
+        for update in updates if self.form is None else prefetch(updates, self.form):
             self.train_step(update, schedule)
             self.after_step()
             if self.finished:
@@ -153,18 +158,13 @@ class Trainer:
 
     def forward_backward(self, update: Update) -> dict[str, Tensor]:
         """Accumulates the gradients of all micro-batches; returns sums for the log."""
-        spec, step, device = self.spec, self.progress.step + 1, self.runtime.device
+        step = self.progress.step + 1
         sums: dict[str, Tensor] = {}
         for i, batch in enumerate(update.micro_batches):
-            torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
-            tensors = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            torch.manual_seed(stream_seed(self.spec.seed, "dropout", step, i, self.runtime.rank))
             normalizer = Normalizer(update.src_tokens, update.tgt_tokens, 0.0 if update.idle[i] else float(self.runtime.world_size))
-            with (
-                self.runtime.no_sync(self.objective, i < len(update.micro_batches) - 1),
-                torch.autocast(device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"),
-            ):
-                loss, log = self.objective(*tensors, normalizer)
-                loss.backward()
+            with self.runtime.no_sync(self.objective, i < len(update.micro_batches) - 1):
+                log = self.graphs(batch, normalizer, alone=len(update.micro_batches) == 1)
             for name, value in log.items():
                 value = value * 0.0 if update.idle[i] else value
                 sums[name] = sums[name] + value if name in sums else value

@@ -7,7 +7,7 @@ import torch
 
 from models import build
 from orchestrator.data.batching import Batch
-from orchestrator.training.batches import Update, pad_to_multiple, prefetch
+from orchestrator.training.batches import Update, prefetch, rounded
 from orchestrator.training.objective import Normalizer, Objective
 
 
@@ -21,7 +21,7 @@ def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
 
 
 def test_the_same_updates_in_the_same_order_rounded_up():
-    got = list(prefetch((_update(i) for i in range(9)), depth=2, pin=False))
+    got = list(prefetch((_update(i) for i in range(9)), rounded, depth=2, pin=False))
     assert [u.index for u in got] == list(range(9))
     for u in got:
         batch, plain = u.micro_batches[0], _update(u.index).micro_batches[0]
@@ -35,7 +35,7 @@ def test_an_error_of_the_updates_is_raised_where_it_belongs():
         yield _update(0)
         raise OSError("disk")
 
-    updates = prefetch(broken(), pin=False)
+    updates = prefetch(broken(), rounded, pin=False)
     assert next(updates).index == 0
     with pytest.raises(OSError, match="disk"):
         next(updates)
@@ -49,7 +49,7 @@ def test_leaving_early_ends_the_thread():
             i += 1
 
     before = threading.active_count()
-    updates = prefetch(endless(), pin=False)
+    updates = prefetch(endless(), rounded, pin=False)
     next(updates)
     updates.close()
     assert threading.active_count() == before
@@ -61,7 +61,7 @@ def test_rounding_up_changes_neither_loss_nor_gradients():
     model = build(config, 20, 20).train()
     update = _update(1)
     results = []
-    for batch in (update.micro_batches[0], pad_to_multiple(update.micro_batches[0], 8)):
+    for batch in (update.micro_batches[0], rounded(update.micro_batches[0])):
         model.zero_grad()
         loss, log = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(15, 18, 1.0))
         loss.backward()

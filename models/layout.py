@@ -1,0 +1,81 @@
+"""Where packed rows stand, counted on the host: a GPU is never waited for, and a captured graph sees few shapes.
+
+Shapes: B sentences, S longest, P packed rows, N sentences of the packed rows, empty ones and those of padding included.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+PAD = 0
+
+
+class Layout(NamedTuple):
+    """Of one side of a batch. real: [P] long, the place of each row in the flattened [B, S]. starts: [N + 1] int32, the first row of each
+    sentence and the number of all rows. longest: at least the length of each sentence."""
+
+    real: Tensor
+    starts: Tensor
+    longest: int
+
+
+class Shape(NamedTuple):
+    """Of both sides of a batch: P, N, and the longest of the N, which is S too."""
+
+    rows: int
+    sentences: int
+    longest: int
+
+
+ROWS, SENTENCES, LONGEST = 2048, 64, 16
+"""Rows are a multiple of the first, sentences and the longest of them powers of 2 from the others on."""
+
+
+def layouts(src_BS: Tensor, tgt_BT: Tensor) -> tuple[Layout, Layout]:
+    """Of the real positions alone. `longest` is rounded up, since compiled code is made for its value."""
+    return _layout(src_BS, _lengths(src_BS)), _layout(tgt_BT, _lengths(tgt_BT))
+
+
+def shape_of(src_BS: Tensor, tgt_BT: Tensor) -> Shape:
+    """The smallest shape that holds a batch. On each side it has room for a row in every sentence of padding (see `shaped`)."""
+    lengths = _lengths(src_BS), _lengths(tgt_BT)
+    longest = _power_of_2(max(int(one.max()) for one in lengths), LONGEST)
+    least, most = sorted(int(one.sum()) for one in lengths)
+    rows = most // ROWS * ROWS + ROWS
+    while (padding := -(-(rows - least) // longest)) > rows - most:
+        rows += ROWS
+    return Shape(rows, _power_of_2(len(src_BS) + padding, SENTENCES), longest)
+
+
+def shaped(shape: Shape, src_BS: Tensor, *tgts_BT: Tensor) -> tuple[list[Tensor], tuple[Layout, Layout]]:
+    """(all ids, padded to the shape; both layouts of P rows). Rows that no sentence has make up sentences of padding, at the same places on
+    both sides, so that they attend to each other alone."""
+    ids = [F.pad(one, (0, shape.longest - one.shape[1], 0, shape.sentences - len(one)), value=PAD) for one in (src_BS, *tgts_BT)]
+    lengths = [_lengths(one)[: len(src_BS)] for one in ids[:2]]
+    more = -(-(shape.rows - min(int(one.sum()) for one in lengths)) // shape.longest)
+    src, tgt = (_layout(one, of_one, shape, more) for one, of_one in zip(ids, lengths, strict=False))
+    return ids, (src, tgt)
+
+
+def _layout(ids_BS: Tensor, lengths: Tensor, shape: Shape | None = None, more: int = 0) -> Layout:
+    """more: how many sentences of padding make up the shape's rows."""
+    flat = ids_BS.flatten()
+    real, longest = (flat != PAD).nonzero().squeeze(1), _power_of_2(int(lengths.max()), LONGEST)
+    if shape is not None:
+        padding, longest = shape.rows - len(real), shape.longest
+        real = F.pad(real, (0, padding), value=len(flat) - 1)  # the last place is padding
+        lengths = torch.cat((lengths, padding // more + (torch.arange(more) < padding % more).long()))
+        lengths = F.pad(lengths, (0, shape.sentences - len(lengths)))
+    return Layout(real, F.pad(lengths.cumsum(0), (1, 0)).int(), longest)
+
+
+def _lengths(ids_BS: Tensor) -> Tensor:
+    return (ids_BS != PAD).sum(1)
+
+
+def _power_of_2(number: int, least: int) -> int:
+    return max(least, 1 << (number - 1).bit_length())

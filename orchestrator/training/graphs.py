@@ -1,0 +1,115 @@
+"""Small updates on a GPU: the kernels of a forward and a backward pass are captured once for each shape of batch, and replayed. A small
+model's kernels take less time than it takes to start them one by one."""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.layout import Shape
+from models.paths import PATHS
+from models.transformer import Transformer
+from orchestrator.data.batching import Batch
+from orchestrator.specs.schema import TrainSpec
+from orchestrator.training.batches import PINNING, captured, packed, rounded
+from orchestrator.training.objective import Normalizer
+from orchestrator.training.runtime import Runtime
+
+MOST = 16
+"""Shapes that are captured, each the second time it is met; batches of others run kernel by kernel."""
+
+Run = Callable[[Batch, Normalizer], dict[str, Tensor]]
+
+
+def form_on(runtime: Runtime, model: Transformer, train: TrainSpec) -> Callable[[Batch], Batch] | None:
+    """How batches reach a GPU (None: a CPU): as packed rows where they are attended to, in bf16; captured where no part of the model waits
+    for the device within a pass."""
+    if runtime.device.type != "cuda":
+        return None
+    packs = all(model.packable.values()) and model.max_positions is None and not model.bridge.by_sentence
+    if train.precision != "bf16" or not PATHS.layouts or not packs:
+        return rounded
+    waits = model.extra_encoder is not None or train.recompute != "none" or runtime.world_size > 1
+    return packed if waits or not PATHS.graphs else captured
+
+
+def both_passes(objective: nn.Module, device: torch.device, *, bf16: bool) -> Run:
+    """Forward and backward of a batch: adds to the gradients and returns sums for the log."""
+
+    def run(batch: Batch, normalizer: Normalizer) -> dict[str, Tensor]:
+        log: dict[str, Tensor]
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, normalizer, batch.layouts)
+            loss.backward()
+        return log
+
+    return run
+
+
+class Graphs:
+    """`run` of a batch on the device, which adds to the gradients and returns sums for the log, by graphs where its shape was captured."""
+
+    def __init__(self, run: Run, parameters: Iterable[nn.Parameter], device: torch.device) -> None:
+        self.run, self.parameters, self.device = run, list(parameters), device
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # never two replays at once: one memory for all
+        self.met: Counter[Shape] = Counter()
+        self.graphs: dict[Shape, _Graph] = {}
+        self.capturable = True
+
+    def __call__(self, batch: Batch, normalizer: Normalizer, *, alone: bool = True) -> dict[str, Tensor]:
+        """batch: in the host's memory, pinned. alone: the only one of its update, whose gradients may stay where a graph leaves them."""
+        shape = batch.shape
+        if shape is not None and shape not in self.graphs and self.capturable:
+            self.met[shape] += 1
+            if self.met[shape] > 1 and len(self.graphs) < MOST:
+                self._capture(shape, batch, normalizer)
+        if shape not in self.graphs:
+            return self.run(batch.map(lambda t: t.to(self.device, non_blocking=True)), normalizer)
+        return self._replay(self.graphs[shape], batch, normalizer, alone=alone)
+
+    def _capture(self, shape: Shape, batch: Batch, normalizer: Normalizer) -> None:
+        """A model that waits for the device within a pass cannot be captured: it runs kernel by kernel, with a warning."""
+        stream, generator = torch.cuda.current_stream(), torch.cuda.default_generators[torch.cuda.current_device()]
+        before = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        graph, ours, tokens = torch.cuda.CUDAGraph(), batch.map(lambda t: t.to(self.device)), torch.ones(2, device=self.device)
+        try:
+            with PINNING, torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                log = self.run(ours, Normalizer(tokens[0], tokens[1], normalizer.scale))
+            self.graphs[shape] = _Graph(graph, ours, tokens, log, [parameter.grad for parameter in self.parameters])
+        except RuntimeError as error:
+            self.capturable = False
+            # torch leaves both as they were within the capture
+            torch.cuda.set_stream(stream)
+            generator.graphsafe_set_state(generator.clone_state())
+            cause: BaseException = error
+            while cause.__context__ is not None:  # the end of the capture fails too, for no reason of its own
+                cause = cause.__context__
+            warnings.warn(f"not captured, which is slower: {str(cause).splitlines()[0]}", stacklevel=2)
+        for parameter, grad in zip(self.parameters, before, strict=True):
+            parameter.grad = grad
+
+    def _replay(self, graph: "_Graph", batch: Batch, normalizer: Normalizer, *, alone: bool) -> dict[str, Tensor]:
+        for ours, given in zip(graph.batch.tensors(), batch.tensors(), strict=True):
+            ours.copy_(given, non_blocking=True)
+        graph.tokens[0], graph.tokens[1] = normalizer.src_tokens, normalizer.tgt_tokens
+        graph.graph.replay()
+        for parameter, grad in zip(self.parameters, graph.gradients, strict=True):
+            if grad is not None:
+                grad = grad if alone else grad.clone()
+                parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
+        return {name: value.clone() for name, value in graph.log.items()}
+
+
+class _Graph(NamedTuple):
+    """What replaying reads and writes: batch and tokens (its normalizer) before, log and gradients behind."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: Batch
+    tokens: Tensor
+    log: dict[str, Tensor]
+    gradients: list[Tensor | None]
