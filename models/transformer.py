@@ -97,7 +97,7 @@ class Transformer(nn.Module):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Each layer, and the loss between its products, run compiled in training, by torch.compile with these `options`; what stands
+        """Each layer and, on a GPU, the loss between its products run compiled in training, by torch.compile with these `options`; what stands
         between layers runs as before."""
         self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():
@@ -168,7 +168,8 @@ class Transformer(nn.Module):
     def loss(self, hidden_PD: Tensor, target_P: Tensor, smoothing: float, real_P: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """`label_smoothed_loss` of (loss, nll); of several predictions sum_g w_g of theirs."""
         weight, bias, parts = self.output.weight, self.output.bias, self._parts(hidden_PD)
-        found = [label_smoothed_loss(h, weight, bias, target_P, smoothing, real_P, self.fused_loss) for h in parts]
+        fused = self.fused_loss if hidden_PD.is_cuda else None  # on a CPU chunks stay in its cache
+        found = [label_smoothed_loss(h, weight, bias, target_P, smoothing, real_P, fused) for h in parts]
         if len(found) == 1:
             return found[0]
         assert self.head is not None

@@ -162,7 +162,7 @@ class TrainSpec(Strict):
     threads: Count = 1
     """Threads of a CPU, of each worker."""
     compile: bool = False
-    """Whether torch.compile compiles the layers; what stands between them runs as it is."""
+    """Whether torch.compile compiles the layers and, on a GPU, the loss; what stands between them runs as it is."""
     log_gradient_norms: Natural = 0
     """Updates from one logging of each encoder layer's gradient norm to the next; 0: off. It is no part of a run's key."""
     recompute: Literal["none", "layers"] = "none"
