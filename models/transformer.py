@@ -97,8 +97,8 @@ class Transformer(nn.Module):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Each layer and, on a GPU, the loss between its products run compiled in training, by torch.compile with these `options`; what stands
-        between layers runs as before."""
+        """Each layer and, on a GPU, the loss between its products run compiled in training, by torch.compile with these `options`; what
+        stands between layers runs as before."""
         self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():
             if isinstance(module, Stack):
