@@ -19,7 +19,7 @@ def folder(name: str, text: str, variable: str | None = None) -> Any:
 
 
 Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
-Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help="Scale: smoke, mini, gpu, or a file.")]
+Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help="Scale: smoke, mini-short, mini, gpu, or a file.")]
 Seed = Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
 DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]

@@ -55,7 +55,7 @@ def noise(
 ) -> None:
     """Train one row with many seeds and keep how much its scores vary: the noise floor that plans and tables use.
 
-    Example:  nmt-ablate noise shen2018/table1/row1/de-en-e256 --profile mini --seeds 20
+    Example:  nmt-ablate noise shen2018/table1/row1/de-en-e256 --profile mini-short --seeds 20
     """
     from dataclasses import replace
 

@@ -2,7 +2,8 @@
 
 Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
-`smoke`: seconds on a CPU with the built-in corpus; `mini` and `gpu`: real corpora at a stated reduction; no profile: as published.
+`smoke`: seconds on a CPU with the built-in corpus; `mini-short`, `mini` and `gpu`: real corpora at a stated reduction; no profile: as
+published.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "worke
 
 
 class Scale(Strict):
-    """A reduction of rows. data, batch, model, optim and train merge onto the row's sections.
+    """A reduction of rows. data, batch, model, optim, train, decode and score merge onto the row's sections.
 
     width: factor on d_model, d_ff, word_dim, output_dim, and every component option `d_*` and `widths` (each item of a list).
     dropout: factor on the rates of `model.dropout`; a short training needs less.
@@ -46,17 +47,17 @@ class Scale(Strict):
     model: dict[str, Any] = Field(default_factory=dict)
     optim: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
+    decode: dict[str, Any] = Field(default_factory=dict)
+    score: dict[str, Any] = Field(default_factory=dict)
 
 
 class Profile(Scale):
-    """A scale, with decode and score sections that also merge onto the row's.
+    """A scale of all rows.
 
     failed_below: replaces the bound of rows that state one. corpora: other scales for rows published on a given corpus, because models
     for small corpora are already small.
     """
 
-    decode: dict[str, Any] = Field(default_factory=dict)
-    score: dict[str, Any] = Field(default_factory=dict)
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     corpora: dict[str, Scale] = Field(default_factory=dict)
 

@@ -24,7 +24,7 @@ SENTENCE = 50
 PROCESS = {"cpu": 1000 * 10**6, "cuda": 600 * 10**6}
 """CPU: an upper bound for Python, torch and Ray (0.4 GB) and what oneDNN and malloc retain for the matrix products whose code is kept
 (`orchestrator.cpu.PRODUCTS`). Peaks less the estimate of the tensors: 0.30 to 0.36 GB of rows under the profile smoke, 0.39 to 0.66 GB of
-rows under mini, whose d_model is 128; half as much again is the margin. Wide models were not measured.
+rows under mini-short, whose d_model is 128; half as much again is the margin. Wide models were not measured.
 GPU: memory of the context and libraries (assumed, not measured)."""
 
 LOGITS = {"cpu": 512, "cuda": 8192}

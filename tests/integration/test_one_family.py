@@ -28,7 +28,7 @@ def said(record: dict[str, Any], verdict: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("table", SHIPPED)
 def test_every_command_says_the_same(table: str, cli: Any, tmp_path: Path) -> None:
-    places = ("--profile", "mini", "--results", ROOT / "docs" / "results" / "ledger", "--cache-dir", tmp_path)
+    places = ("--profile", "mini-short", "--results", ROOT / "docs" / "results" / "ledger", "--cache-dir", tmp_path)
     before = LOOKS.read_bytes()
     out = cli("verdict", table, *places, "--controls", "params,flops", "--json")[1]
     records = [json.loads(line) for line in out.splitlines()]
@@ -45,7 +45,7 @@ def test_every_command_says_the_same(table: str, cli: Any, tmp_path: Path) -> No
         alone = cli("verdict", f"{table}/{name.split('/', 2)[2]}", *places, "--json")[1]
         (one,) = [each for each in map(json.loads, alone.splitlines()) if each["source"] == "paper" and each["stated"]]
         assert said(one, {**one, "word": one["verdict"]}) == by_claim[name, one["metric"]], "one row of the table"
-        asked = compare(name, usual[0]["against"], profile="mini", results=places[3], cache_dir=tmp_path)
+        asked = compare(name, usual[0]["against"], profile="mini-short", results=places[3], cache_dir=tmp_path)
         assert (asked.verdict, asked.p, asked.low, asked.high) == (one["verdict"], one["p"], *by_claim[name, one["metric"]][4:])
     assert LOOKS.read_bytes() == before, "the shipped looks are only read"
 
@@ -68,7 +68,8 @@ def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Pa
     monkeypatch.setattr(run, "execute", nothing_to_do)
     monkeypatch.setattr(report, "script", lambda: "")
     monkeypatch.setattr(run, "console", lambda stderr=False: Console(stderr=stderr, width=1000))
-    results, places = tmp_path / "results", ("--profile", "mini", "--cache-dir", tmp_path / "cache", "--results", tmp_path / "results")
+    results = tmp_path / "results"
+    places = ("--profile", "mini-short", "--cache-dir", tmp_path / "cache", "--results", results)
     code, out, err = cli("sweep", table, *places, "--engine", "local", "--seeds", "1")
     assert code == 0 and "warning" not in err, err
     (page,) = (results / "reports").glob("*.html")

@@ -16,12 +16,12 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER, ROOT
 
 ROWS = ("dou2018/table1/row1", "dou2018/table1/row5")
-WHERE: dict[str, Any] = {"profile": "mini"}
+WHERE: dict[str, Any] = {"profile": "mini-short"}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Row 1 and row 5 of Dou's table 1 under the profile mini, three seeds each."""
+    """Row 1 and row 5 of Dou's table 1 under the profile mini-short, three seeds each."""
     folder = tmp_path_factory.mktemp("shipped")
     for run in packed.runs(PUBLISHED_LEDGER):
         if any(f"\nid: {row}\n".encode() in (packed.read_bytes(run / "spec.yaml") or b"") for row in ROWS):

@@ -53,7 +53,7 @@ SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
 @pytest.mark.slow
 def test_a_page_of_some_rows_of_a_shipped_table(cli: Run, folder: Path) -> None:
     """Whole pages, of several tables: test_results_page."""
-    places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache")
+    places = ("--profile", "mini-short", "--results", folder / "results", "--cache-dir", folder / "cache")
     table = ("dou2018/table1/row1,row1-continued,row5", *places)
     continued = ("--baseline", "row1-continued", "--second-corpus", "tatoeba-de-en")
     assert cli("report", *table, "--to", folder / "own.md", "--markdown", *continued)[0] == 0
