@@ -26,7 +26,9 @@ Pair = tuple[Path, Path]
 @app.command()
 def add(
     name: Annotated[str, Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
-    src_lang: Annotated[str, Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639-1: de, ja, zh, ..")],
+    src_lang: Annotated[
+        str, Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639 or BCP 47: de, ceb, zh-TW, ..")
+    ],
     tgt_lang: Annotated[str, Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
     train: Annotated[Pair, Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line.")],
     valid: Annotated[Pair, Option("--valid", metavar="SRC TGT", help="Validation text.")],

@@ -19,6 +19,7 @@ from orchestrator.files.folders import make
 from orchestrator.ledger.keys import manifest_key, without_grown
 from orchestrator.safe_text import log
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, load_entry
+from orchestrator.specs.languages import primary_subtag
 from orchestrator.specs.schema import DataSpec
 from orchestrator.specs.text_form import RAW
 
@@ -48,7 +49,7 @@ def about(data: DataSpec) -> dict[str, Any]:
     """The part of a manifest that does not depend on the text."""
     entry = load_entry(data.corpus)
     options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
-    found: dict[str, Any] = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
+    found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
     return found if entry.text == RAW else found | {"form": entry.text}

@@ -21,7 +21,7 @@ MAX_LEARNED = 2_000_000
 """Maximum lines for learning; longer text is subsampled to every n-th line."""
 USED = ".used"
 """Suffix of the file with the pieces of a model that one side uses."""
-LARGE_ALPHABETS = ("zh", "ja", "ko")
+LARGE_ALPHABETS = ("zh", "yue", "ja", "ko")
 
 
 class Segmenter(Protocol):

@@ -11,7 +11,7 @@ from orchestrator.specs.schema import ScoreSpec
 DEFAULT = "13a"
 PORTER = "porter"
 """The tokeniser and stemmer of English that rouge-score has; it drops every character beyond a-z and 0-9."""
-BY_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+BY_LANGUAGE = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 """Languages written without spaces between words, or with attached suffixes, where 13a finds hardly any words to compare."""
 
 PACKAGES = {

@@ -47,7 +47,7 @@ def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]]
 def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         own_corpus.add("multi30k-de-en", "jp", "en", texts)
-    assert raised.value.lines[0].startswith("--src-lang: 'jp' is no language code of ISO 639-1; did you mean ja?")
+    assert raised.value.lines[0].startswith("--src-lang: 'jp' is no language code of ISO 639 or BCP 47; did you mean ja?")
     assert "a corpus of the product" in raised.value.lines[1]
     with pytest.raises(UserError, match=r"no such file: \S+nothing\[\.gz\]"):
         own_corpus.add("talks", "ja", "en", texts | {"test": [tmp_path / "nothing", texts["test"][1]]})

@@ -88,10 +88,17 @@ def test_shipped_corpora_are_of_known_languages_and_keep_13a():
     assert not [e.name for e in entries if e.generated is None and (languages.unknown_code(e.src) or languages.unknown_code(e.tgt))]
 
 
-@pytest.mark.parametrize(("code", "near"), [("jp", "ja"), ("cn", "zh"), ("cz", "cs"), ("deu", "de"), ("english", "en"), ("qqq", None)])
+@pytest.mark.parametrize(
+    ("code", "near"), [("jp", "ja"), ("cn", "zh"), ("cz", "cs"), ("english", "en"), ("german", "de"), ("qqq", None), ("de_", "de"), ("toolong-x", None)]
+)
 def test_a_language_code_that_is_not_known_is_said(code, near):
     said = languages.unknown_code(code)
-    assert said is not None and said.startswith(f"{code!r} is no language code of ISO 639-1")
+    assert said is not None and said.startswith(f"{code!r} is no language code of ISO 639 or BCP 47")
     assert near is None or f"did you mean {near}?" in said
-    assert languages.unknown_code("zh-TW") is None and languages.unknown_code("jpn") is None
-    assert set(bleu_tokenizer.BY_LANGUAGE) <= languages.CODES
+
+
+def test_codes_of_iso_639_3_and_bcp_47_are_accepted():
+    codes = ["zh-TW", "jpn", "ceb", "fil", "yue", "gsw", "hsb", "deu", "eng_Latn", "sr-Latn-RS", *bleu_tokenizer.BY_LANGUAGE]
+    assert not [code for code in codes if languages.unknown_code(code)]
+    assert [languages.primary_subtag(code) for code in ("deu", "eng_Latn", "ger", "yue")] == ["de", "en", "de", "yue"]
+    assert tokenizer_of(ScoreSpec(), "yue_Hant") == "zh"
