@@ -43,12 +43,14 @@ def open_text(path: Path) -> Iterator[IO[bytes]]:
 
 
 def iter_bytes(path: Path) -> Iterator[bytes]:
-    """Lines without their end. Raises UserError like `open_text`, and for a line over MAX_LINE_BYTES."""
+    """Lines without their end. Raises UserError like `open_text`, for a line over MAX_LINE_BYTES, and for lines that end in CR alone."""
     with open_text(path) as file:
         for number in itertools.count(1):
             line = file.readline(MAX_LINE_BYTES + 2)
             if not line:
                 return
+            if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
+                raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
             if len(line) > MAX_LINE_BYTES + 1 or (len(line) == MAX_LINE_BYTES + 1 and not line.endswith(b"\n")):
                 raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
             yield line.removesuffix(b"\n").removesuffix(b"\r")

@@ -63,6 +63,8 @@ BAD = {
     "unequal": ("train.b", lambda b: b + b"MORE\n", "train.a has 60 lines"),
     "nul": ("train.a", lambda b: b.replace(b"x3\n", b"x\x003\n"), "line 4 has a NUL character"),
     "not UTF-8": ("valid.a", lambda b: b + b"\xff\n", "line 7 is not UTF-8"),
+    "CR alone": ("train.b", lambda b: b.replace(b"\n", b"\r"), "train.b: lines end in CR alone; expected LF or CR LF"),
+    "CR alone, no end": ("valid.a", lambda b: b.strip().replace(b"\n", b"\r"), "valid.a: lines end in CR alone"),
     "empty line": ("test.b", lambda b: b"\n" + b.split(b"\n", 1)[1], "line 1: empty; test must have none"),
     "empty file": ("valid.b", lambda b: b"", "valid.b has 0 lines"),
 }
