@@ -14,8 +14,8 @@ ng-ndo nl-nld nn-nno no-nor nr-nbl nv-nav ny-nya oc-oci oj-oji om-orm or-ori os-
 rn-run ro-ron ru-rus rw-kin sa-san sc-srd sd-snd se-sme sg-sag sh-hbs si-sin sk-slk sl-slv sm-smo sn-sna so-som sq-sqi sr-srp ss-ssw
 st-sot su-sun sv-swe sw-swa ta-tam te-tel tg-tgk th-tha ti-tir tk-tuk tl-tgl tn-tsn to-ton tr-tur ts-tso tt-tat tw-twi ty-tah ug-uig
 uk-ukr ur-urd uz-uzb ve-ven vi-vie vo-vol wa-wln wo-wol xh-xho yi-yid yo-yor za-zha zh-zho zu-zul
-sq-alb hy-arm eu-baq my-bur zh-chi zh-cmn cs-cze nl-dut et-ekk fr-fre ka-geo de-ger el-gre is-ice lv-lvs mk-mac mi-mao ms-may or-ory fa-per ro-rum
-sk-slo bo-tib cy-wel
+sq-alb hy-arm eu-baq my-bur zh-chi zh-cmn cs-cze nl-dut et-ekk fr-fre ka-geo de-ger el-gre is-ice lv-lvs mk-mac mi-mao ms-may or-ory fa-per
+ro-rum sk-slo bo-tib cy-wel
 """
 LONGER = {longer: code for code, longer in (pair.split("-") for pair in _PAIRS.split())}
 """Three-letter code (ISO 639-3, 639-2, and the main language of some macrolanguages) -> two-letter code."""
