@@ -1,11 +1,12 @@
 """`data add|get|check|prepare`: corpora by name."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from typer import Argument, Option
 
+from orchestrator.cli.once import InPairs
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
@@ -20,19 +21,24 @@ app = typer.Typer(
     help="Corpora: add your own, fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
 
-Pair = tuple[Path, Path]
+
+class Pair(NamedTuple):
+    src: Path
+    tgt: Path
 
 
-@app.command()
+@app.command(cls=InPairs)
 def add(
     name: Annotated[str, Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
     src_lang: Annotated[
         str, Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639 or BCP 47: de, ceb, zh-TW, ..")
     ],
     tgt_lang: Annotated[str, Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
-    train: Annotated[Pair, Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line.")],
-    valid: Annotated[Pair, Option("--valid", metavar="SRC TGT", help="Validation text.")],
-    test: Annotated[Pair, Option("--test", metavar="SRC TGT", help="Test set.")],
+    train: Annotated[
+        list[Pair], Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line. May be repeated.")
+    ],
+    valid: Annotated[list[Pair], Option("--valid", metavar="SRC TGT", help="Validation text. May be repeated.")],
+    test: Annotated[tuple[Path, Path], Option("--test", metavar="SRC TGT", help="Test set.")],
     as_json: AsJson = False,
 ) -> None:
     """Check parallel files of your own and give them a name, in search_spaces/data of the working folder. The files stay where they are.
@@ -40,12 +46,17 @@ def add(
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
     """
     from orchestrator.data import own_corpus
+    from orchestrator.data.joined import joined
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
-    path, report = own_corpus.add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test})
+    with joined({"train": train, "valid": valid, "test": [test]}) as files:
+        path, report = own_corpus.add(name, src_lang, tgt_lang, files)
     if as_json:
         print_json(vars(report) | {"file": str(path)})
+    for split, pairs in (("train", train), ("valid", valid)):
+        if len(pairs) > 1:
+            log(f"{split}: {len(pairs)} pairs of files, joined in {' and '.join(map(display, files[split]))}")
     report.log()
     log(f"BLEU of {tgt_lang} is of the tokens of sacreBLEU's {tokenizer_of(ScoreSpec(), tgt_lang)}")
     try:

@@ -16,10 +16,11 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
+from orchestrator.cli.once import OnceEach
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.safe_text import LOGGED, log
@@ -51,16 +52,6 @@ class GroupedHelp(TyperGroup):
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
-
-
-class OnceEach(TyperCommand):
-    """Refuses an option with one value that is given twice: only the last value would count."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        order: list[Any] = self.make_parser(ctx).parse_args(list(args))[2]
-        for option in (param for param in order if order.count(param) > 1 and not (param.multiple or param.is_flag)):
-            raise UserError(f"{option.opts[0]}: found twice; expected one value")
-        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(

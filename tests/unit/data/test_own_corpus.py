@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.cli.main import run
 from orchestrator.data import own_corpus
 from orchestrator.data.prepare import manifest
 from orchestrator.engines.ray.jobs import sweep_job
@@ -61,6 +62,38 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
         own_corpus.write_table("mine/first", "talks", None)
     texts["test"][0].unlink()
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
+
+
+def test_pairs_given_again_are_joined(texts: dict[str, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "more.ja").write_text("猫\n犬", encoding="utf-8")
+    (tmp_path / "more.en").write_text("cat\r\ndog\r\n", encoding="utf-8")
+    files = [argument for split, (src, tgt) in texts.items() for argument in (f"--{split}", str(src), str(tgt))]
+    call = ["data", "add", "talks", "--src-lang", "ja", "--tgt-lang", "en", *files]
+    more = ["--train", str(tmp_path / "more.ja"), str(tmp_path / "more.en")]
+    assert run([*call, *more]) == run([*call, *more]) == 0, capsys.readouterr().err
+    split = load_entry("talks").splits["train"]
+    for file, given, last in zip(split.files, texts["train"], ("猫\n犬\n", "cat\ndog\n"), strict=True):
+        assert Path(file).read_text(encoding="utf-8") == given.read_text(encoding="utf-8") + last
+    assert split.pairs == SIZES["train"] + 2 and load_entry("talks").splits["valid"].files == [str(path) for path in texts["valid"]]
+    assert "train: 2 pairs of files, joined in search_spaces/data/joined/" in capsys.readouterr().err
+
+
+def test_a_bad_pair_among_several_and_a_second_test_set_are_refused(
+    texts: dict[str, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {split: [f"--{split}", *map(str, pair)] for split, pair in texts.items()}
+    call = ["data", "add", "talks", "--src-lang", "ja", "--tgt-lang", "en", *files["train"], *files["valid"], *files["test"]]
+    crossed = ["--train", str(texts["valid"][0]), str(texts["test"][1])]
+    for more, said in (
+        (crossed, "must have the same number"),
+        (["--train", "nothing", "none"], "nothing[.gz]: no such file"),
+        (files["test"], "--test: found twice; expected one value"),
+        (files["valid"] + ["--src-lang", "en"], "--src-lang: found twice"),
+    ):
+        assert run([*call, *more]) == 2
+        err = capsys.readouterr().err
+        assert said in err and err.count("\n") == 1
+    assert run([*call[:2], "multi30k-de-en", *call[3:], *files["train"]]) == 2 and not list(tmp_path.glob("search_spaces/data/joined/*"))
 
 
 def test_an_address_finds_tables_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
