@@ -13,6 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.positions import display
+from orchestrator.specs.text_form import Form, Pieces
 from orchestrator.sweeps.options import CACHE
 
 app = typer.Typer(
@@ -39,6 +40,8 @@ def add(
     ],
     valid: Annotated[list[Pair], Option("--valid", metavar="SRC TGT", help="Validation text. May be repeated.")],
     test: Annotated[tuple[Path, Path], Option("--test", metavar="SRC TGT", help="Test set.")],
+    text: Annotated[Form | None, Option("--text", help="What the lines are, if not running text.", show_default=False)] = None,
+    pieces: Annotated[Pieces | None, Option("--pieces", help="Kind of the subwords in the lines; they are joined.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check parallel files of your own and give them a name, in search_spaces/data of the working folder. The files stay where they are.
@@ -50,8 +53,9 @@ def add(
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
+    form = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
     with joined({"train": train, "valid": valid, "test": [test]}) as files:
-        path, report = own_corpus.add(name, src_lang, tgt_lang, files)
+        path, report = own_corpus.add(name, src_lang, tgt_lang, files, **form)
     if as_json:
         print_json(vars(report) | {"file": str(path)})
     for split, pairs in (("train", train), ("valid", valid)):

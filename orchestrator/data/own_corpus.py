@@ -27,12 +27,13 @@ TEMPLATE = Path(__file__).with_name("new_table.yaml")
 """The table that `new` writes; `${NAME}` is filled in."""
 
 
-def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> tuple[Path, Report]:
+def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **form: str) -> tuple[Path, Report]:
     """Checks parallel files and writes their entry to the user's own search spaces.
 
     Args:
         src, tgt: Language codes.
         files: Split (train, valid, test) -> source file and references.
+        form: `text` and `pieces` of the entry.
 
     Returns the entry's file and the report of the check. The entry holds absolute paths, numbers of pairs and sha256: the files stay where
     they are. Raises UserError with everything that is wrong, for a name that is taken, and for unknown language codes.
@@ -51,13 +52,13 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]]) -> t
         raise UserError(*problems)
     paths = {split: [str(file.resolve()) for file in each] for split, each in files.items()}
     splits = {split: Split(src=each[0], tgt=each[1:]) for split, each in paths.items()}
-    entry = CorpusEntry(name=name, src=src, tgt=tgt, splits=splits)
+    entry = CorpusEntry.model_validate({"name": name, "src": src, "tgt": tgt, "splits": splits, **form})
     report = check(entry, None)
     if report.problems:
         raise UserError(*report.problems)
     text = of_files(entry, None, paths)
     own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
-    content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, 'splits': own})}"
+    content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"
     if path.exists() and path.read_text(encoding="utf-8") != content:
         raise UserError(f"{display(path)}: is there already, with other content; expected another name, or remove it first")
     atomic.write_text(path, content)

@@ -52,7 +52,8 @@ def about(data: DataSpec) -> dict[str, Any]:
     found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
-    return found if entry.text == RAW else found | {"form": entry.text}
+    declared = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces}
+    return found | {name: value for name, value in declared.items() if value is not None}
 
 
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: bool = False) -> Prepared:

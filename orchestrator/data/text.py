@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.data import corpus, sentences, toy
 from orchestrator.data.corpus import open_text
+from orchestrator.data.pieces import joined
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
 
@@ -28,11 +29,12 @@ class CorpusText:
         return toy.generate(self.entry.generated)
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
-        """(source, reference, ...) of each line. Raises UserError at a bad line."""
+        """(source, reference, ...) of each line, with pieces joined. Raises UserError at a bad line, and for text in undeclared pieces."""
         if self.entry.generated is not None:
             return iter(self._generated[split])
         paths = self.entry.locate(split, self.data_dir)
-        return corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
+        rows = corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
+        return joined(rows, self.entry.pieces, self.where(split))
 
     def raw(self, split: str) -> list[list[str]]:
         """Running text of each reference stream of a tokenised corpus, if it exists."""

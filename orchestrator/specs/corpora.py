@@ -17,7 +17,7 @@ from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
-from orchestrator.specs.text_form import RAW, Form
+from orchestrator.specs.text_form import RAW, Form, Pieces
 
 FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
@@ -130,6 +130,7 @@ class CorpusEntry(Strict):
     Files are searched for in each of `folders` below the data directory, then in the data directory; `data get` writes to the first.
     csv: each split is one CSV file with these columns. documents: texts are documents of several sentences.
     text: form of the lines; tokenised lines are not tokenised again, and are detokenised for scores on running text.
+    pieces: kind of the subwords in the lines, which are joined when the lines are read; null: the lines have words.
     """
 
     name: str
@@ -138,6 +139,7 @@ class CorpusEntry(Strict):
     src: str
     tgt: str
     text: Form = RAW
+    pieces: Pieces | None = None
     csv: Columns | None = None
     documents: Documents | None = None
     folders: list[Relative] = Field(default_factory=list)
@@ -155,6 +157,8 @@ class CorpusEntry(Strict):
             raise ValueError("folders is empty; expected the folder that holds the files")
         if self.documents is not None and self.csv is None:
             raise ValueError("documents are read from CSV files alone; expected csv, the columns")
+        if self.documents is not None and self.pieces is not None:
+            raise ValueError("documents are split into sentences by their words; expected no pieces")
         for name, split in self.splits.items():
             if self.text == RAW and split.raw is not None:
                 raise ValueError(f"split {name}: raw references are of tokenised corpora; expected text: tokenised or tokenised-escaped")

@@ -4,5 +4,7 @@ from typing import Literal
 
 Form = Literal["raw", "tokenised", "tokenised-escaped"]
 """Running text, tokens separated by single spaces, or such tokens with escapes (`&apos;` for `'`)."""
+Pieces = Literal["bpe", "sentencepiece", "opennmt"]
+"""Subwords in the lines: marked by `@@` at the end, by U+2581 at the start of words, or by U+FFED where they join."""
 RAW: Form = "raw"
 ESCAPED: Form = "tokenised-escaped"
