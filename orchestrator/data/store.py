@@ -4,7 +4,7 @@ about.json                        {"key", "manifest", "stats", "files": {name: b
 src.vocab, tgt.vocab | joint.vocab  the segmenters; also src.used and tgt.used if the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
-SPLIT.src.txt, SPLIT.ref0.txt ..  lines of held-out splits, as `CorpusText` reads them; SPLIT.raw0.txt ..: raw references of a tokenised corpus
+SPLIT.src.txt, SPLIT.ref0.txt ..  lines of held-out splits as `CorpusText` has them; SPLIT.raw0.txt ..: references of a corpus of tokens
 """
 
 import json
