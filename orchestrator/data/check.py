@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.data import expected_text
+from orchestrator.data import expected_text, oddities
 from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError, collecting
 from orchestrator.safe_text import log
@@ -46,6 +46,7 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
         with collecting(report.problems):
             sources[name] = _read(text, name, report)
     _check_overlap(report, sources)
+    report.warnings += oddities.warnings(text, list(report.splits))
     found = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
     found["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
     report.warnings += expected_text.differences(entry, found) + expected_text.form_warnings(entry, data_dir)
@@ -53,7 +54,7 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
 
 
 def _read(text: CorpusText, name: str, report: Report) -> set[bytes]:
-    """Adds the sizes of a split to the report. Returns the hashes of its sources, 16 bytes each. Raises UserError at the first fault."""
+    """Adds the sizes of a split to the report. Returns 16-byte hashes of held-out sources. Raises UserError at the first fault."""
     where, pairs, longest, sources = text.where(name), 0, 0, set[bytes]()
     words, same, empty = [0] * len(where), [True] * len(where), dict[str, list[int]]()
     for pairs, row in enumerate(text.rows(name), 1):
@@ -62,7 +63,8 @@ def _read(text: CorpusText, name: str, report: Report) -> set[bytes]:
             words[i], longest, same[i] = words[i] + count, max(longest, count), same[i] and line == row[0]
             if not count:
                 empty.setdefault(where[i], []).append(pairs)
-        sources.add(hashlib.blake2b(row[0].strip().encode(), digest_size=16).digest())
+        if name != "train":
+            sources.add(hashlib.blake2b(row[0].strip().encode(), digest_size=16).digest())
     if not pairs:
         raise UserError(f"{where[0]}: the file is empty")
     for column, lines in empty.items():
@@ -80,12 +82,9 @@ def _read(text: CorpusText, name: str, report: Report) -> set[bytes]:
 
 
 def _check_overlap(report: Report, sources: Mapping[str, set[bytes]]) -> None:
-    """Adds a line for held-out sources that also occur in train or in another held-out split."""
-    train, valid = sources.get("train", set()), sources.get("valid", set())
+    """Adds a line for sources of a test set that also occur in valid, and one where all do."""
+    valid = sources.get("valid", set())
     for name, own in sources.items():
-        if name != "train" and (shared := len(own & train)):
-            share = f"{100 * shared / len(own):.1f}%"
-            report.warnings.append(f"{report.corpus}: {shared:,} sources of {name} ({share}) are in train too")
         if name not in ("train", "valid") and (shared := len(own & valid)):
             report.warnings.append(f"{report.corpus}: {shared:,} sources of {name} are in valid too")
             if own == valid:

@@ -8,7 +8,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from orchestrator.data import sentences, store, toy
+from orchestrator.data import oddities, sentences, store, toy
 from orchestrator.data.build import build
 from orchestrator.data.integrity import DamagedError, file_hash, sha256_of
 from orchestrator.data.store import Prepared
@@ -96,6 +96,8 @@ def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], ke
         tmp.mkdir()
         documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
         stats = build(data, text, source_manifest["languages"], tmp, documents=documents, form=form)
+        for line in oddities.warnings(text, ["train", *text.held_out]) if text.entry.generated is None else []:
+            log(f"warning: {line}")
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
         content = json.loads(json.dumps({"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}))
