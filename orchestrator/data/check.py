@@ -49,7 +49,8 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     report.warnings += oddities.warnings(text, list(report.splits))
     found = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
     found["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
-    report.warnings += expected_text.differences(entry, found) + expected_text.form_warnings(entry, data_dir)
+    report.problems += expected_text.differences(entry, found)
+    report.warnings += expected_text.form_warnings(entry, data_dir)
     return report
 
 

@@ -19,6 +19,8 @@ NAME = "senteval-probing"
 """Folder in the data directory."""
 SOURCE = "data/probing of github.com/facebookresearch/SentEval has it"
 SPLITS = ("tr", "va", "te")
+LEAST = {"tr": 100_000, "va": 10_000, "te": 10_000}
+"""Instances that each of SentEval's files has at least (its README). They are ordered by split, so a cut file lacks some of te."""
 
 
 class SentEvalTask(NamedTuple):
@@ -48,7 +50,10 @@ TASKS = {
 
 
 def load(tasks: Iterable[SentEvalTask], folder: Path) -> dict[str, pd.DataFrame]:
-    """Returns the instances of each task. Raises UserError with a line for each missing file and for the first fault of each other."""
+    """Returns the instances of each task. Raises UserError with a line for each missing file and for the first fault of each other.
+
+    In the folder NAME, a file that is shorter than SentEval's is a fault.
+    """
     sets: dict[str, pd.DataFrame] = {}
     problems: list[str] = []
     for task in tasks:
@@ -57,6 +62,10 @@ def load(tasks: Iterable[SentEvalTask], folder: Path) -> dict[str, pd.DataFrame]
             if path is None:
                 raise UserError(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
             sets[task.name] = read(path)
+            sizes = sets[task.name]["split"].value_counts()
+            if folder.name == NAME and (short := [split for split in SPLITS if sizes[split] < LEAST[split]]):
+                found = f"found {sizes[short[-1]]:,} lines of {short[-1]}; SentEval has at least {LEAST[short[-1]]:,}"
+                raise UserError(f"{path}: {found}: download it again, or use --option data=FOLDER for your own files")
         except UserError as error:
             problems += error.lines
     if problems:

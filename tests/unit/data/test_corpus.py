@@ -99,14 +99,13 @@ def test_a_missing_directory_is_one_line(tmp_path, tiny_entry, where):
     assert "--data-dir" in line
 
 
-def test_overlap_and_unusual_content_are_warnings(tiny, tiny_entry):
+def test_overlap_is_a_warning_and_unexpected_content_a_problem(tiny, tiny_entry):
     folder = tiny / "tiny"
     (folder / "valid.a").write_bytes(b"".join((folder / "train.a").read_bytes().splitlines(keepends=True)[:6]))
     entry = tiny_entry()
     usual = {"train": {"pairs": 61}, "test": {"sha256": ["0" * 64, "0" * 64]}}
     splits = {name: split.model_copy(update=usual.get(name, {})) for name, split in entry.splits.items()}
     report = check(entry.model_copy(update={"splits": splits}), tiny)
-    assert report.problems == []
-    text = "\n".join(report.warnings)
-    assert "6 sources of valid (100.0%) are in train too" in text
-    assert "tiny has 60 training pairs here, 61 expected" in text and "test here is not the expected one: test.a has sha256" in text
+    assert "6 sources of valid (100.0%) are in train too" in "\n".join(report.warnings)
+    assert report.problems[0] == "tiny has 60 training pairs here, 61 expected" and len(report.problems) == 2
+    assert "test here is not the expected one: test.a has sha256" in report.problems[1]

@@ -56,6 +56,11 @@ def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.C
     assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
 
 
+def test_data_check_refuses_it(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "check", "iwslt14-de-en", "--data-dir", str(small)]) == 2
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")] == [f"error: {line}" for line in SAID]
+
+
 def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) -> None:
     data = DataSpec(corpus="iwslt14-de-en", subword=Subword(kind="word", size=60, joint=False), max_words=6)
     ready, entry = prepare(data, small, tmp_path / "cache"), corpora.load_entry("iwslt14-de-en")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.data import senteval
 from orchestrator.data.senteval import TASKS, load
 from orchestrator.errors import UserError
 
@@ -48,3 +49,17 @@ def test_a_bad_file_is_one_line_that_says_where(text: str | bytes, said: str, tm
         load([TASKS["Length"], TASKS["Tense"]], tmp_path)
     fault, missing = caught.value.lines
     assert fault.startswith(f"{path}: {said}") and "past_present.txt[.gz]: no such file; data/probing of" in missing
+
+
+def test_a_file_that_was_cut_short_is_refused_in_sentevals_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senteval, "LEAST", {"tr": 2, "va": 1, "te": 2})
+    folder = tmp_path / senteval.NAME
+    for each in (folder, tmp_path / "own"):
+        each.mkdir()
+        (each / "sentence_length.txt").write_text(GOOD)
+    with pytest.raises(UserError) as caught:
+        load([TASKS["Length"]], folder)
+    assert caught.value.lines[0].startswith(f"{folder / 'sentence_length.txt'}: found 1 lines of te; SentEval has at least 2: download")
+    assert len(load([TASKS["Length"]], tmp_path / "own")["Length"]) == 4, "own files have any size"
+    (folder / "sentence_length.txt").write_text(GOOD + "te\tA\tfive\n")
+    assert len(load([TASKS["Length"]], folder)["Length"]) == 5

@@ -1,11 +1,13 @@
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from orchestrator.data import fetch
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, yaml_file
-from orchestrator.specs.corpora import load_entry, parse_entry
+from orchestrator.specs.corpora import CorpusEntry, SacreBleu, load_entry, parse_entry
 
 TOY = """description: d
 licence: l
@@ -72,19 +74,103 @@ def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
 
 
 class FakeHub:
-    """Stands for the `datasets` module."""
+    """Stands for the `datasets` module; each split has this many pairs."""
+
+    def __init__(self, count):
+        self.count = count
 
     def load_dataset(self, name, config, split):
-        assert name == "bentrevett/multi30k"
-        return [{"de": f"{split} eins\nzwei", "en": f"{split} one two"}] * 3
+        return [{"de": f"{split} eins\nzwei {i}", "en": f"{split} one two {i}"} for i in range(self.count)]
 
 
-def test_what_is_fetched_has_the_layout_of_the_entry(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", FakeHub())
+SPLITS = {"train": ["train.de", "train.en"], "valid": ["val.de", "val.en"], "test": ["test.de", "test.en"]}
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Makes `load_entry` return a corpus with the given facts about each split, of a hub that delivers `count` pairs."""
+
+    def use(count, **facts):
+        source = {"kind": "huggingface", "id": "x", "field": None, "columns": {"src": "de", "tgt": "en"}}
+        source["splits"] = {"train": "train", "valid": "validation", "test": "test"}
+        splits = {name: {"src": src, "tgt": [tgt]} | facts for name, (src, tgt) in SPLITS.items()}
+        entry = CorpusEntry(name="fake", src="de", tgt="en", folders=["fake"], splits=splits, sources=[source])
+        monkeypatch.setattr(fetch, "load_entry", lambda name: entry)
+        monkeypatch.setitem(sys.modules, "datasets", FakeHub(count))
+
+    return use
+
+
+def test_what_is_fetched_has_the_layout_of_the_entry(tmp_path, hub):
+    hub(3)
     said: list[str] = []
-    written = fetch.get("multi30k-de-en", tmp_path, said.append)
-    folder = tmp_path / "multi30k"
-    assert written == [folder / n for n in ("train.de", "train.en", "val.de", "val.en", "test_2016_flickr.de", "test_2016_flickr.en")]
-    assert (folder / "val.de").read_text() == "validation eins zwei\n" * 3
-    assert fetch.get("multi30k-de-en", tmp_path) == [], "a second call fetches nothing"
-    assert said[0] == "multi30k-de-en: train from huggingface"
+    written = fetch.get("fake", tmp_path, said.append)
+    folder = tmp_path / "fake"
+    assert written == [folder / name for names in SPLITS.values() for name in names]
+    assert (folder / "val.de").read_text() == "".join(f"validation eins zwei {i}\n" for i in range(3))
+    assert fetch.get("fake", tmp_path) == [], "a second call fetches nothing"
+    assert said[0] == "fake: train from huggingface"
+
+
+def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub):
+    folder = tmp_path / "fake"
+    for facts, said in (({"pairs": 29000}, "found 2 pairs, expected 29,000"), ({"sha256": ["a" * 64] * 2}, f"expected {'a' * 16}..")):
+        hub(2, **facts)
+        with pytest.raises(UserError) as caught:
+            fetch.get("fake", tmp_path)
+        assert [line.partition(": ")[0] for line in caught.value.lines] == [f"fake ({split})" for split in SPLITS]
+        assert f"{folder / 'train.de'}: found" in caught.value.lines[0] and said in caught.value.lines[0]
+        assert list(folder.iterdir()) == []
+    hub(2, pairs=2)
+    assert len(fetch.get("fake", tmp_path)) == 6 and fetch.get("fake", tmp_path) == []
+    (folder / "val.en").write_text("one\n")
+    with pytest.raises(
+        UserError, match=r"fake \(valid\): .*val.en: found 1 pairs, expected 2; remove it, then get it with: nmt-ablate data get"
+    ):
+        fetch.get("fake", tmp_path)
+    assert len(list(folder.iterdir())) == 6, "files that were there stay"
+
+
+class Cut(BaseHTTPRequestHandler):
+    """Announces 1,500 bytes more than it sends, until `whole`."""
+
+    whole, text = False, b"eins zwei\n" * 3897
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.text) + 1500 * (not self.whole)))
+        self.end_headers()
+        self.wfile.write(self.text)
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch, hub):
+    from sacrebleu import dataset, utils
+    from sacrebleu.dataset import base
+    from sacrebleu.dataset.plain_text import PlainTextDataset
+
+    for module in (base, utils):
+        monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
+    hub(3897, pairs=3897)
+    entry = fetch.load_entry("fake")
+    entry.sources.insert(0, SacreBleu(kind="sacrebleu", langpair="de-en", splits={"test": "cut"}))
+    entry.sources[1].splits.pop("test")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        urls = [f"http://127.0.0.1:{server.server_port}/test.{side}" for side in ("de", "en")]
+        files = {"de-en": ["cut.test.de", "cut.test.en"]}
+        monkeypatch.setitem(dataset.DATASETS, "cut", PlainTextDataset("cut", data=urls, langpairs=files))
+        with pytest.raises(UserError, match=r"fake \(test\): sacrebleu could not .*IncompleteRead\(38970 bytes read, 1500 more expected\)"):
+            fetch.get("fake", tmp_path)
+        assert not list((tmp_path / "fake").glob("*test*"))
+        monkeypatch.setattr(Cut, "whole", True)
+        assert [path.name for path in fetch.get("fake", tmp_path)] == SPLITS["test"]
+        server.shutdown()
+    for path in [*(tmp_path / "fake").glob("test*"), *(tmp_path / "sacrebleu/cut").glob("cut.*")]:
+        path.unlink() if path.parent.name == "fake" else path.write_bytes(Cut.text[:-1500])  # as a killed process leaves it
+    with pytest.raises(
+        UserError, match=r"test.de: found 3,747 pairs, expected 3,897; if sacreBLEU's own copy in \S+ is damaged, remove it$"
+    ):
+        fetch.get("fake", tmp_path)

@@ -77,7 +77,7 @@ def test_text_without_spaces_is_said(talks, tmp_path, target, score, by):
 def test_data_check_says_it(talks, raw_lines, token_lines, cli):
     data_dir = talks(token_lines, target="jp")
     code, _, err = cli("data", "check", "talks", "--data-dir", data_dir)
-    assert code == 0 and "warning: talks: tgt: 'jp' is no language code of ISO 639-1; did you mean ja?" in err
+    assert code == 0 and "warning: talks: tgt: 'jp' is no language code of ISO 639 or BCP 47; did you mean ja?" in err
     for file in ("train.src", "test.tgt"):
         assert f"{file}: looks tokenised and escaped (line 1: " in err
     assert "and the entry says text: raw; data.tokenizer moses would tokenise it twice" in err
