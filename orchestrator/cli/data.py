@@ -120,6 +120,7 @@ def prepare(
 
     Example:  nmt-ablate data prepare quickstart/fusion
     """
+    from orchestrator.data.characters import MAX_UNKNOWN
     from orchestrator.data.prepare import prepare
     from orchestrator.specs.corpora import list_entries
     from orchestrator.specs.rows import resolve
@@ -135,6 +136,11 @@ def prepare(
     for spec in specs:
         prepared = prepare(spec, data_dir, cache_dir, verify=True)
         sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
+        unknown = {split: prepared.unknown(split) for split in prepared.stats["splits"]}
         if as_json:
-            print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes})
+            print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes, "unknown": unknown})
         log(f"{spec.corpus}: vocabularies {prepared.src_size:,} and {prepared.tgt_size:,}, in {prepared.path}")
+        for split, (src, tgt) in unknown.items():
+            log(f"{spec.corpus} {split}: {src:.2%} of the source's and {tgt:.2%} of the target's tokens are unknown")
+            if max(src, tgt) > MAX_UNKNOWN:
+                log(f"warning: {spec.corpus}: over {MAX_UNKNOWN:.0%} unknown in {split}; `data check {spec.corpus}` names the characters")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.data import expected_text, oddities
+from orchestrator.data.characters import Characters
 from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError, collecting
 from orchestrator.safe_text import log
@@ -17,17 +18,21 @@ class Report:
     """Result of a check. `problems` prevent the use of the corpus, `warnings` do not. Both are complete lines.
 
     splits: name -> {pairs, references, src_words, tgt_words, longest (in words)}; words are separated by spaces.
+    unknown: held-out split -> share of the characters of each column that train lacks.
     """
 
     corpus: str
     splits: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unknown: dict[str, list[float]] = field(default_factory=dict)
 
     def log(self) -> None:
         """Prints sizes and warnings on stderr."""
         for split, size in self.splits.items():
             log(f"{self.corpus} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+            if shares := self.unknown.get(split):
+                log(f"{self.corpus} {split}: {' and '.join(f'{share:.2%}' for share in shares)} of the characters are not in train")
         for line in self.warnings:
             log(f"warning: {line}")
 
@@ -41,11 +46,14 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     if entry.needs_data_dir and (data_dir is None or not data_dir.is_dir()):
         return report
     report.warnings += [entry.missing_message([name], data_dir) for name in lacking if name not in REQUIRED]
-    text, sources = CorpusText(entry, data_dir), dict[str, set[bytes]]()
+    text, sources, characters = CorpusText(entry, data_dir), dict[str, set[bytes]](), Characters()
     for name in (name for name in names if name not in lacking):
         with collecting(report.problems):
-            sources[name] = _read(text, name, report)
+            sources[name] = _read(text, name, report, characters)
     _check_overlap(report, sources)
+    if not report.problems:
+        report.unknown, lines = characters.findings()
+        report.warnings += lines
     report.warnings += oddities.warnings(text, list(report.splits))
     found = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
     found["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
@@ -54,11 +62,12 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     return report
 
 
-def _read(text: CorpusText, name: str, report: Report) -> set[bytes]:
+def _read(text: CorpusText, name: str, report: Report, characters: Characters) -> set[bytes]:
     """Adds the sizes of a split to the report. Returns 16-byte hashes of held-out sources. Raises UserError at the first fault."""
     where, pairs, longest, sources = text.where(name), 0, 0, set[bytes]()
     words, same, empty = [0] * len(where), [True] * len(where), dict[str, list[int]]()
     for pairs, row in enumerate(text.rows(name), 1):
+        characters.add(name, where, pairs, row)
         for i, line in enumerate(row):
             count = len(line.split())
             words[i], longest, same[i] = words[i] + count, max(longest, count), same[i] and line == row[0]

@@ -33,11 +33,12 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **fo
     Args:
         src, tgt: Language codes.
         files: Split (train, valid, test) -> source file and references.
-        form: `text` and `pieces` of the entry.
+        form: `text`, `pieces` and `normal_form` (default NFC) of the entry.
 
     Returns the entry's file and the report of the check. The entry holds absolute paths, numbers of pairs and sha256: the files stay where
     they are. Raises UserError with everything that is wrong, for a name that is taken, and for unknown language codes.
     """
+    form = {"normal_form": "NFC"} | form
     problems = [
         f"--{side}-lang: {doubt.partition(' (')[0]}"
         for side, code in (("src", src), ("tgt", tgt))

@@ -52,7 +52,7 @@ def about(data: DataSpec) -> dict[str, Any]:
     found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
-    declared = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces}
+    declared = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces, "normal_form": entry.normal_form}
     return found | {name: value for name, value in declared.items() if value is not None}
 
 

@@ -22,7 +22,7 @@ from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.specs.text_form import RAW, Form
+from orchestrator.specs.text_form import RAW, Form, NormalForm
 
 ABOUT = "about.json"
 OWN_SHA256 = "about_sha256"
@@ -71,10 +71,16 @@ class Prepared:
         self.files = VerifiedFiles(path, record["files"], record["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
         self.form: Form = self.manifest.get("form", RAW)  # form of the corpus lines
+        self.normal_form: NormalForm | None = self.manifest.get("normal_form")
         self.target_language: str = self.manifest["languages"][1]
         self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
+
+    def unknown(self, split: str) -> list[float]:
+        """Share of the source's and of the target's tokens that are UNK."""
+        size = self.stats["splits"][self._check(split)]
+        return [unknown / max(1, tokens) for unknown, tokens in zip(size["unknown"], size["tokens"], strict=True)]
 
     def pairs(self, split: str) -> Pairs:
         """Token ids of a split, with the first reference as target. Raises UserError for an unknown split."""

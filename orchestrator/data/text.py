@@ -12,6 +12,7 @@ from orchestrator.data.corpus import open_text
 from orchestrator.data.pieces import joined
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
+from orchestrator.specs.text_form import normalised
 
 MAX_FIELD = 10_000_000  # characters of a CSV field
 
@@ -34,12 +35,13 @@ class CorpusText:
             return iter(self._generated[split])
         paths = self.entry.locate(split, self.data_dir)
         rows = corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
-        return joined(rows, self.entry.pieces, self.where(split))
+        rows = joined(rows, self.entry.pieces, self.where(split))
+        return rows if (form := self.entry.normal_form) is None else (tuple(normalised(row, form)) for row in rows)
 
     def raw(self, split: str) -> list[list[str]]:
         """Running text of each reference stream of a tokenised corpus, if it exists."""
         paths = [] if self.entry.generated is not None else self.entry.raw_references(split, self.data_dir)
-        return [corpus.read_lines(path) for path in paths]
+        return [normalised(corpus.read_lines(path), self.entry.normal_form) for path in paths]
 
     def where(self, split: str) -> list[str]:
         """A name for each column, for messages."""

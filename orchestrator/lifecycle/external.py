@@ -15,6 +15,7 @@ from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.positions import display, shown
 from orchestrator.specs.row import Row
+from orchestrator.specs.text_form import normalised
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, keys_for
@@ -69,6 +70,7 @@ def add(file: Path, texts: Mapping[int, Sequence[str]], row: Row, options: RowOp
         )
     ledger, data, found = Ledger(options.results), Data(options.data_dir, options.cache_dir), []
     sha256, _ = content_of(file)
+    texts = {seed: normalised(each, prepared.normal_form) for seed, each in texts.items()}
     sums = {seed: hashlib.sha256("\n".join(each).encode()).hexdigest() for seed, each in texts.items()}
     keys = {seed: keys_for(row.at(seed), data) for seed in texts}
     known = {seed: (ledger.read_train(str(keys[seed].train)) or {}).get("external") for seed in texts}

@@ -24,6 +24,7 @@ from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.decoding.translate import lines_of, translate_lines
 from orchestrator.errors import UserError
+from orchestrator.specs.text_form import normalised
 
 
 class TextProcessor:
@@ -34,6 +35,7 @@ class TextProcessor:
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         documents, self.limit = config["documents"], config["truncate"] or {}
+        self.normal_form = config.get("normal_form")
         loaded = {name: subword.load(folder / f"{name}.vocab", config["subword"]) for name in config["vocabularies"]}
         self.tokenizers, self.segmenters = {}, {}
         for side, language in zip(("src", "tgt"), config["languages"], strict=True):
@@ -43,7 +45,7 @@ class TextProcessor:
 
     def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
         """Token ids of raw lines, truncated as in training."""
-        tokens = self.tokenizers[side].tokenise_text(lines)
+        tokens = self.tokenizers[side].tokenise_text(normalised(lines, self.normal_form))
         return [truncated(ids, self.limit.get(side)) for ids in self.segmenters[side].encode(tokens)]
 
     def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:

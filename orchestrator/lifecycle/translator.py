@@ -49,6 +49,7 @@ def config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "vocabularies": vocabularies(prepared),
         "documents": prepared.documents,
         "form": prepared.form,
+        "normal_form": prepared.normal_form,
         "truncate": preparation.get("truncate"),
     }
     return {

@@ -17,7 +17,7 @@ from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
-from orchestrator.specs.text_form import RAW, Form, Pieces
+from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces
 
 FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
@@ -131,6 +131,7 @@ class CorpusEntry(Strict):
     csv: each split is one CSV file with these columns. documents: texts are documents of several sentences.
     text: form of the lines; tokenised lines are not tokenised again, and are detokenised for scores on running text.
     pieces: kind of the subwords in the lines, which are joined when the lines are read; null: the lines have words.
+    normal_form: Unicode normal form into which the lines are brought when they are read; null: they stay as they are.
     """
 
     name: str
@@ -140,6 +141,7 @@ class CorpusEntry(Strict):
     tgt: str
     text: Form = RAW
     pieces: Pieces | None = None
+    normal_form: NormalForm | None = None
     csv: Columns | None = None
     documents: Documents | None = None
     folders: list[Relative] = Field(default_factory=list)

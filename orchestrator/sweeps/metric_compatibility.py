@@ -1,6 +1,7 @@
 """Checks that a metric suits its references. BLEU by words gives a wrong figure, without any error, on text without spaces, and on tokens
 taken for raw text."""
 
+from orchestrator.data.characters import MAX_UNKNOWN
 from orchestrator.data.expected_text import consequence, mismatch, unspaced
 from orchestrator.data.store import Prepared
 from orchestrator.scoring.rouge import without_marks
@@ -18,6 +19,8 @@ def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> lis
         return []
     target = prepared.target_language
     warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.unknown_code(target)] if problem]
+    if data.subword.kind != "word" and (most := max(prepared.unknown(score.test))) > MAX_UNKNOWN:
+        warnings.append(f"corpus {data.corpus}: {most:.1%} of the tokens of {score.test} are unknown; expected characters that train has")
     for lines in map(without_marks, prepared.references(score.test)[:1]):
         subject = f"corpus {data.corpus}: references of {score.test}:"
         problem = None if prepared.documents else mismatch(lines, prepared.form)  # raw news highlights end in ` .`

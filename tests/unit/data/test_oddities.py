@@ -85,14 +85,15 @@ def test_each_oddity_is_one_warning(tiny: Path, tiny_entry, pairs: Pairs, what: 
     split, spoil, expected = ODD[what]
     write(tiny, pairs | {split: spoil(pairs[split], pairs["train"])})
     report = check(tiny_entry(), tiny)
-    assert report.problems == [] and [line for line in report.warnings if expected in line] == report.warnings != []
-    assert len(report.warnings) == 1
+    warnings = [line for line in report.warnings if "do not occur in train" not in line]  # such small text lacks letters
+    assert report.problems == [] and [line for line in warnings if expected in line] == warnings != []
+    assert len(warnings) == 1
 
 
 def test_sound_text_is_not_accused(tiny: Path, tiny_entry, pairs: Pairs) -> None:
     rows = change(pairs["valid"], "dog", "«NÃO» AMANHÃ” AMANHÃ… 5 < 6 señor Ñ ÂGE café")
     write(tiny, pairs | {"valid": rows})
-    assert check(tiny_entry(), tiny).warnings == []
+    assert [line for line in check(tiny_entry(), tiny).warnings if "do not occur in train" not in line] == []
     same = {split: [("ein hund " + a[-4:], "one dog  " + b[-4:]) for a, b in rows] for split, rows in pairs.items()}
     write(tiny, same)
     assert not [line for line in check(tiny_entry(), tiny).warnings if "source one line" in line], "lines of nearly one length"
