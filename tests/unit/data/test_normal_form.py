@@ -9,6 +9,7 @@ import pytest
 from orchestrator.cli.main import run
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
+from orchestrator.lifecycle.loader import TextProcessor
 from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
 from orchestrator.sweeps.metric_compatibility import metric_warnings
@@ -69,3 +70,11 @@ def test_data_add_reads_nfc_and_commands_show_unknown_tokens(
     said = capsys.readouterr().err
     assert "own train: 0.00% of the source's and 0.00% of the target's tokens are unknown" in said
     assert "warning: own: over 1% unknown in test" in said
+
+
+def test_translations_of_decomposed_text_are_those_of_composed_text(mixed: Path, tmp_path: Path, tiny_entry, catalogued) -> None:
+    catalogued(tiny_entry(normal_form="NFC"))
+    prepared = prepare(DATA, mixed, tmp_path / "cache")
+    text = {"languages": ["de", "en"], "tokenizer": "none", "lowercase": False, "subword": "bpe", "vocabularies": ["src", "tgt"]}
+    processor = TextProcessor(prepared.path, text | {"documents": False, "form": "raw", "truncate": None, "normal_form": "NFC"})
+    assert processor.encode(["h\u00fcnd"]) == processor.encode([normalize("NFD", "h\u00fcnd")])
