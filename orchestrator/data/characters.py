@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from unicodedata import is_normalized
 
-MAX_UNKNOWN = 0.01
-"""Share of unknown tokens or characters above which a warning is given."""
+MAX_UNKNOWN = 0.01  # share of unknown tokens or characters above which a warning is given
 
 
 class Characters:
@@ -23,15 +22,12 @@ class Characters:
 
     def findings(self) -> tuple[dict[str, list[float]], list[str]]:
         """Held-out split -> share of the characters of each column that its side of train lacks; and warnings."""
-        shares: dict[str, list[float]] = {}
-        lines = []
+        shares, lines = dict[str, list[float]](), list[str]()
         composed = {side for (_, _, side), counts in self.counts.items() if not all(is_normalized("NFD", letter) for letter in counts)}
         for (split, column, side), counts in self.counts.items():
             if side in composed and (found := self.decomposed.get((split, column, side))):
-                lines.append(
-                    f"{column}: line {found[0]}: decomposed letters (not NFC), in {len(found):,} lines; other lines have composed ones "
-                    "and equal words differ; expected one form, as by normal_form: NFC in the corpus's file"
-                )
+                some = f"{column}: line {found[0]}: decomposed letters (not NFC), in {len(found):,} lines; other lines have composed ones"
+                lines.append(f"{some}, so equal words differ; expected one form, as by normal_form: NFC in the corpus's file")
             if split != "train":
                 known = next((train for (name, _, other), train in self.counts.items() if (name, other) == ("train", side)), Counter())
                 lacking = Counter({letter: count for letter, count in counts.items() if letter not in known})

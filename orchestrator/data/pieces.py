@@ -13,8 +13,7 @@ MARKS: dict[Pieces, re.Pattern[str]] = {
     "sentencepiece": re.compile("(?:^| )\u2581"),
     "opennmt": re.compile(" ?\uffed ?"),
 }
-HEAD, MIN_LINES, MIN_SHARE = 3000, 3, 0.01
-"""Lines that are looked at, and how many of them, at least, have a mark in a text of pieces."""
+HEAD, MIN_LINES, MIN_SHARE = 3000, 3, 0.01  # lines that are read, and how many of them have a mark in a text of pieces
 
 
 def join(line: str, pieces: Pieces) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data.corpus import content_of, read_lines
+from orchestrator.data.pieces import MARKS
 from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
@@ -21,8 +22,6 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, keys_for
 
 COLUMNS = ["hypothesis", "seed"]
-MARK = re.compile(r"@@( |$)|\u2581")
-"""Of subwords: BPE's ends, and the beginning of SentencePiece's."""
 
 
 def read(file: Path, seed: int | None) -> dict[int, list[str]]:
@@ -47,7 +46,7 @@ def read(file: Path, seed: int | None) -> dict[int, list[str]]:
     else:
         found[seed] = lines
     for number, line in enumerate(lines, 1):
-        if mark := MARK.search(line):
+        if mark := next(filter(None, (each.search(line) for each in MARKS.values())), None):
             raise UserError(f"{name}:{number}: found the subword mark '{mark[0].strip()}'; expected words, joined as in running text")
     if not found or any(not "".join(each).strip() for each in found.values()):
         raise UserError(f"{name}: found no text; expected one translation a line")
