@@ -1,6 +1,7 @@
 """Small updates on a GPU: the kernels of a forward and a backward pass are captured once for each shape of batch, and replayed. A small
 model's kernels take less time than it takes to start them one by one."""
 
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -70,6 +71,11 @@ class Graphs:
             return self.run(batch.map(lambda t: t.to(self.device, non_blocking=True)), normalizer)
         return self._replay(self.graphs[shape], batch, normalizer, alone=alone)
 
+    def forget(self) -> None:
+        """Of batches that do not come again."""
+        self.met.clear()
+        self.graphs.clear()
+
     def _capture(self, shape: Shape, batch: Batch, normalizer: Normalizer) -> None:
         """A model that waits for the device within a pass cannot be captured: it runs kernel by kernel, with a warning."""
         stream, generator = torch.cuda.current_stream(), torch.cuda.default_generators[torch.cuda.current_device()]
@@ -83,13 +89,11 @@ class Graphs:
             self.graphs[shape] = _Graph(graph, ours, tokens, log, [parameter.grad for parameter in self.parameters])
         except RuntimeError as error:
             self.capturable = False
-            # torch leaves both as they were within the capture
+            # torch leaves both as they were within the capture; earlier graphs would not see the seeds of a new generator's state
             torch.cuda.set_stream(stream)
             generator.graphsafe_set_state(generator.clone_state())
-            cause: BaseException = error
-            while cause.__context__ is not None:  # the end of the capture fails too, for no reason of its own
-                cause = cause.__context__
-            warnings.warn(f"not captured, which is slower: {str(cause).splitlines()[0]}", stacklevel=2)
+            self.graphs.clear()
+            warnings.warn(f"not captured, which is slower: {_cause(error)}", stacklevel=2)
         for parameter, grad in zip(self.parameters, before, strict=True):
             parameter.grad = grad
 
@@ -99,10 +103,18 @@ class Graphs:
         graph.tokens[0], graph.tokens[1] = normalizer.src_tokens, normalizer.tgt_tokens
         graph.graph.replay()
         for parameter, grad in zip(self.parameters, graph.gradients, strict=True):
-            if grad is not None:
+            if grad is not None and parameter.grad is not grad:  # else kept since the last update, and written anew
                 grad = grad if alone else grad.clone()
                 parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
         return {name: value.clone() for name, value in graph.log.items()}
+
+
+def _cause(error: BaseException) -> str:
+    """What failed first, and where: the end of the capture fails too, for no reason of its own."""
+    while error.__context__ is not None:
+        error = error.__context__
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{str(error).splitlines()[0]} ({where.filename}, line {where.lineno})"
 
 
 class _Graph(NamedTuple):

@@ -130,6 +130,7 @@ class Trainer:
         if phases.restart_due(self.spec, self.progress):  # here, because a checkpoint is older than the restart that follows it
             phases.restart(self.progress)
             self.optimizer = build_optimizer(self.model, self.spec.optim)
+        self.graphs.forget()
         batch, schedule = phases.settings(self.spec, self.progress)
         loader = UpdateLoader(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
         self.report({"total_steps": total_steps(loader, self.spec.train, self.progress)})

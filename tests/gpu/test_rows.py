@@ -1,6 +1,7 @@
 """Every row of the papers trains on a CUDA device as on a CPU: profile smoke without dropout, and the loop's own promises there."""
 
 import functools
+import warnings
 
 import pytest
 import torch
@@ -57,3 +58,12 @@ def test_a_resumed_training_ends_where_an_uninterrupted_one_does(cache, tmp_path
     assert resumed.executed_steps < whole.executed_steps
     for name, value in whole.weights.items():
         torch.testing.assert_close(resumed.weights[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_the_training_loop_captures_its_batches(cache, tmp_path):
+    """Beside the thread that pins them; with dropout of attention, which draws within the capture."""
+    spec = changed(SPEC, train={"precision": "bf16"})
+    runtime = Runtime(device=torch.device("cuda"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="not captured")
+        assert fit(spec, prepare(spec.data, None, cache), tmp_path, None, runtime).status == "done"
