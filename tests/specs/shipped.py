@@ -76,7 +76,8 @@ def stated(name: str, row: Row) -> set[str]:
     assert row.spec is not None
     profile = profiles.load(name)[0].of(row.spec.data.corpus)
     changes = {"dropout": profile.dropout < 1, "schedule": "schedule" in profile.optim}
-    return {key for key, is_stated in (changes | {"checkpoint": "checkpoint" in profile.decode}).items() if is_stated}
+    changes |= {"checkpoint": "checkpoint" in profile.decode, "search": "length_penalty" in profile.decode}
+    return {key for key, is_stated in changes.items() if is_stated}
 
 
 def different(rows: list[Row]) -> set[str]:
