@@ -1,13 +1,16 @@
 """Updates of synthetic text and the product's training step, for single-process benchmarks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import torch
 from sizes import Pair
+from torch import Tensor
 
 from models import Transformer
+from orchestrator.data.batching import Batch
 from orchestrator.data.store import Pairs
 from orchestrator.specs.schema import BatchSpec, OptimSpec
 from orchestrator.training.batches import Update, UpdateLoader
@@ -28,6 +31,15 @@ def store(pairs: Sequence[Pair]) -> Pairs:
 def updates_of(pairs: Sequence[Pair], tokens: int, count: int) -> list[Update]:
     """Returns the first `count` updates of an epoch with batches of `tokens` padded target tokens."""
     return list(islice(UpdateLoader(store(pairs), BatchSpec(unit="tokens", size=tokens), seed=1).updates(0, 0), count))
+
+
+def in_form(updates: Sequence[Update], form: Callable[[Batch], Batch], device: torch.device) -> list[Update]:
+    """The updates as they reach a device; pinned for a GPU."""
+
+    def made(batch: Batch) -> Batch:
+        return form(batch).map(Tensor.pin_memory) if device.type == "cuda" else form(batch)
+
+    return [replace(update, micro_batches=[made(batch) for batch in update.micro_batches]) for update in updates]
 
 
 class TrainingStep:

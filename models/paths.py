@@ -16,7 +16,7 @@ class Paths:
     (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
     products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
     (models.precision). native: decoding's small steps in C where there is a compiler (models.native). layouts: no padding in training in
-    bf16 on a GPU (models.layout). graphs: its small updates are captured and replayed.
+    bf16 on a GPU (models.layout). graphs: its updates are captured and replayed.
     """
 
     packing: bool = True

@@ -116,16 +116,19 @@ class Transformer(nn.Module):
         ids, mask = (src_BS, src_BS != PAD) if sentences is None else (sentences.rows, sentences.row_mask)
         packing = self._packing("encoder", mask, layout) if packs else None
         flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing, segments=sentences)
+        extra, read = None, None
         reads_words = self.head is not None and self.head.reads_words
-        if packing is not None and packing.layout is not None and not (reads_words or self.extra_encoder):
+        if self.extra_encoder is None and not reads_words:
             encoded, history = self.encoder(self.src_embedding(ids, packing=packing), flow)
-            return Encoded(self.bridge(encoded, history, None, flow), mask, None), history, packing.row_mask
-        words = self.src_embedding.scaled(ids)
-        h_0 = self.src_embedding.placed(words)
-        encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
-        extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
+        else:
+            words = self.src_embedding.scaled(ids)
+            h_0 = self.src_embedding.placed(words)
+            encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
+            if self.extra_encoder is not None:
+                extra = self.extra_encoder(words, h_0, replace(flow, packing=None))
+            if reads_words:
+                read = flow.memory(encoded, words if packing is None else packing.pack(words))
         memories = self.bridge(encoded, history, extra, flow)
-        read = flow.memory(encoded, words if packing is None else packing.pack(words)) if reads_words else None
         return Encoded(memories, src_BS != PAD, read), history, mask if packing is None else packing.row_mask
 
     def decode(

@@ -11,7 +11,6 @@ import argparse
 import json
 import statistics
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS.parent), str(BENCHMARKS / "gpu")
 
 from sizes import SIZES, text  # noqa: E402
 from speed import timed  # noqa: E402
-from training_step import TrainingStep, updates_of  # noqa: E402
+from training_step import TrainingStep, in_form, updates_of  # noqa: E402
 
 import models  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402
@@ -62,9 +61,7 @@ def main() -> None:
         try:
             built = models.build(model, size.vocab, size.vocab).to(device)
             form = form_on(Runtime(device=device), built, spec.train.model_copy(update={"precision": "bf16"})) or packed
-            batches = [[form(batch) for batch in update.micro_batches] for update in updates]
-            pinned = [[batch.map(torch.Tensor.pin_memory) if gpu else batch for batch in each] for each in batches]
-            given = [replace(update, micro_batches=each) for update, each in zip(updates, pinned, strict=True)]
+            given = in_form(updates, form, device)
             step = TrainingStep(built, device, autocast=True)
             seconds = [timed(device, lambda step=step, given=given: [step(update) for update in given]) for _ in range(args.rounds + 2)]
             row |= {"parameters": models.count_parameters(built), "form": form.__name__, "captured": bool(step.graphs.graphs)}

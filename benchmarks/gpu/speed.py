@@ -17,13 +17,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS.parent)]
@@ -33,11 +31,10 @@ from plain import PlainTransformer  # noqa: E402
 from plain import beam_search as plain_beam_search  # noqa: E402
 from plain import loss as plain_loss  # noqa: E402
 from sizes import DROPOUT, SIZES, Pair, Size, text  # noqa: E402
-from training_step import TrainingStep, updates_of  # noqa: E402
+from training_step import TrainingStep, in_form, updates_of  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
-from orchestrator.data.batching import Batch  # noqa: E402
 from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
 from orchestrator.decoding.translate import FullLength, pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
@@ -136,12 +133,8 @@ def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: tor
     updates = updates_of(pairs, args.batch_tokens, args.updates)
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
 
-    def prepared(form: Callable[[Batch], Batch]) -> list[Update]:
-        batches = [[form(batch) for batch in update.micro_batches] for update in updates]
-        pinned = [[batch.map(Tensor.pin_memory) if on_gpu else batch for batch in each] for each in batches]
-        return [replace(update, micro_batches=each) for update, each in zip(updates, pinned, strict=True)]
-
-    given = {form: prepared(FORMS[form]) for form in args.forms} | dict.fromkeys(args.plain, prepared(rounded))
+    given = {form: in_form(updates, FORMS[form], device) for form in args.forms}
+    given |= dict.fromkeys(args.plain, in_form(updates, rounded, device))
     steps = {form: ours(size, device, form) for form in args.forms}
     steps |= {form: plain(size, device, compiled="compiled" in form) for form in args.plain}
     seconds: dict[str, list[float]] = {row: [] for row in steps}

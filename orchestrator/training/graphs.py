@@ -1,5 +1,5 @@
-"""Small updates on a GPU: the kernels of a forward and a backward pass are captured once for each shape of batch, and replayed. A small
-model's kernels take less time than it takes to start them one by one."""
+"""Updates on a GPU: the kernels of a forward and a backward pass are captured once for each shape of batch, and replayed. Most kernels take
+less time than it takes to start them one by one."""
 
 import traceback
 import warnings
