@@ -1,7 +1,11 @@
 """Errors that are meant for the user. The CLI turns each into its exit code; no other code prints a traceback."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class UserError(Exception):
@@ -19,6 +23,18 @@ def collecting(problems: list[str]) -> Iterator[None]:
         yield
     except UserError as error:
         problems += error.lines
+
+
+def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The result for each item. Raises one UserError with the distinct lines of all items that fail."""
+    found: list[Result] = []
+    problems: list[str] = []
+    for item in items:
+        with collecting(problems):
+            found.append(function(item))
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    return found
 
 
 class LockedError(Exception):

@@ -21,7 +21,6 @@ from orchestrator.errors import UserError
 from orchestrator.specs import check, index, rows
 from orchestrator.specs.controls import WORDS, wanted
 from orchestrator.specs.optim import Restart, Schedule
-from orchestrator.specs.positions import Located, Position
 from orchestrator.specs.row import Control, Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps import parameters
@@ -104,11 +103,7 @@ class Matcher:
         """The control. UserError if it cannot be resolved."""
         make = self._widened if control.kind == "params" else self._trained
         spec, parent, how = make(of, against)
-        checked, problems, _ = check.check(
-            Located(spec.model_dump(exclude={"seed", "init_from"}), Position(control.name, ())), seed=spec.seed, init_from=spec.init_from
-        )
-        if checked is None:
-            raise UserError(*problems)
+        checked = check.valid(spec.sections(), control.name, spec)
         label = f"{_short(of.id)}, {how}: {WORDS[control.kind]} of {_short(against.id)}"
         return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 

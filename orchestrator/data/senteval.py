@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from orchestrator.data.corpus import iter_lines
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, for_each
 from orchestrator.files.folders import the_file
 from orchestrator.specs.positions import shown
 
@@ -54,23 +54,19 @@ def load(tasks: Iterable[SentEvalTask], folder: Path) -> dict[str, pd.DataFrame]
 
     In the folder NAME, a file that is shorter than SentEval's is a fault.
     """
-    sets: dict[str, pd.DataFrame] = {}
-    problems: list[str] = []
-    for task in tasks:
-        try:
-            path = the_file([folder / task.file, folder / f"{task.file}.gz"])
-            if path is None:
-                raise UserError(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
-            sets[task.name] = read(path)
-            sizes = sets[task.name]["split"].value_counts()
-            if folder.name == NAME and (short := [split for split in SPLITS if sizes[split] < LEAST[split]]):
-                found = f"found {sizes[short[-1]]:,} lines of {short[-1]}; SentEval has at least {LEAST[short[-1]]:,}"
-                raise UserError(f"{path}: {found}: download it again, or use --option data=FOLDER for your own files")
-        except UserError as error:
-            problems += error.lines
-    if problems:
-        raise UserError(*problems)
-    return sets
+
+    def instances(task: SentEvalTask) -> tuple[str, pd.DataFrame]:
+        path = the_file([folder / task.file, folder / f"{task.file}.gz"])
+        if path is None:
+            raise UserError(f"{folder / task.file}[.gz]: no such file; {SOURCE}")
+        found = read(path)
+        sizes = found["split"].value_counts()
+        if folder.name == NAME and (short := [split for split in SPLITS if sizes[split] < LEAST[split]]):
+            few = f"found {sizes[short[-1]]:,} lines of {short[-1]}; SentEval has at least {LEAST[short[-1]]:,}"
+            raise UserError(f"{path}: {few}: download it again, or use --option data=FOLDER for your own files")
+        return task.name, found
+
+    return dict(for_each(instances, tasks))
 
 
 def read(path: Path) -> pd.DataFrame:

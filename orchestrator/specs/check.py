@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import corpora
 from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import Located, nearest
+from orchestrator.specs.positions import Located, Position, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
@@ -52,6 +52,14 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Check
         problems += wrong + too_few_bits
     lines = [row.line(p.path, p.message) for p in problems]
     return Checked(None, lines, spec is not None and unfit) if lines else Checked(spec, [])
+
+
+def valid(sections: dict[str, Any], name: str, like: RunSpec) -> RunSpec:
+    """The spec with these sections, and the seed and parent of another. Raises UserError, whose lines begin with `name`."""
+    found = check(Located(sections, Position(name, ())), seed=like.seed, init_from=like.init_from)
+    if found.spec is None:
+        raise UserError(*found.problems)
+    return found.spec
 
 
 def whole(spec: RunSpec) -> list[Problem]:

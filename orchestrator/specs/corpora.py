@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.errors import UserError
 from orchestrator.files.folders import the_file
 from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
-from orchestrator.specs.messages import problems_of
+from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document
 from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces
 
@@ -254,7 +254,5 @@ def entry_file(corpus: str) -> Path:
 
 def parse_entry(document: Document, name: str) -> CorpusEntry:
     """Validates the content of an entry's file. Raises UserError with one line per fault: file, line, key."""
-    try:
-        return CorpusEntry.model_validate({**document.data, "name": name})
-    except ValidationError as error:
-        raise UserError(*(document.at(problem.path).line(problem.message) for problem in problems_of(error, CorpusEntry))) from None
+    document.data["name"] = name
+    return valid(document, CorpusEntry)

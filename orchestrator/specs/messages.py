@@ -1,5 +1,7 @@
 """Rewrites pydantic's errors in the product's format: `found X; expected Y; did you mean Z?`."""
 
+import functools
+import operator
 import types
 import typing
 from dataclasses import dataclass
@@ -7,7 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.specs.positions import KeyPath, describe, nearest
+from orchestrator.specs.positions import Document, KeyPath, describe, nearest
+
+Model = typing.TypeVar("Model", bound=BaseModel)
 
 _WORDS = {
     "a number": ("float_type", "float_parsing"),
@@ -48,6 +52,24 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
             found.pop(path[:-1], None)  # the value is a list: report its item instead
         found.setdefault(path, _message(item, path, model, siblings))
     return [Problem((*at, *path), message) for path, message in found.items()]
+
+
+def validated(document: Document, path: KeyPath, model: type[Model], beside: tuple[str, ...] = ()) -> Model | None:
+    """Validates the mapping at `path` without its keys in `beside`. Returns None if it is invalid, with problems of the document."""
+    value = functools.reduce(operator.getitem, path, document.data) or {}
+    try:
+        return model.model_validate({name: item for name, item in value.items() if name not in beside})
+    except ValidationError as error:
+        document.problems += [document.line(problem.path, problem.message) for problem in problems_of(error, model, path, beside)]
+        return None
+
+
+def valid(document: Document, model: type[Model]) -> Model:
+    """Validates a document. Raises UserError with one line per fault: file, line, key."""
+    found = validated(document, (), model)
+    document.refuse()
+    assert found is not None
+    return found
 
 
 def _names_of(item: Any) -> str:

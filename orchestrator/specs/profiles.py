@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, for_each
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import SLOTS, slots
 from orchestrator.specs.corpora import list_entries
-from orchestrator.specs.messages import problems_of
+from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, nearest, shown
 
 VALID = "valid"
@@ -77,13 +77,10 @@ def load(name: str) -> tuple[Profile, Document]:
     if not own and name not in names():
         raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
     document = yaml_file.load(Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml")
-    try:
-        profile = Profile.model_validate(document.data)
-    except ValidationError as error:
-        raise UserError(*(document.at(p.path).line(p.message) for p in problems_of(error, Profile))) from None
-    known = list_entries()
-    if unknown := [corpus for corpus in profile.corpora if corpus not in known]:
-        raise UserError(*(document.at(("corpora", corpus)).line(f"unknown corpus; {nearest(corpus, known)}") for corpus in unknown))
+    profile, known = valid(document, Profile), list_entries()
+    for corpus in (corpus for corpus in profile.corpora if corpus not in known):
+        document.wrong(("corpora", corpus), f"unknown corpus; {nearest(corpus, known)}")
+    document.refuse()
     return profile, document
 
 
@@ -155,29 +152,20 @@ class Override:
 def parse_sets(sets: list[str]) -> list[Override]:
     """Parses the values of `--set`. Raises UserError with one line per malformed value."""
     found: dict[tuple[str, ...], Override] = {}
-    problems: list[str] = []
-    for text in sets:
-        with collecting(problems):
-            override = _one(text)
-            first = found.setdefault(override.path, override)
-            if first.value != override.value:
-                raise UserError(override.position.line(f"found --set {shown(first.text, 120)} too; expected one value"))
-    if problems:
-        raise UserError(*problems)
+    for override in for_each(_one, sets):
+        first = found.setdefault(override.path, override)
+        if first.value != override.value:
+            raise UserError(override.position.line(f"found --set {shown(first.text, 120)} too; expected one value"))
     return list(found.values())
 
 
 def apply_sets(row: Located, overrides: list[Override]) -> Located:
-    """Applies overrides to a row in order. Raises UserError with one line per override that does not fit."""
-    problems: list[str] = []
+    """Applies overrides to a row in order. Raises UserError for one that names no item of a list."""
     for override in overrides:
-        with collecting(problems):
-            data = _nest(override, override.path, row.data, ())
-            path = tuple(int(p) if p.isdigit() else p for p in override.path)
-            made = [path[:length] for length in range(2, len(path))]  # a misspelt key need not be the last
-            row = row.merged(Located(data, row.home, {each: Position(override.position.where, each) for each in (*made, path)}))
-    if problems:
-        raise UserError(*problems)
+        data = _nest(override, override.path, row.data, ())
+        path = tuple(int(p) if p.isdigit() else p for p in override.path)
+        made = [path[:length] for length in range(2, len(path))]  # a misspelt key need not be the last
+        row = row.merged(Located(data, row.home, {each: Position(override.position.where, each) for each in (*made, path)}))
     return row
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, Position, nearest, shown
 from orchestrator.specs.profiles import Override
@@ -68,7 +68,7 @@ class Resolver:
         """Returns the spec of a row after profile and overrides, in this order. Raises UnfitError if components refuse it."""
         found = check.check(row, seed=self.seed, init_from=init_from)
         if found.spec is not None and (self.profile is not None or sets):
-            scaled = Located(found.spec.model_dump(exclude={"seed", "init_from"}), row.home, row.positions)
+            scaled = Located(found.spec.sections(), row.home, row.positions)
             if self.profile is not None:
                 scaled = profiles.apply(scaled, *self.profile)
             found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
@@ -173,15 +173,12 @@ def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
 
 def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
     """Returns the addresses of the rows in `of`. Raises UserError with one line for each that is not a row of kind run."""
-    found: list[str] = []
-    problems: list[str] = []
-    for i, name in enumerate(parsed.head.of):
-        with collecting(problems):
-            home, row = _named(table, parsed, name, table.document.at(("rows", parsed.name, "of", i)))
-            found.append(f"{home.address}/{row}")
-    if problems:
-        raise UserError(*problems)
-    return found
+
+    def address(i: int) -> str:
+        home, row = _named(table, parsed, parsed.head.of[i], table.document.at(("rows", parsed.name, "of", i)))
+        return f"{home.address}/{row}"
+
+    return for_each(address, range(len(parsed.head.of)))
 
 
 def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position, kinds: Sequence[str] = ("run",)) -> tuple[TableFile, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, for_each
 from orchestrator.specs import check
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 from orchestrator.specs.profiles import test_set
@@ -186,20 +186,14 @@ def other_scorings(also: Located, spec: RunSpec, profile_test: str | None = None
 
     profile_test: the test set of a profile (see `profiles.test_set`).
     """
-    found: dict[str, ScoreSpec] = {}
-    problems: list[str] = []
-    for name, differences in also.data.items():
-        score = spec.score.model_dump() | differences
+
+    def scoring(name: str) -> ScoreSpec:
+        score = spec.score.model_dump() | also.data[name]
         score["test"] = test_set(score["test"], profile_test)
-        if score == spec.score.model_dump():
-            found[name] = spec.score
-            continue
-        positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in differences}
-        data = spec.model_dump(exclude={"seed", "init_from"}) | {"score": score}
-        other, lines, _ = check.check(Located(data, also.at((name,)), positions))
-        problems += lines
-        if other is not None:
-            found[name] = other.score
-    if problems:
-        raise UserError(*problems)
-    return found
+        positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in also.data[name]}
+        other = check.check(Located(spec.sections() | {"score": score}, also.at((name,)), positions))
+        if other.spec is None:
+            raise UserError(*other.problems)
+        return other.spec.score
+
+    return dict(zip(also.data, for_each(scoring, also.data), strict=True))

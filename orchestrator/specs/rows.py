@@ -1,8 +1,9 @@
 """Resolves an address or a file to rows: file, then profile, then `--set`, validated after each; includes parents (`init_from`)."""
 
+from itertools import chain
 from pathlib import Path
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, for_each
 from orchestrator.specs import index, profiles
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import Resolver, UnfitError, check_written, refuse
@@ -24,38 +25,27 @@ def resolve(
     Accepts what `index.find` does, folders and files printed by `show`. Matched controls are resolved by `cost.controls.resolve`.
     """
     resolver = Resolver(profiles.parse_sets(list(sets or [])), profile, 1 if seed is None else seed)
-    problems: list[str] = []
-    rows: list[Row] = []
-    for target in index.find_all(address_or_file):
-        if target.table.is_single:
-            rows.append(read_single(target.table, resolver, seed))
-            continue
-        if target.control is not None:
-            name = shown(f"{target.table.address}/{target.row}", 200)
-            raise UserError(f"{name}: a matched control; expected a row, such as {target.control[0]}")
-        with collecting(problems):
-            rows += _rows(target, resolver)
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
-    return rows
+
+    def rows(target: index.Target) -> list[Row]:
+        return [read_single(target.table, resolver, seed)] if target.table.is_single else _rows(target, resolver)
+
+    return list(chain.from_iterable(for_each(rows, index.find_all(address_or_file))))
 
 
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     table = target.table
+    if target.control is not None:
+        raise UserError(f"{shown(f'{table.address}/{target.row}', 200)}: a matched control; expected a row, such as {target.control[0]}")
     check_written(table)
     names = target.rows or list(table.written)
     if not names and table.grid is None:
         raise UserError(f"{table.document.file}:1: rows: found none; expected at least one")
-    problems: list[str] = []
-    rows: list[Row] = []
-    for name in names:
-        with collecting(problems):
-            rows.append(resolver.row(table, name))
-    if table.grid is not None and not target.rows and not problems:
+    rows = for_each(lambda name: resolver.row(table, name), names)
+    if table.grid is not None and not target.rows:
         found, problems = grid_rows(table, resolver)
+        if problems:
+            raise UserError(*problems)
         rows += found
-    if problems:
-        raise UserError(*problems)
     return rows
 
 

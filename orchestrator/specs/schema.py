@@ -9,7 +9,7 @@ in `nmt-ablate schema` and docs/spec.md (`specs.json_schema`). The section `mode
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -261,6 +261,10 @@ class RunSpec(Strict):
     """Random seed of initial values, order of the data and dropout."""
     init_from: str | None = None
     """Address of the row whose trained weights initialise this one."""
+
+    def sections(self) -> dict[str, Any]:
+        """Plain data of all but seed and init_from."""
+        return self.model_dump(exclude={"seed", "init_from"})
 
     @property
     def search(self) -> DecodeSpec:

@@ -9,13 +9,14 @@ import yaml
 from orchestrator.errors import UserError, collecting
 from orchestrator.safe_text import visible
 from orchestrator.specs import check, controls, yaml_file
+from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, KeyPath, Located, shown
 from orchestrator.specs.profiles import Override, for_parent
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Figures, Row, as_data, row_figures
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments
-from orchestrator.specs.table_file import TableFile, head_of
+from orchestrator.specs.table_file import TableFile
 
 
 def to_yaml(row: Row) -> str:
@@ -36,9 +37,7 @@ def as_plain(row: Row) -> dict[str, Any]:
 def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
     """Returns the row in a file printed by `show`, resolved with its parents. Raises UserError with every problem."""
     document, problems = table.document, list[str]()
-    head = head_of(document, (), SingleHead)
-    if head is None:
-        raise UserError(*dict.fromkeys(document.problems))
+    head = valid(document, SingleHead)
     control = controls.of_address(head.id)
     addresses: dict[KeyPath, str] = {("of", i): address for i, address in enumerate(head.of)}
     for path, address in ({("id",): head.id} | addresses if control is None else addresses).items():

@@ -5,13 +5,10 @@ sections, then the row's own keys merge onto the result.
 """
 
 import functools
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError, collecting
 from orchestrator.paths import in_search_spaces
@@ -19,7 +16,7 @@ from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.claims import Claim
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
-from orchestrator.specs.messages import problems_of
+from orchestrator.specs.messages import Model, validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
 from orchestrator.specs.row import Figures, row_figures
 from orchestrator.specs.sweep import SweepSpec
@@ -29,7 +26,6 @@ from orchestrator.specs.tune import TuneSpec
 MAX_PARENTS = 16
 EXTERNAL = (("external", "data"), ("external", "score"))
 """Sections that a row of kind external has: its test set and how it is scored."""
-H = TypeVar("H", bound=BaseModel)
 
 
 class ParsedRow(NamedTuple):
@@ -158,23 +154,13 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
             add(table, name, value)
 
 
-def _part(table: TableFile, path: KeyPath, model: type[H]) -> tuple[H | None, Located]:
+def _part(table: TableFile, path: KeyPath, model: type[Model]) -> tuple[Model | None, Located]:
     """Returns the head of the mapping at `path`, None if it is invalid, and its sections."""
-    head = head_of(table.document, path, model, SECTIONS)
+    head = validated(table.document, path, model, SECTIONS)
     sections = Located.of(table.document, path, lambda name: name in SECTIONS)
     for name in [n for n, part in sections.data.items() if not isinstance(part, dict)]:
         table.document.wrong((*path, name), f"found {describe(sections.data.pop(name))}; expected a mapping")
     return head, sections
-
-
-def head_of(document: Document, path: KeyPath, model: type[H], sections: tuple[str, ...] = ()) -> H | None:
-    """Validates the mapping at `path` without its `sections`. Returns None if it is invalid, with problems of the document."""
-    value = functools.reduce(operator.getitem, path, document.data) or {}
-    try:
-        return model.model_validate({name: item for name, item in value.items() if name not in sections})
-    except ValidationError as error:
-        document.problems += [document.line(problem.path, problem.message) for problem in problems_of(error, model, path, sections)]
-        return None
 
 
 def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:

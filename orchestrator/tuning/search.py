@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from orchestrator.engines.execute import Suggest
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import for_each
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
@@ -39,13 +39,7 @@ class Arm:
 def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
     """The arms, with all trials whose points do not depend on results. UserError with a line for each value that does not fit a row."""
     at = [] if tuning.spec.sampler == "tpe" else points(tuning.spec)
-    problems: list[str] = []
-    made = []
-    for row in rows:
-        with collecting(problems):
-            made.append(Arm(row, trials_of(row, tuning, at), list(at)))
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    made = for_each(lambda row: Arm(row, trials_of(row, tuning, at), list(at)), rows)
     drawn = {name for arm in made for trial in arm.trials for name in trial.draws}
     for name in tuning.spec.own if at else ():
         if name not in drawn:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, for_each
 from orchestrator.specs import check
 from orchestrator.specs.components import slots
-from orchestrator.specs.positions import KeyPath, Located, Position, describe, nearest, shown
+from orchestrator.specs.positions import KeyPath, Position, describe, nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import Draw, TuneSpec, rounded
 
@@ -48,15 +48,12 @@ def points(spec: TuneSpec) -> list[list[float]]:
 
 def trials_of(row: Row, tuning: Tuning, at: Sequence[Sequence[float]]) -> list[Trial]:
     """The row as written, and a trial for each point. UserError with a line for each value that does not fit the row."""
-    problems: list[str] = []
-    made = [Trial(0, as_trial(row, 0, {}), {}, {})]
-    for number, point in enumerate(at, 1):
-        with collecting(problems):
-            draws, changes = _drawn(row, tuning, point)
-            made.append(Trial(number, as_trial(row, number, changes), draws, changes))
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
-    return made
+
+    def trial(number: int) -> Trial:
+        draws, changes = _drawn(row, tuning, at[number - 1]) if number else ({}, {})
+        return Trial(number, as_trial(row, number, changes), draws, changes)
+
+    return for_each(trial, range(len(at) + 1))
 
 
 def as_trial(row: Row, number: int, changes: Changes) -> Row:
@@ -69,22 +66,19 @@ def as_trial(row: Row, number: int, changes: Changes) -> Row:
 def changed(row: Row, changes: Changes, name: str) -> Row:
     """The row under another name, with these values in its spec. UserError if they make it invalid."""
     assert row.spec is not None
-    data = row.spec.model_dump(exclude={"seed", "init_from"})
+    data = row.spec.sections()
     for path, value in changes.items():
         *parents, last = path.split(".")
         section: Any = data
         for part in parents:
             section = section[int(part) if isinstance(section, list) else part]
         section[last] = value
-    found = check.check(Located(data, Position(name, ())), seed=row.spec.seed, init_from=row.spec.init_from)
-    if found.spec is None:
-        raise UserError(*found.problems)
-    return replace(row, id=name, spec=found.spec)
+    return replace(row, id=name, spec=check.valid(data, name, row.spec))
 
 
 def _drawn(row: Row, tuning: Tuning, point: Sequence[float]) -> tuple[dict[str, Any], Changes]:
     assert row.spec is not None
-    data = row.spec.model_dump(exclude={"seed", "init_from"})
+    data = row.spec.sections()
     draws: dict[str, Any] = {}
     changes: Changes = {}
     for (name, draw), at in zip(tuning.spec.draws.items(), point, strict=True):

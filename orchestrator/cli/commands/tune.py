@@ -13,8 +13,9 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log
-from orchestrator.specs import table_file, yaml_file
+from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Strict
+from orchestrator.specs.messages import valid
 from orchestrator.specs.row import Row
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
@@ -46,10 +47,7 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
     """The section of `--tune-with`, else that of the only table. UserError if there is none."""
     if file is not None:
         document = yaml_file.load(file)
-        head = table_file.head_of(document, (), _TuneFile)
-        if head is None:
-            raise UserError(*document.problems)
-        return Tuning(head.tune, document.at)
+        return Tuning(valid(document, _TuneFile).tune, document.at)
     if len(tables) != 1 or tables[0].tune is None:
         names = ", ".join(table.address for table in tables)
         raise UserError(f"--tune: {names}: found no section `tune`; expected one in the file, or --tune-with FILE.yaml")

@@ -109,7 +109,7 @@ def _difference(model: dict[str, Any], back: dict[KeyPath, Any], pieces: Sequenc
 def _refusals(row: Row, difference: dict[str, Any]) -> list[str]:
     assert row.spec is not None
     home = Position(row.id, ())
-    whole = Located(row.spec.model_dump(exclude={"seed", "init_from"}), home).merged(Located({"model": difference}, home))
+    whole = Located(row.spec.sections(), home).merged(Located({"model": difference}, home))
     return check.check(whole, init_from=row.spec.init_from).problems
 
 
@@ -123,7 +123,7 @@ def _yaml(row: Row, base: Row, made: dict[str, tuple[str, dict[str, Any]]], seed
     kept = ("also", "means", "significance", "failed_below", "assumed")
     head = {name: value for name, value in as_data(row).items() if name in kept and value}
     data: dict[str, Any] = {"source": {"paper": SOURCE, "table": table}, **head, "sweep": {"seeds": seeds}}
-    data |= row.spec.model_dump(exclude={"seed", "init_from"})
+    data |= row.spec.sections()
     common: dict[str, Any] = {"workers": row.workers} if row.workers != 1 else {}
     common |= {"init_from": row.spec.init_from} if row.spec.init_from is not None else {}
     rows = {

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from orchestrator.errors import UserError
 from orchestrator.specs.grid.axes import CompiledAxis, Test, Value, compile_axes, compile_condition, text, words
 from orchestrator.specs.grid.schema import GridSection
-from orchestrator.specs.messages import problems_of
+from orchestrator.specs.messages import validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.table import SEGMENT
 
@@ -126,13 +124,10 @@ class Grid:
 
 def read_grid(document: Document) -> Grid | None:
     """Returns the grid of a file, or None if there are mistakes, which become problems of the document."""
-    try:
-        section = GridSection.model_validate(document.data["grid"])
-    except ValidationError as error:
-        for problem in problems_of(error, GridSection, ("grid",)):
-            document.wrong(problem.path, problem.message)
-        return None
     before = len(document.problems)
+    section = validated(document, ("grid",), GridSection)
+    if section is None:
+        return None
     axes = compile_axes(document, section.axes)
     known = {axis.name: axis.plain for axis in axes}
     excluded = []
