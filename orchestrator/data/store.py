@@ -18,15 +18,13 @@ import numpy.typing as npt
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.integrity import DamagedError, VerifiedFiles
-from orchestrator.data.sentences import DocumentSegmenter, truncated
-from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.text_processor import SIDES, TextProcessor
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.specs.text_form import RAW, Form, NormalForm
+from orchestrator.specs.text_form import RAW
 
 ABOUT = "about.json"
 OWN_SHA256 = "about_sha256"
-Side = str  # "src" | "tgt"
 Ids = npt.NDArray[Any]
 
 
@@ -57,7 +55,7 @@ class Pairs:
         return src, tgt
 
 
-class Prepared:
+class Prepared(TextProcessor):
     """A corpus prepared for training and scoring.
 
     manifest: text and options it was prepared from; stats: counts, filters, hashes of the vocabularies; files: its files, whose sha256 is
@@ -67,13 +65,15 @@ class Prepared:
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         self.path, self.key = path, str(record["key"])
         self.manifest: dict[str, Any] = record["manifest"]
+        preparation = self.manifest["preparation"]
+        text: dict[str, Any] = {name: preparation.get(name) for name in ("tokenizer", "lowercase", "truncate")}
+        text |= {"languages": self.manifest["languages"], "subword": preparation["subword"]["kind"]}
+        text |= {"vocabularies": ["joint"] if preparation["subword"]["joint"] else list(SIDES), "documents": "documents" in self.manifest}
+        text |= {"form": self.manifest.get("form", RAW), "normal_form": self.manifest.get("normal_form")}
+        super().__init__(path, text)
         self.stats: dict[str, Any] = record["stats"]
         self.files = VerifiedFiles(path, record["files"], record["sha256"])
-        self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
-        self.form: Form = self.manifest.get("form", RAW)  # form of the corpus lines
-        self.normal_form: NormalForm | None = self.manifest.get("normal_form")
         self.target_language: str = self.manifest["languages"][1]
-        self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
 
@@ -86,7 +86,7 @@ class Prepared:
         """Token ids of a split, with the first reference as target. Raises UserError for an unknown split."""
         self._check(split)
         if split not in self._pairs:
-            names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
+            names = (f"{split}.{side}{part}.npy" for side in SIDES for part in ("", ".offsets"))
             self._pairs[split] = Pairs(*(np.load(self.files.verified(name), mmap_mode="r", allow_pickle=False) for name in names))
         return self._pairs[split]
 
@@ -106,51 +106,11 @@ class Prepared:
             return [self._raw(split, f"raw{i}") for i in range(len(self.manifest["raw"][split]))]
         return [self._tokenizers["tgt"].detokenise(stream) for stream in self.references(split)]
 
-    def tokenise(self, lines: list[str], side: Side) -> list[str]:
-        """Corpus lines with the tokenisation and case of the spec."""
-        return self._tokenizers[side].tokenise(lines)
-
-    def tokenise_text(self, lines: list[str], side: Side) -> list[str]:
-        return self._tokenizers[side].tokenise_text(lines)
-
-    def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Encodes corpus lines to ids, without BOS and the last EOS, truncated as the spec says."""
-        return self.encode_tokens(self.tokenise(lines, side), side)
-
-    def encode_text(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        return self.encode_tokens(self.tokenise_text(lines, side), side)
-
-    def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Encodes lines from `tokenise` to ids, truncated as the spec says."""
-        limit = (self.manifest["preparation"].get("truncate") or {}).get(side)
-        return [truncated(ids, limit) for ids in self._segmenters[side].encode(lines)]
-
-    def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
-        """Decodes ids to detokenised lines; PAD, BOS and EOS are skipped."""
-        return self._tokenizers[side].detokenise(self.decode_tokens(ids_list, side))
-
-    def decode_tokens(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
-        """Decodes ids to tokenised lines."""
-        return self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
-
     def vocabulary(self, name: str) -> list[Path]:
         """The files of a segmenter (`joint`, `src` or `tgt`): its model and, if it has one, the list of ids it uses."""
         used = f"{name}{subword.USED}"
         has_used = used in self.files.sizes or (self.path / used).exists()
         return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * has_used))]
-
-    @cached_property
-    def _tokenizers(self) -> dict[Side, Tokenizer]:
-        kind, lowercase = (self.manifest["preparation"][name] for name in ("tokenizer", "lowercase"))
-        made = [Tokenizer(name, kind, lowercase, documents=self.documents, form=self.form) for name in self.manifest["languages"]]
-        return dict(zip(("src", "tgt"), made, strict=True))
-
-    @cached_property
-    def _segmenters(self) -> dict[Side, subword.Segmenter]:
-        kind = self.manifest["preparation"]["subword"]["kind"]
-        names = {side: "joint" if self.joint else side for side in ("src", "tgt")}
-        loaded = {name: subword.load(self.vocabulary(name)[0], kind) for name in dict.fromkeys(names.values())}
-        return {side: DocumentSegmenter(loaded[name], side) if self.documents else loaded[name] for side, name in names.items()}
 
     def _check(self, split: str) -> str:
         if split not in self.stats["splits"]:

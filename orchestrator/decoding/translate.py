@@ -7,13 +7,14 @@ import sys
 import unicodedata
 from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from models.inference import PrecisionError, prepared
 from orchestrator.data.sentences import truncated
+from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
@@ -23,13 +24,6 @@ BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
 LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
 MAX_SUBWORDS = 1024  # of a line in `translate_lines`: time and memory grow with the square of its length
 MAX_CHARACTERS = 16 * MAX_SUBWORDS  # of such a line before tokenisation
-
-
-class Codec(Protocol):
-    """The conversion between lines and token ids without BOS and EOS that prepared data provides."""
-
-    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]: ...
-    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]: ...
 
 
 def decode_corpus(
@@ -83,20 +77,20 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def translate_lines(
-    model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec, warn: Callable[[str], None] = lambda line: None
+    model: Any, text: TextProcessor, lines: Sequence[str], decode: DecodeSpec, warn: Callable[[str], None] = lambda line: None
 ) -> list[str]:
     """Detokenised translations of raw source lines, in input order. A line without a visible character gives an empty line.
 
     Lines are cut after MAX_SUBWORDS subwords, or where the learned positions leave room for EOS alone, with a message to `warn`.
     """
     limit = min(MAX_SUBWORDS, (getattr(model, "max_positions", None) or sys.maxsize) - 1)
-    ids = prepared.encode([line[:MAX_CHARACTERS] if _visible(line) else "" for line in lines], "src")
+    ids = text.encode_text([line[:MAX_CHARACTERS] if _visible(line) else "" for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
         if len(source) > limit or len(line) > MAX_CHARACTERS:
             ids[number - 1] = truncated(source, limit)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     outputs = decode_corpus(model, ids, decode)
-    return prepared.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
+    return text.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
 
 
 def _visible(line: str) -> bool:

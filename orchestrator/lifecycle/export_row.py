@@ -19,7 +19,7 @@ from orchestrator.files import atomic
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
-from orchestrator.lifecycle.translator import config, vocabularies
+from orchestrator.lifecycle.translator import config
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import markdown
 from orchestrator.scoring.rouge import FIGURES
@@ -32,6 +32,7 @@ CODE = (
     "cpu.py",
     "data/sentences.py",
     "data/subword.py",
+    "data/text_processor.py",
     "data/tokenize.py",
     "decoding/beam.py",
     "decoding/candidates.py",
@@ -119,7 +120,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     with atomic.replacing(folder) as tmp:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))
-        for name in vocabularies(prepared):
+        for name in prepared.config["vocabularies"]:
             for path in prepared.vocabulary(name):
                 _write(tmp / path.name, path.read_bytes())
         _copy_code(tmp)

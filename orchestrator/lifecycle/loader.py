@@ -19,39 +19,9 @@ import torch
 
 from models.transformer import Transformer, build
 from orchestrator import cpu
-from orchestrator.data import subword
-from orchestrator.data.sentences import DocumentSegmenter, truncated
-from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.translate import lines_of, translate_lines
 from orchestrator.errors import UserError
-from orchestrator.specs.text_form import normalised
-
-
-class TextProcessor:
-    """Converts raw lines to token ids and back with the text processing of the training data.
-
-    folder: of the vocabularies. config: section `text` of an exported `config.json`.
-    """
-
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        documents, self.limit = config["documents"], config["truncate"] or {}
-        self.normal_form = config.get("normal_form")
-        loaded = {name: subword.load(folder / f"{name}.vocab", config["subword"]) for name in config["vocabularies"]}
-        self.tokenizers, self.segmenters = {}, {}
-        for side, language in zip(("src", "tgt"), config["languages"], strict=True):
-            self.tokenizers[side] = Tokenizer(language, config["tokenizer"], config["lowercase"], documents=documents, form=config["form"])
-            segmenter = loaded.get("joint") or loaded[side]
-            self.segmenters[side] = DocumentSegmenter(segmenter, side) if documents else segmenter
-
-    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
-        """Token ids of raw lines, truncated as in training."""
-        tokens = self.tokenizers[side].tokenise_text(normalised(lines, self.normal_form))
-        return [truncated(ids, self.limit.get(side)) for ids in self.segmenters[side].encode(tokens)]
-
-    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:
-        """Detokenised text of token ids."""
-        lines = self.segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
-        return self.tokenizers[side].detokenise(lines)
 
 
 class Translator:

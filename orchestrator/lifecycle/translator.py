@@ -33,37 +33,21 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
             "`nmt-ablate repro --into FOLDER` as --results"
         )
     prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
-    for name in vocabularies(prepared):
+    for name in prepared.config["vocabularies"]:
         prepared.vocabulary(name)  # verified
     return Translator(prepared.path, config(task, prepared, Ledger(options.results)), store.weights(task.spec.decode.checkpoint))
 
 
 def config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
     """What a `Translator` needs besides weights and vocabularies. Raises UserError if the length penalty was not tuned yet."""
-    preparation, spec = prepared.manifest["preparation"], task.spec
-    text = {
-        "languages": prepared.manifest["languages"],
-        "tokenizer": preparation["tokenizer"],
-        "lowercase": preparation["lowercase"],
-        "subword": preparation["subword"]["kind"],
-        "vocabularies": vocabularies(prepared),
-        "documents": prepared.documents,
-        "form": prepared.form,
-        "normal_form": prepared.normal_form,
-        "truncate": preparation.get("truncate"),
-    }
     return {
         "format": 1,
         "id": task.id,
         "seed": task.seed,
-        "threads": spec.train.threads,
-        "text": text,
+        "threads": task.spec.train.threads,
+        "text": prepared.config,
         "src_size": prepared.src_size,
         "tgt_size": prepared.tgt_size,
-        "model": spec.model.model_dump(mode="json"),
-        "decode": tuned_decode(spec.search, task.keys, ledger, task.id).model_dump(mode="json"),
+        "model": task.spec.model.model_dump(mode="json"),
+        "decode": tuned_decode(task.spec.search, task.keys, ledger, task.id).model_dump(mode="json"),
     }
-
-
-def vocabularies(prepared: Prepared) -> list[str]:
-    return ["joint"] if prepared.joint else ["src", "tgt"]

@@ -25,7 +25,7 @@ def spec(**fields) -> DataSpec:
 @pytest.mark.parametrize("how", [*KINDS, *MERGED], ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}-{how.merges}")
 def test_text_comes_back_and_pairs_hold_what_encode_gives(tiny, tmp_path, how):
     ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
-    assert ready.joint is how.joint and max(ready.src_size, ready.tgt_size) <= 140
+    assert (ready.config["vocabularies"] == ["joint"]) is how.joint and max(ready.src_size, ready.tgt_size) <= 140
     assert (ready.src_size == ready.tgt_size) or not how.joint
     lines = [line for split in ("valid", "test") for line in ready.sources(split)]
     if how.kind == "word":

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 import pytest
 
 from models import build
+from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding import translate
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 
 
-class Codec:
-    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
+class Codec(TextProcessor):
+    def __init__(self) -> None:
+        """It has no vocabulary."""
+
+    def encode_text(self, lines: Sequence[str], side: str = "src") -> list[list[int]]:
         self.longest = max(map(len, lines))
         return [[5] * (len(line) // 2) for line in lines]
 
