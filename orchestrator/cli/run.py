@@ -30,7 +30,7 @@ def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
     execute_rows(request.rows, seeds, options, request)
 
 
-@expand_options("controls", "max_hours", "until_decided", "tune", "tune_with", engine="ray")
+@expand_options("controls", "max_hours", "until_decided", "tune", "tune_with", "ladder", engine="ray")
 def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 
@@ -40,11 +40,10 @@ def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None
 
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
-    from orchestrator.cli.commands.run import execute_rows, prepare_sweep
+    from orchestrator.cli.commands.run import sweep
     from orchestrator.sweeps.names import parse_seeds
 
-    request, chosen, options = prepare_sweep(target, parse_seeds(seeds), options)
-    execute_rows(request.rows, chosen, options, request, with_page=True)
+    sweep(target, parse_seeds(seeds), options)
 
 
 @expand_options("max_hours", engine="ray")

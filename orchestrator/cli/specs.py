@@ -22,7 +22,7 @@ NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
 
 
-@expand_options("controls", "tune", "tune_with")
+@expand_options("controls", "tune", "tune_with", "ladder")
 def plan(
     targets: Annotated[list[str], Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,

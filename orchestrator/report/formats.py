@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.latex import latex
 from orchestrator.report.layout import layout
 from orchestrator.report.table import Table
@@ -17,6 +18,12 @@ def markdown(table: Table, names: Sequence[str] = ()) -> str:
     shown = [[_bold(_md(cell), "**{}**", i in best) for cell, best in zip(row, bold, strict=True)] for i, row in enumerate(made.rows)]
     notes = "".join(f"\n{_md(note)}\n" for note in (*made.notes, *made.bold_notes, *table.notes))
     return f"**{_md(table.table)}**\n\n{markdown_grid(heads, shown)}\n{notes}"
+
+
+def markdown_ladder(found: Ladder) -> str:
+    """The rows of a ladder as a Markdown table with its notes."""
+    grid = markdown_grid([*map(_md, found.heads)], [[*map(_md, row)] for row in found.cells()])
+    return "\n\n".join([grid, "\n".join(f"- {_md(note)}" for note in found.notes)]) + "\n"
 
 
 def markdown_grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from orchestrator.report.cells import Column
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.layout import layout
 from orchestrator.report.table import Table
 from orchestrator.safe_text import visible
@@ -29,6 +30,16 @@ def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
     left = [column.title for column in made.columns if column not in kept]
     more = [f"left out, {console.width} columns are too few: {', '.join(left)} (--columns, --format md)"] if left else []
     for note in (*more, *made.notes, *table.notes):
+        console.print(visible(f"note: {note}"), markup=False)
+
+
+def show_ladder(console: Console, found: Ladder) -> None:
+    """Prints a table at several sizes."""
+    drawn = make_table(found.heads, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",))
+    for row in found.cells():
+        drawn.add_row(*map(cell, row))
+    console.print(drawn)
+    for note in found.notes:
         console.print(visible(f"note: {note}"), markup=False)
 
 

@@ -54,10 +54,11 @@ class Scale(Strict):
 class Profile(Scale):
     """A scale of all rows.
 
-    failed_below: replaces the bound of rows that state one. corpora: other scales for rows published on a given corpus, because models
-    for small corpora are already small.
+    extends: a profile whose keys this one starts from. failed_below: replaces the bound of rows that state one. corpora: other scales for
+    rows published on a given corpus, because models for small corpora are already small.
     """
 
+    extends: str | None = None
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
@@ -71,12 +72,23 @@ def names() -> list[str]:
     return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
 
 
-def load(name: str) -> tuple[Profile, Document]:
-    """Loads a profile, by its name or from a file `*.yaml`, and its document. Raises UserError for an unknown or malformed profile."""
+def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> tuple[Profile, Document]:
+    """Loads a profile, by its name or from a file `*.yaml`, and its data. Raises UserError for an unknown or malformed profile.
+
+    where: what names the profile. chain: the files that extend it.
+    """
     own = name.endswith(".yaml")
     if not own and name not in names():
-        raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
-    document = yaml_file.load(Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml")
+        raise UserError(f"{where} {shown(name)}: unknown profile; {nearest(name, names())}")
+    path = Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml"
+    document = yaml_file.load(path)
+    if isinstance(document.data, dict) and isinstance(parent := document.data.get("extends"), str):
+        parent = str(path.parent / parent) if parent.endswith(".yaml") else parent
+        if path.resolve() in chain:
+            raise UserError(document.line(("extends",), f"found {shown(parent)}; expected a profile that does not extend this one in turn"))
+        whole = load(parent, f"{document.at(('extends',)).where}: extends:", (*chain, path.resolve()))[1].merged(document)
+        document = Document(document.file, whole.data)
+        document.positions = whole.positions
     profile, known = valid(document, Profile), list_entries()
     for corpus in (corpus for corpus in profile.corpora if corpus not in known):
         document.wrong(("corpora", corpus), f"unknown corpus; {nearest(corpus, known)}")

@@ -178,6 +178,8 @@ class TableHead(FigureHeader):
     """Named parts of rows, which rows take by `use`."""
     tune: TuneSpec | None = None
     """The search that `sweep --tune` gives to every row; null: none."""
+    ladder: list[str] = Field(default_factory=list)
+    """Profiles of several sizes, smallest first, at which `--ladder file` runs and judges the rows."""
     rows: dict[str, Any] = Field(default_factory=dict)
     """The rows: name -> what differs from the file's sections."""
     grid: dict[str, Any] | None = None

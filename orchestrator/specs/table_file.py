@@ -63,6 +63,7 @@ class TableFile:
     claims: list[Claim] = field(default_factory=list)
     control_rows: list[str] = field(default_factory=list)
     tune: TuneSpec | None = None
+    ladder: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -145,7 +146,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     table.shared = table.shared.merged(sections)
     if head is not None:
         table.source, table.columns, table.sweep = head.source, head.expect_columns, head.sweep
-        table.claims, table.control_rows, table.tune = head.claims, head.control_rows, head.tune
+        table.claims, table.control_rows, table.tune, table.ladder = head.claims, head.control_rows, head.tune, head.ladder
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
     for section, add in (("templates", _template), ("rows", _row)):

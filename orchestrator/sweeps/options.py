@@ -33,6 +33,7 @@ class RowOptions:
         controls: `--controls`, kinds of matched controls in place of those in the files; None: as there.
         tune: `--tune`, search every row and judge the best configurations (see `orchestrator.tuning`).
         tune_with: A file whose section `tune` takes the place of the table's.
+        ladder: `--ladder`, profiles with commas between, or `file` (see `orchestrator.report.ladder`).
     """
 
     profile: str | None = None
@@ -43,6 +44,7 @@ class RowOptions:
     controls: str | None = None
     tune: bool = False
     tune_with: Path | None = None
+    ladder: str | None = None
 
     @property
     def arguments(self) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.request import open_ledger, resolve_rows
+from orchestrator.cli.commands.sizes import at_sizes
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Cost, Costs
@@ -44,7 +45,16 @@ STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 def plan(
     targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
 ) -> None:
-    """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none. every_row: print long tables whole."""
+    """Prints what rows would do and cost at each size. max_probes: new probes; 0: none. every_row: print long tables whole."""
+    for size in (sizes := at_sizes(targets[0], options)):
+        if len(sizes) > 1:
+            log(f"size {size.profile}:")
+        _plan(targets, size, seeds, force=force, max_probes=max_probes, every_row=every_row, as_json=as_json)
+
+
+def _plan(
+    targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
+) -> None:
     data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
     requested = parse_seeds(seeds)
     errors: list[str] = []

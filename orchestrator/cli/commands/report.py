@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.commands.request import Request
+from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import version
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import markdown, render
 from orchestrator.report.page.render import script
 from orchestrator.report.page.section import Section
@@ -53,9 +55,21 @@ def report(
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
     found: dict[tuple[str, tuple[tuple[str, str], ...]], Section] = {}  # a table that several targets name stands there once
     names = []
+    climbed: list[Ladder] = []
     for target in dict.fromkeys(targets):
-        request = Request.of(target, options)
+        sizes = at_sizes(target, options)
+        request = Request.of(target, sizes[0])
         own = sections(request, baseline)
+        if len(sizes) > 1:
+            if second_corpora:
+                raise UserError("--ladder: found --second-corpus too; expected one of them")
+            by_size = [(sizes[0], own), *((size, sections(Request.of(target, size), baseline)) for size in sizes[1:])]
+            climbed += make_ladders(by_size)
+            own = [
+                replace(each, table=replace(each.table, table=f"{each.table.table}, {size.profile}"))
+                for size, found_of in by_size
+                for each in found_of
+            ]
         for corpus in second_corpora:
             there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
             second = sections(Request.of(target, there, data=request.finder.data), baseline)
@@ -68,10 +82,10 @@ def report(
         found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
         one_row = len(request.found) == 1 and request.found[0].row is not None
         names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
-    name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls)))
+    name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls)))
     made = list(found.values())
     texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
-    path = _write_markdown(made, options, name, to, texts) if as_markdown else _write_page(made, options, name, to)
+    path = _write_markdown(made, options, name, to, texts, climbed) if as_markdown else _write_page(made, options, name, to, climbed)
     print(visible(str(path)))
 
 
@@ -110,17 +124,19 @@ def _title(found: Sequence[Section]) -> str:
     return ", ".join(dict.fromkeys(section.table.table for section in found)) + (f" ({found[0].scale})" if found[0].scale else "")
 
 
-def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
+def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None, ladders: Sequence[Ladder] = ()) -> Path:
     """Writes the page, by default RESULTS/reports/NAME.html."""
     path = _path(options, name, ".html", to)
-    atomic.write_text(path, render.page(_title(found), found, script, version()))
+    atomic.write_text(path, render.page(_title(found), found, script, version(), ladders=ladders))
     return path
 
 
-def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None, texts: Mapping[str, str]) -> Path:
+def _write_markdown(
+    found: Sequence[Section], options: RowOptions, name: str, to: Path | None, texts: Mapping[str, str], ladders: Sequence[Ladder]
+) -> Path:
     """Writes the page, by default RESULTS/reports/NAME.md, and the other pages and figures beside it."""
     path = _path(options, name, ".md", to)
-    for file, content in markdown.report(_title(found), found, path.stem, texts).items():
+    for file, content in markdown.report(_title(found), found, path.stem, texts, ladders).items():
         atomic.write_text(path.parent / file, content)
     return path
 

@@ -13,6 +13,7 @@ from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.request import Request, published_ledgers
+from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
@@ -60,6 +61,24 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
     tables = {each.table.path: each.table for each in found if each.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
     return request, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated)
+
+
+def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
+    """`sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit) where a run failed at any size."""
+    sizes = [prepare_sweep(target, requested, each) for each in at_sizes(target, options)]
+    failed = False
+    for request, seeds, own in sizes:
+        try:
+            execute_rows(request.rows, seeds, own, request, with_page=True)
+        except typer.Exit as end:
+            if end.exit_code != 1:
+                raise
+            failed = True
+    if len(sizes) > 1:
+        for found in make_ladders([(own, sections(request.again(), None, quiet=True)) for request, _, own in sizes]):
+            terminal.show_ladder(console(stderr=options.as_json), found)
+    if failed:
+        raise typer.Exit(1)
 
 
 def execute_rows(

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from orchestrator.cli.commands.request import Family, Request
-from orchestrator.cli.output import console
+from orchestrator.cli.commands.sizes import at_sizes, make_ladders
+from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.report import terminal
 from orchestrator.report.figures import short_id
-from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.formats import FORMATS, markdown_ladder, several
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
@@ -32,12 +33,27 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
     names = [] if columns is None else [name.strip() for name in columns.split(",")]
     if columns is not None and not all(names):
         raise UserError(f"--columns {shown(columns)!r}: found an empty name; expected names of columns with commas between, or all")
+    if options.ladder is not None:
+        _ladders(target, form, baseline, options)
+        return
     made = [each.table for each in sections(Request.of(target, options), baseline)]
     if form == TERMINAL:
         for each in made:
             terminal.show(console(), each, names)
     else:
         sys.stdout.write(several(made, form, names))
+
+
+def _ladders(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
+    if form == "latex":
+        raise UserError("--format latex: found --ladder too; expected terminal, md or json")
+    for each in make_ladders([(size, sections(Request.of(target, size), baseline)) for size in at_sizes(target, options)]):
+        if form == "json":
+            print_json(each.as_json())
+        elif form == "md":
+            sys.stdout.write(f"**{each.table}**\n\n{markdown_ladder(each)}")
+        else:
+            terminal.show_ladder(console(), each)
 
 
 def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from orchestrator.cli.commands.request import Request
+from orchestrator.cli.commands.sizes import at_sizes
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
@@ -25,6 +26,26 @@ from orchestrator.tables import cell, make_table
 
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
     """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
+    if session is not None and options.ladder is not None:
+        raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
+    sizes = at_sizes(target, options)
+    records = [record | ({"size": each.profile} if len(sizes) > 1 else {}) for each in sizes for record in _records(target, each, session)]
+    if not records:
+        raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
+    if as_json:
+        for record in records:
+            print_json(record)
+    else:
+        _print(records)
+    code = exit_code(headlines(records))
+    if session is not None and code != 6:
+        code = 0 if all(record["session"] and record["session"]["accepted"] for record in records) else 7
+    if code:
+        raise typer.Exit(code)
+
+
+def _records(target: str, options: RowOptions, session: str | None) -> list[dict[str, Any]]:
+    """A record for each claim and metric."""
     request = Request.of(target, options)
     finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
@@ -47,18 +68,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
         raise UserError(*problems)
     if session is not None:
         records = _in_session(headlines(records), session, finder.ledger.root, known)
-    if not records:
-        raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
-    if as_json:
-        for record in records:
-            print_json(record)
-    else:
-        _print(records)
-    code = exit_code(headlines(records))
-    if session is not None and code != 6:
-        code = 0 if all(record["session"] and record["session"]["accepted"] for record in records) else 7
-    if code:
-        raise typer.Exit(code)
+    return records
 
 
 def headlines(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,7 +78,7 @@ def headlines(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _claim(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record["row"], record["against"], record["metric"]
+    return record["row"], record["against"], record["metric"], record.get("size")
 
 
 def _in_session(records: list[dict[str, Any]], name: str, results: Path, outcomes: Outcomes) -> list[dict[str, Any]]:
@@ -112,8 +122,10 @@ def _with_history(
 
 def _print(records: list[dict[str, Any]]) -> None:
     tuned = any(record["configuration"] == "tuned" for record in records)
+    sized = any("size" in record for record in records)
     heads = (
         "row",
+        *["size"] * sized,
         *["configuration"] * tuned,
         "strongest control",
         "metric",
@@ -130,6 +142,7 @@ def _print(records: list[dict[str, Any]]) -> None:
         effect = record["effect"] or {}
         table.add_row(
             cell(short_id(record["row"])),
+            *[cell(record.get("size"))] * sized,
             *[record["configuration"]] * tuned,
             cell(short_id(effect.get("against") or record["against"] or "")),
             record["metric"],
@@ -142,7 +155,7 @@ def _print(records: list[dict[str, Any]]) -> None:
         )
     console().print(table)
     for record in records:
-        row = short_id(record["row"]) + (", tuned" if record["configuration"] == "tuned" else "")
+        row = short_id(record["row"]) + (", tuned" if record["configuration"] == "tuned" else "") + (f", {record['size']}" if sized else "")
         log(f"{row}, {record['metric']}: {record['verdict']}: {record['reason']}")
         if found := record.get("session"):
             word, where = "accepted" if found["accepted"] else "not accepted", f"claim {found['number']} of session {found['name']}"

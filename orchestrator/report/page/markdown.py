@@ -9,10 +9,12 @@ from typing import Any
 import vl_convert
 
 from orchestrator.report.formats import markdown as table_of
-from orchestrator.report.formats import markdown_grid
+from orchestrator.report.formats import markdown_grid, markdown_ladder
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, scatter, search_charts
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.forest import forest
+from orchestrator.report.page.ladder_chart import chart
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
@@ -26,7 +28,9 @@ KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system":
 """What is said of an environment, where it is known -> its name here."""
 
 
-def report(title: str, sections: Sequence[Section], name: str, texts: Mapping[str, str] | None = None) -> dict[str, str]:
+def report(
+    title: str, sections: Sequence[Section], name: str, texts: Mapping[str, str] | None = None, ladders: Sequence[Ladder] = ()
+) -> dict[str, str]:
     """Pages and figures: file name -> content. Tables of several papers have a front page, and a page for each paper.
 
     Args:
@@ -35,9 +39,16 @@ def report(title: str, sections: Sequence[Section], name: str, texts: Mapping[st
     """
     texts, papers = texts or {}, list(dict.fromkeys(_paper(section) for section in sections))
     front = texts.get("", f"# {_md(title)}")
-    if len(papers) < 2:
-        return _page(front, sections, name)
     files = dict[str, str]()
+    for number, each in enumerate(ladders):
+        front, drawn = f"{front}\n\n## {_md(each.table)} at {len(each.profiles)} sizes", chart(each)
+        if drawn is not None:
+            file = f"{name}-ladder{number or ''}.svg"
+            files[file] = _svg(drawn, None)
+            front += f'\n\n<img src="{_address(file)}" alt="{_TITLES["ladder"]}">'
+        front += "\n\n" + markdown_ladder(each)
+    if len(papers) < 2:
+        return files | _page(front, sections, name)
     for paper in papers:
         files |= _page(texts.get(paper, f"# {_md(paper)}"), [each for each in sections if _paper(each) == paper], f"{name}-{paper}")
     twice = any(section.second for section in sections)
@@ -114,6 +125,7 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
 
 
 _TITLES = {
+    "ladder": "differences against parameters, with their intervals",
     "effects": "differences to the strongest control, with their intervals",
     "curves": "learning curves: validation loss over updates, mean of seeds",
     "params": "BLEU against parameters",

@@ -18,11 +18,13 @@ from orchestrator.files import atomic
 from orchestrator.files.documents import read_bytes
 from orchestrator.paths import user_cache
 from orchestrator.report.figures import short_id
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.layout import layout
 from orchestrator.report.page import charts, scatter, search_charts
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table, judgements
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.forest import forest
+from orchestrator.report.page.ladder_chart import chart
 from orchestrator.report.page.provenance import provenance, varying
 from orchestrator.report.page.section import Section, has_figures, headline, score
 from orchestrator.safe_text import json_text, visible
@@ -32,21 +34,31 @@ from orchestrator.sweeps.names import as_targets
 ASSETS = Path(__file__).parent / "assets"
 
 
-def page(title: str, sections: Sequence[Section], script: Callable[[], str], version: str, now: datetime | None = None) -> str:
+def page(
+    title: str,
+    sections: Sequence[Section],
+    script: Callable[[], str],
+    version: str,
+    now: datetime | None = None,
+    ladders: Sequence[Ladder] = (),
+) -> str:
     """The page as HTML.
 
     Args:
         script: gives the script of the charts (see `vega_script.script`); called only if there is a chart.
         version: of the product.
         now: the time that the page names; by default the present.
+        ladders: tables at several sizes, which come first.
     """
     made = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     parts = [_part(section, index) for index, section in enumerate(sections)]
-    charted = any(part["charts"] for part in parts)
+    climbed = [{"ladder": each, "at": f"ladder{index}", "chart": chart(each)} for index, each in enumerate(ladders)]
+    charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
     template = _environment().get_template("page.html")
     return template.render(
         title=title,
         parts=parts,
+        ladders=climbed,
         claims=_claims(sections) if begins_with_claims(sections) else None,
         made=made,
         version=version,

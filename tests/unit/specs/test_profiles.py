@@ -97,6 +97,18 @@ def test_a_profile_of_ones_own_is_a_file(spec: Write, tmp_path: Path) -> None:
         resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
 
 
+def test_a_profile_may_extend_another(spec: Write, mine: Callable[[str], None], tmp_path: Path) -> None:
+    mine("width: 0.5\ntrain: {max_steps: 7, validate_every: 3}\n")
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: mine\ntrain: {max_steps: 9}\n", encoding="utf-8")
+    found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0])
+    assert (found.model.d_model, found.train.max_steps, found.train.validate_every) == (24, 9, 3)
+    for parent, line in (("mime", "1: extends: mime: unknown profile; .*did you mean mine"), ("own.yaml", "1: extends: found .*in turn")):
+        own.write_text(f"extends: {parent}\n", encoding="utf-8")
+        with pytest.raises(UserError, match=line):
+            resolve(spec("  a: {}\n", head=HEAD), profile=str(own))
+
+
 def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec: Write, mine: Callable[[str], None]) -> None:
     mine("warmup: 1000\nlog_gradient_norms: 50\n")
     found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])

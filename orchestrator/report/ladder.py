@@ -1,0 +1,192 @@
+"""The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from orchestrator.cost.flops import work
+from orchestrator.cost.lengths import Lengths
+from orchestrator.report.effects import Effects, interval
+from orchestrator.report.figures import short_id
+from orchestrator.report.page.section import Section
+from orchestrator.scoring.significance.estimator import Answer, answer
+from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
+from orchestrator.scoring.significance.sentence_statistics import TITLES
+from orchestrator.specs.row import Row
+from orchestrator.sweeps.plan import ancestors
+
+NLL = "nll"
+UNEVEN = 1.25
+"""Ratio of tokens per parameter between sizes from which a note says so."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A table at one size. profile: its name, or the file."""
+
+    profile: str
+    section: Section
+
+    @cached_property
+    def losses(self) -> dict[str, Loss]:
+        """Row -> its loss and what one training took, of rows of at least two seeds whose data is prepared."""
+        rows = [row for row in self.section.rows if row.kind == "run"]
+        effects, lengths = Effects(rows, self.section.outcomes, self.section.finder.reader, NLL), Lengths()
+        found = {}
+        for row in rows:
+            spread = effects.spread(row.id) if row.id in effects.arms else None
+            took = self._took(row, lengths)
+            if spread is not None and took is not None:
+                scores = effects.arms[row.id].scores
+                found[row.id] = Loss(float(scores.mean()), (spread.variance / len(scores)) ** 0.5, *took)
+        return found
+
+    def _took(self, row: Row, lengths: Lengths) -> tuple[float, float] | None:
+        """Operations and mean seconds of a training, with those of the rows that it starts from."""
+        operations = seconds = 0.0
+        for each in (*ancestors(row), row):
+            outcomes = self.section.done(each.id) if each.id in self.section.outcomes else self.section.finder.outcomes(each)
+            records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in outcomes]
+            prepared = None if each.spec is None else self.section.finder.prepared(each.spec.data)
+            if each.spec is None or prepared is None or not records or any("seconds" not in record for record in records):
+                return None
+            length = lengths.training(each.spec, prepared)
+            operations += work(each.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates
+            seconds += sum(record["seconds"] for record in records) / len(records)
+        return operations, seconds
+
+    def params(self, row: str) -> int | None:
+        done = self.section.done(row)
+        return done[0].params if done else None
+
+    def tokens_per_parameter(self, row: str) -> float | None:
+        """Target tokens of a training over the parameters of the model."""
+        done = self.section.done(row)
+        records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in done[:1]]
+        known = [record for record in records if {"seconds", "tokens_per_second", "params"} <= set(record)]
+        return known[0]["seconds"] * known[0]["tokens_per_second"] / known[0]["params"] if known else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row at one size. params: of the row it is compared with, else its own; effect, verdict: as the table at this size has them."""
+
+    profile: str
+    params: int | None
+    effect: Mapping[str, Any]
+    verdict: str
+    speed_up: SpeedUp | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row on one metric over the sizes. slope: the change of its effect when the parameters double."""
+
+    row: str
+    label: str
+    metric: str
+    points: Sequence[Point]
+    slope: tuple[float, Answer] | None = None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All rows that have an effect at some size."""
+
+    table: str
+    profiles: Sequence[str]
+    lines: Sequence[Line]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def as_json(self) -> dict[str, Any]:
+        """{"table", "ladder": [profile, ..], "rows": [{"row", "metric", "sizes", "slope"}], "notes"}."""
+        rows = [
+            {
+                "row": line.row,
+                "metric": line.metric,
+                "sizes": [asdict(point) for point in line.points],
+                "slope": None if line.slope is None else {"per_doubling": line.slope[0], **asdict(line.slope[1])},
+            }
+            for line in self.lines
+        ]
+        return {"table": self.table, "ladder": list(self.profiles), "rows": rows, "notes": list(self.notes)}
+
+    @property
+    def heads(self) -> list[str]:
+        return ["row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time"]
+
+    def cells(self) -> list[list[str]]:
+        """A line for each row, metric and size, and one for each slope."""
+        found = []
+        for line in self.lines:
+            for point in line.points:
+                about = [short_id(line.row), TITLES[line.metric], point.profile, f"{point.params:,}" if point.params else ""]
+                found.append([*about, interval(point.effect), point.verdict, *_said(point.speed_up)])
+            if line.slope is not None:
+                change, known = line.slope
+                effect = {"delta": change, "metric": line.metric, "other_seeds_and_sentences": asdict(known)}
+                found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", interval(effect), "", "", ""])
+        return found
+
+
+def make(sizes: Sequence[Size]) -> Ladder:
+    """The ladder of one table, from the smallest size to the largest."""
+    first, starts = sizes[0].section, sizes[0].section.starts
+    lines = []
+    for row in (line for line in first.table.rows if line.id in starts):
+        for metric in ("bleu", NLL):
+            points = [point for size in sizes if (point := _point(size, sizes, row.id, starts[row.id], metric)) is not None]
+            if points:
+                lines.append(Line(row.id, row.label, metric, points, _slope(points)))
+    return Ladder(first.table.address, [size.profile for size in sizes], lines, _notes(sizes))
+
+
+def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) -> Point | None:
+    ours = next((line.ours for line in size.section.table.rows if line.id == row), None) or {}
+    found = ours if metric != NLL else ours.get(NLL, {})
+    if "effect" not in found:
+        return None
+    fast = _speed_up(size, sizes, row, base) if metric == NLL else None
+    params = size.params(base) or size.params(row)
+    return Point(size.profile, params, found["effect"], found["verdict"]["word"], fast)
+
+
+def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
+    known = [(p.params, p.effect) for p in points if p.params and "other_seeds_and_sentences" in p.effect]
+    answers = [each["other_seeds_and_sentences"] for _, each in known]
+    tests = [answer(each["delta"], a["se"] ** 2, a["df"]) for (_, each), a in zip(known, answers, strict=True)]
+    return slope([params for params, _ in known], tests, [each["delta"] for _, each in known])
+
+
+def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:
+    """Relative to the curve of the row's baseline; of the sizes that have both, and one vocabulary."""
+    spec = {each.profile: next(r.spec for r in each.section.rows if r.id == row) for each in sizes}
+    data = {profile: one.data.model_dump_json() for profile, one in spec.items() if one is not None}
+    alike = [each for each in sizes if base in each.losses and data.get(each.profile) == data.get(size.profile)]
+    if row not in size.losses or size not in alike:
+        return None
+    return speed_up([each.losses[base] for each in alike], size.losses[row], alike.index(size))
+
+
+def _said(found: SpeedUp | None) -> tuple[str, str]:
+    """`~` marks what lies outside of the baseline's sizes."""
+    if found is None:
+        return "", ""
+    mark = "~" * found.beyond
+    return f"{mark}{found.compute:.2f} ({found.low:.2f} to {found.high:.2f})", f"{mark}{found.time:.2f}"
+
+
+def _notes(sizes: Sequence[Size]) -> list[str]:
+    notes = ["verdict: of each size alone, as its table has it", "each doubling: of the parameters of the row that a row is compared with"]
+    ratio = {size.profile: size.tokens_per_parameter(str(size.section.table.base)) for size in sizes}
+    known = {profile: each for profile, each in ratio.items() if each is not None}
+    if known and max(known.values()) > UNEVEN * min(known.values()):
+        said = ", ".join(f"{each:.1f} ({profile})" for profile, each in known.items())
+        notes.append(f"tokens per parameter of the baseline differ between sizes: {said}")
+    if len(sizes) < LEAST_SIZES:
+        notes.append(f"no speed-up: a curve needs {LEAST_SIZES} sizes")
+    else:
+        notes.append("speed-up: compute, or time, in which the baseline's curve over its sizes reaches the row's nll, over the row's own")
+        notes.append("a speed-up needs two seeds of both rows, and the prepared corpus; ~: outside of the baseline's sizes")
+    return notes

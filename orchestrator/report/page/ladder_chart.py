@@ -1,0 +1,54 @@
+"""The effects of a ladder against size as a Vega-Lite specification."""
+
+from typing import Any
+
+from orchestrator.report.figures import short_id
+from orchestrator.report.ladder import Ladder
+from orchestrator.report.page.charts import COLOURS, Spec
+from orchestrator.scoring.significance.sentence_statistics import TITLES
+
+
+def chart(found: Ladder) -> Spec | None:
+    """A panel for each metric: a line for each row over the parameters, with its intervals. None without a point."""
+    points: list[dict[str, Any]] = []
+    for line in found.lines:
+        for each in line.points:
+            if each.params:
+                answer = each.effect.get("other_seeds_and_sentences", {})
+                ends = {name: answer[name] for name in ("low", "high") if name in answer}
+                about = {"row": short_id(line.row), "metric": line.metric, "size": each.profile, "x": each.params}
+                points.append(about | {"y": each.effect["delta"], **ends})
+    rows = list(dict.fromkeys(point["row"] for point in points))
+    colours = [f"var(--c{i + 1})" if i + 1 < COLOURS else "var(--grey)" for i in range(len(rows))]
+    panels = [_panel(metric, rows, colours) for metric in dict.fromkeys(point["metric"] for point in points)]
+    return {"data": {"values": points}, "hconcat": panels} if points else None
+
+
+def _panel(metric: str, rows: list[str], colours: list[str]) -> Spec:
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "parameters of the baseline",
+        "scale": {"type": "log", "nice": False, "padding": 16},
+    }
+    y = {"field": "y", "type": "quantitative", "title": f"difference in {TITLES[metric]}"}
+    colour = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": rows, "range": colours}, "legend": {"orient": "top"}}
+    tips = [{"field": "row"}, {"field": "size"}, {"field": "y", "title": "difference", "format": "+.3f"}]
+    return {
+        "width": 300,
+        "height": 240,
+        "transform": [{"filter": f"datum.metric == '{metric}'"}],
+        "layer": [
+            {
+                "data": {"values": [{}]},
+                "mark": {"type": "rule", "color": "var(--ink)"},
+                "encoding": {"y": {"datum": 0, "type": "quantitative"}},
+            },
+            {"mark": {"type": "line", "point": {"filled": True}}, "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips}},
+            {
+                "transform": [{"filter": "isValid(datum.low)"}],
+                "mark": {"type": "rule", "opacity": 0.6},
+                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
+            },
+        ],
+    }

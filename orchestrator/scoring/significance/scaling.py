@@ -1,0 +1,100 @@
+"""How an effect changes with the size of the models, and which compute of the baseline it stands for.
+
+The curve L(C) = Linf + A C^-a goes through the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). The
+compute-equivalent speed-up of a row is C_b(L) / C: the compute with which the baseline would reach the row's loss, over the row's own.
+
+Shapes: S sizes, D draws.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.scoring.significance.estimator import DRAW, LEVEL, RESAMPLES, Answer, answer
+from orchestrator.scoring.significance.mixed import Floats
+
+EXPONENTS = np.linspace(0.02, 2.0, 397)
+"""Candidates of a; the best is taken."""
+LEAST_SIZES = 3
+"""Sizes that a curve needs, since it has three parameters."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Mean loss of a row's seeds at one size, the standard error of this mean, and what one training took."""
+
+    mean: float
+    se: float
+    compute: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """C_b(L) / C with its interval over seeds; infinite where the baseline's curve does not reach the loss.
+
+    time: the same for seconds, at the speeds that were measured. beyond: C_b(L) lies outside of the baseline's sizes.
+    """
+
+    compute: float
+    low: float
+    high: float
+    time: float
+    beyond: bool
+
+
+def slope(sizes: Sequence[float], effects: Sequence[Answer], deltas: Sequence[float]) -> tuple[float, Answer] | None:
+    """The change of an effect when the size doubles, by weighted least squares on log2 of the size; None for less than two sizes.
+
+    The effects count as independent. They share test sentences, so the interval is somewhat too wide. It has the fewest degrees of freedom
+    of the effects.
+    """
+    if len(set(sizes)) < 2 or any(each.se == 0 for each in effects):
+        return None
+    x, y, weight = np.log2(sizes), np.asarray(deltas), np.asarray([1 / each.se**2 for each in effects])
+    centred = x - np.average(x, weights=weight)
+    information = float((weight * centred**2).sum())
+    found = float((weight * centred * y).sum()) / information
+    return found, answer(found, 1 / information, min(each.df for each in effects))
+
+
+def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
+    """The speed-up of a row at the size `at` of the baseline's; None for less than three sizes, or losses that do not fall with compute."""
+    if len(baseline) < LEAST_SIZES:
+        return None
+    compute = np.asarray([each.compute for each in baseline])
+    generator = np.random.default_rng(DRAW)
+    losses = np.asarray([each.mean for each in baseline])
+    drawn = losses + generator.standard_normal((RESAMPLES, len(baseline))) * [each.se for each in baseline]
+    ours = row.mean + np.concatenate([[0.0], generator.standard_normal(RESAMPLES) * row.se])
+    needed = _compute_at(compute, np.vstack([losses, drawn]), ours)
+    known = needed[1:][~np.isnan(needed[1:])] / row.compute
+    if math.isnan(needed[0]) or not len(known):
+        return None
+    low, high = np.quantile(known, [LEVEL / 2, 1 - LEVEL / 2], method="nearest")  # interpolation would fail between infinities
+    found = float(needed[0])
+    here = baseline[at]
+    time = found / here.compute * here.seconds / row.seconds
+    return SpeedUp(found / row.compute, float(low), float(high), time, not compute.min() <= found <= compute.max())
+
+
+def _compute_at(compute_S: Floats, losses_DS: Floats, loss_D: Floats) -> Floats:
+    """C_b(loss) [D] on the curves through the losses; infinite below Linf, nan where no curve falls."""
+    relative = compute_S / compute_S[0]
+    best = np.full(len(losses_DS), np.inf)
+    needed = np.full(len(losses_DS), np.nan)
+    mean_D = losses_DS.mean(axis=1)
+    for exponent in EXPONENTS:
+        x_S = relative**-exponent
+        centred = x_S - x_S.mean()
+        scale_D = (losses_DS - mean_D[:, None]) @ centred / (centred @ centred)
+        floor_D = mean_D - scale_D * x_S.mean()
+        error_D = ((losses_DS - floor_D[:, None] - scale_D[:, None] * x_S) ** 2).sum(axis=1)
+        better = (error_D < best) & (scale_D > 0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            share = np.maximum(loss_D - floor_D, 0.0) / scale_D
+            needed = np.where(better, compute_S[0] * share ** (-1 / exponent), needed)
+        best = np.where(better, error_D, best)
+    return needed
