@@ -99,22 +99,22 @@ def shard(indices: Indices, rank: int, world_size: int) -> Indices:
     return indices[rank::world_size]
 
 
-def collate(pairs: Pairs, indices: Indices | Sequence[int]) -> Batch:
-    """Padded tensors of the pairs in the order of `indices`. B = 0 gives tensors of shape [0, 1]."""
+def collate(pairs: Pairs, indices: Indices | Sequence[int], least: int = 1) -> Batch:
+    """Tensors of the pairs in the order of `indices`, padded to the longest, but at least to `least`. B = 0 gives tensors of shape [0, least]."""
     chosen = np.asarray(indices, dtype=np.int64)
-    src = _padded(pairs.src, pairs.src_offsets, chosen)
-    tgt_out = _padded(pairs.tgt, pairs.tgt_offsets, chosen)
+    src = _padded(pairs.src, pairs.src_offsets, chosen, least)
+    tgt_out = _padded(pairs.tgt, pairs.tgt_offsets, chosen, least)
     tgt_in = np.empty_like(tgt_out)
     tgt_in[:, 0] = BOS
     tgt_in[:, 1:] = np.where(tgt_out[:, :-1] == EOS, PAD, tgt_out[:, :-1])
     return Batch(torch.from_numpy(src), torch.from_numpy(tgt_in), torch.from_numpy(tgt_out))
 
 
-def _padded(flat: npt.NDArray[Any], offsets: npt.NDArray[np.int64], chosen: Indices) -> npt.NDArray[np.int64]:
-    """Pads sentences to [B, longest + 1]: each with its EOS, then PAD."""
+def _padded(flat: npt.NDArray[Any], offsets: npt.NDArray[np.int64], chosen: Indices, least: int) -> npt.NDArray[np.int64]:
+    """Pads sentences to [B, longest + 1], at least to [B, least]: each with its EOS, then PAD."""
     starts = offsets[chosen]
     lengths = offsets[chosen + 1] - starts
-    out = np.full((len(chosen), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
+    out = np.full((len(chosen), max(int(lengths.max(initial=0)) + 1, least)), PAD, dtype=np.int64)
     rows = np.repeat(np.arange(len(chosen)), lengths)
     columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     out[rows, columns] = flat[columns + np.repeat(starts, lengths)]

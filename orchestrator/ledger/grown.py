@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0}
+_BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0, "batch.pad_to": 1}
 _SCHEDULE = ("warmup_ratio", "cooldown", "decay", "shrink", "min_lr", "cut")
 
 _RATED = ("rezero", "laurel", "admin", "delta", "hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention")

@@ -78,8 +78,10 @@ class UpdateLoader:
         everyone = np.concatenate(group)
         shares = [shard(indices, self.rank, self.world_size) for indices in group]
         idle = [len(share) == 0 for share in shares]
-        micro = [collate(self.pairs, indices[:1] if none else share) for indices, share, none in zip(group, shares, idle, strict=True)]
-        padded = sum(len(g) * (int(self.src_lengths[g].max()) + int(self.tgt_lengths[g].max())) for g in group)
+        given = (indices[:1] if none else share for indices, share, none in zip(group, shares, idle, strict=True))
+        micro = [collate(self.pairs, indices, self.batch.pad_to) for indices in given]
+        least = self.batch.pad_to
+        padded = sum(len(g) * (max(int(self.src_lengths[g].max()), least) + max(int(self.tgt_lengths[g].max()), least)) for g in group)
         return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
 
 

@@ -90,6 +90,9 @@ def test_collate_is_the_obvious_loop():
         src, tgt_in, tgt_out = naive(PAIRS, indices.tolist())
         assert (batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()) == (src, tgt_in, tgt_out)
         assert str(batch.src.dtype) == "torch.int64"
+        longer = collate(PAIRS, indices, least=16)
+        for tensor, rows in zip(longer.tensors(), (src, tgt_in, tgt_out), strict=True):
+            assert tensor.tolist() == [row + [0] * (16 - len(row)) for row in rows]
 
 
 def test_collate_of_nothing_and_of_empty_sentences():

@@ -70,6 +70,7 @@ TRAIN = [
     ("optim.schedule", {"kind": "plateau", "lr": 0.25}), ("optim.schedule", {"kind": "plateau", "lr": 0.25, "cut": "after_first_rise"}),
     ("optim.schedule", {"kind": "plateau", "lr": 0.25, "shrink": 0.5}), ("optim.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
     ("optim.restart.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}), ("train.validate_every", "epoch"), ("batch.curriculum", 1),
+    ("batch.pad_to", 16),
     ("model.zero_residual", True), ("optim.kind", "muon"), ("optim.weight_decay", 0.1), ("optim.ema", 0.999), ("optim.clip_norm", 1.0),
     ("optim.label_smoothing", 0.1), ("batch.unit", "sentences"), ("batch.size", 1000), ("batch.accumulate", 2),
     ("batch.stages", [{"from_epoch": 2, "size": 500}]), ("train.max_steps", 200), ("train.max_epochs", 3), ("train.validate_every", 10),
