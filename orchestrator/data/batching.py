@@ -100,7 +100,7 @@ def shard(indices: Indices, rank: int, world_size: int) -> Indices:
 
 
 def collate(pairs: Pairs, indices: Indices | Sequence[int], least: int = 1) -> Batch:
-    """Tensors of the pairs in the order of `indices`, padded to the longest, but at least to `least`. B = 0 gives tensors of shape [0, least]."""
+    """Tensors of the pairs in the order of `indices`, padded to the longest or to `least`. B = 0 gives tensors of shape [0, least]."""
     chosen = np.asarray(indices, dtype=np.int64)
     src = _padded(pairs.src, pairs.src_offsets, chosen, least)
     tgt_out = _padded(pairs.tgt, pairs.tgt_offsets, chosen, least)

@@ -33,8 +33,8 @@ class BatchSpec(Strict):
     curriculum: Natural = 0
     """Number of epochs at the start whose batches come from short to long (Platanios et al. 2019)."""
     pad_to: Positive = 1
-    """Least length of a micro-batch, source and target; shorter ones are padded to it. 16 trains short sentences faster on a CPU with AVX-512,
-    whose softmax over fewer numbers is slow."""
+    """Least length of a micro-batch, source and target; shorter ones are padded to it. 16 makes training on short sentences faster on a CPU
+    with AVX-512, whose softmax over fewer numbers is slow."""
 
     @field_validator("stages")
     @classmethod
