@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.specs.check import MAX_WIDTH
+from orchestrator.specs.base import MAX_WIDTH
 from orchestrator.specs.schema import ModelSpec, RunSpec
 from orchestrator.sweeps import parameters
 

@@ -1,14 +1,37 @@
 """Base class and number types of the run schema's sections."""
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _increase(values: list[Any]) -> list[Any]:
+    if any(later <= earlier for earlier, later in pairwise(values)):
+        raise ValueError(f"found {values}, which do not increase; expected increasing numbers")
+    return values
+
+
+def _differ(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError(f"found {values}, which are not distinct; expected each once")
+    return values
+
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1024)]
 """Of workers, threads and hypotheses: more are a slip of the hand."""
 Natural = Annotated[int, Field(ge=0)]
+Depth = Annotated[int, Field(ge=1, le=1000)]
+MAX_WIDTH = 100_000
+Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
+VocabSize = Annotated[int, Field(gt=4, le=1_000_000)]
+"""Pieces of a vocabulary, its 4 specials included."""
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_differ)]
+Rungs = Annotated[list[Positive], AfterValidator(_increase)]
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_increase)]
 
 
 class Strict(BaseModel):

@@ -4,6 +4,7 @@ Files of tables that lie in the working folder itself belong to the index too.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +51,13 @@ def _apart(path: Path, folder: Path) -> bool:
 
 def tables() -> tuple[dict[str, TableFile], list[str]]:
     """Returns address -> table, and the problems of files that cannot be read or claim the address of another file."""
+    return _by_address(table_files())
+
+
+def _by_address(paths: Iterable[Path]) -> tuple[dict[str, TableFile], list[str]]:
     found: dict[str, TableFile] = {}
     problems: list[str] = []
-    for path in table_files():
+    for path in paths:
         with collecting(problems):
             table = table_file.read(path)
             if table.address.casefold() in {address.casefold() for address in found}:
@@ -111,18 +116,11 @@ def find_all(target: str | Path | list[Target]) -> list[Target]:
     text, folder = str(target), Path(target)
     if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
         return [find(text)]
-    found: dict[str, Target] = {}
-    problems: list[str] = []
-    for path in filter(_is_table, sorted(folder.glob("[!.]*.yaml"))):
-        with collecting(problems):
-            table = table_file.read(path)
-            if table.address in found:
-                raise UserError(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
-            if (table.written or table.grid or table.problems) and not table.is_single:
-                found[table.address] = Target(table)
+    tables_there, problems = _by_address(filter(_is_table, sorted(folder.glob("[!.]*.yaml"))))
+    found = [Target(table) for table in tables_there.values() if (table.written or table.grid or table.problems) and not table.is_single]
     if problems or not found:
         raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
-    return list(found.values())
+    return found
 
 
 def _is_table(path: Path) -> bool:

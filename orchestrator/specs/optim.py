@@ -52,17 +52,17 @@ class BatchSpec(Strict):
         return max(self.size, *(stage.size for stage in self.stages), 0)
 
 
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "plateau": {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"},
-    "wsd": {"cooldown": 0.2, "decay": "1-sqrt", "min_lr": None},
-    "cosine": {"min_lr": None},
+_DEFAULTS = {"plateau": {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"}, "wsd": {"cooldown": 0.2, "decay": "1-sqrt"}}
+"""Schedule -> defaults of the options that only some schedules have."""
+_WARM = ("warmup", "warmup_ratio", "lr")
+_USED: dict[str, tuple[str, ...]] = {
+    "noam": ("warmup", "warmup_ratio", "factor"),
+    "inverse-sqrt": _WARM,
+    "fixed": _WARM,
+    "plateau": ("lr", "shrink", "min_lr", "cut"),
+    "wsd": (*_WARM, "min_lr", "cooldown", "decay"),
+    "cosine": (*_WARM, "min_lr"),
 }
-"""Schedule -> the options that only some schedules have, with their defaults for this one."""
-
-_UNUSED = {"noam": ("lr",), "plateau": ("warmup", "warmup_ratio", "factor")}
-"""Schedule -> the options of most others that it does not use; the schedules that are not named do not use `factor`."""
-
-_OPTIONAL = ("shrink", "min_lr", "cut", "cooldown", "decay")
 
 ROUNDING = 1e-9
 """Relative tolerance, so that 0.1 multiplied three times by 0.1 does not count as less than 1e-4."""
@@ -107,19 +107,19 @@ class Schedule(Strict):
     def _defaults(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        defaults = _DEFAULTS.get(str(data.get("kind")), {})
+        defaults: dict[str, Any] = _DEFAULTS.get(str(data.get("kind")), {})
         given = {name: value for name, value in data.items() if name not in defaults or value is not None}
         no_warmup = data.get("kind") == "plateau" or data.get("warmup_ratio") is not None
         return {"lr": None} | ({"warmup": 0} if no_warmup else {}) | defaults | given
 
-    @field_validator("warmup", "warmup_ratio", "factor", "lr", *_OPTIONAL)
+    @field_validator("warmup", "warmup_ratio", "factor", "lr", "shrink", "min_lr", "cut", "cooldown", "decay")
     @classmethod
     def _fits(cls, value: Any, info: ValidationInfo) -> Any:
         kind, name = info.data.get("kind"), str(info.field_name)
         if kind is None:  # kind is invalid and already reported
             return value
         given = value is not None and (name, value) not in (("warmup", 0), ("factor", 1.0))
-        unused = name not in _DEFAULTS.get(kind, {}) if name in _OPTIONAL else name in _UNUSED.get(kind, ("factor",))
+        unused = name not in _USED[kind]
         if given and unused:
             raise ValueError(f"{name} is not used by schedule {kind}")
         if name == "warmup_ratio" and given and info.data.get("warmup"):

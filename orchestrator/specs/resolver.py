@@ -6,7 +6,7 @@ from dataclasses import replace
 from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, Position, nearest, shown
-from orchestrator.specs.profiles import Override
+from orchestrator.specs.profiles import Override, Profile
 from orchestrator.specs.row import Figures, Row, other_scorings
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SCORED, RowHeader, segments
@@ -36,21 +36,20 @@ class Resolver:
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         row = self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where)
         controls = tuple(f"{table.address}/{other}" for other in table.control_rows if other != name)
-        row = replace(row, label=head.label or name, of=subjects(table, parsed), control_rows=controls)
-        return replace(row, compare_with=compared_with(table, parsed))
+        of, against = subjects(table, parsed), compared_with(table, parsed)
+        return replace(row, label=head.label or name, of=of, control_rows=controls, compare_with=against)
 
     def made(self, address: str, head: RowHeader, figures: Figures, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
         """Returns the row of a head and a resolved spec. where: FILE:LINE."""
         file, _, line = where.rpartition(":")
-        row = Row(address, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, file, int(line), parent)
-        if spec is not None:
-            test = None if self.profile is None else self.profile[0].score.get("test")
-            row = replace(row, also=other_scorings(figures.also, spec, test))
+        scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.failed_below  # rows that state none have none; a profile replaces that of the others
-        if bound is not None and self.profile is not None and self.profile[0].failed_below is not None:
-            bound = self.profile[0].failed_below
-        row = replace(row, means=dict(figures.means.data), of=head.of, analysis=figures.analysis, note=head.note)
-        return replace(row, significance=figures.significance, failed_below=bound, controls=figures.controls)
+        bound = bound if bound is None or scale.failed_below is None else scale.failed_below
+        also = {} if spec is None else other_scorings(figures.also, spec, scale.score.get("test"))
+        own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
+        own |= {name: getattr(figures, name) for name in ("analysis", "significance", "controls")}
+        own |= {"also": also, "means": dict(figures.means.data), "failed_below": bound}
+        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, **own)
 
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
         if parsed.head.init_from is None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from models.config import Component, DropoutConfig, ModelConfig, StackConfig
-from orchestrator.specs.base import Count, Natural, Positive, Probability, Strict
+from orchestrator.specs.base import Count, Depth, Natural, Positive, Probability, Strict, VocabSize, Width
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Schedule  # noqa: F401 (Schedule for those that import it from here)
 
 
@@ -23,7 +23,7 @@ class Subword(Strict):
 
     kind: Literal["bpe", "unigram", "word"] = "bpe"
     """How text is segmented: byte-pair encoding, a unigram language model, or whole words."""
-    size: Positive = 8000
+    size: VocabSize = 8000
     """Number of pieces of a vocabulary, including its 4 specials."""
     joint: bool = True
     """Whether one vocabulary serves both sides."""
@@ -41,9 +41,9 @@ class Subword(Strict):
 class VocabSizes(Strict):
     """Declared vocabulary sizes, for parameter counts without data. Prepared data takes precedence."""
 
-    src: Positive | None = None
+    src: VocabSize | None = None
     """Number of source subwords, specials included; null: unknown until the data are prepared."""
-    tgt: Positive | None = None
+    tgt: VocabSize | None = None
     """Number of target subwords, specials included; null: unknown until the data are prepared."""
 
 
@@ -94,7 +94,7 @@ class DropoutSpec(Strict, DropoutConfig):
 class EncoderSpec(Strict, StackConfig):
     """Depth and components of the encoder."""
 
-    num_layers: Positive = _STACK.num_layers
+    num_layers: Depth = _STACK.num_layers
     layer: Component = _STACK.layer
     connection: Component = _STACK.connection
     aggregation: Component = _STACK.aggregation
@@ -106,20 +106,20 @@ class EncoderSpec(Strict, StackConfig):
 class DecoderSpec(EncoderSpec):
     """Depth and components of the decoder; an encoder has the same keys but for cross_attention."""
 
-    num_layers: Positive = _STACK.num_layers
+    num_layers: Depth = _STACK.num_layers
     cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
 
 
 class ModelSpec(Strict, ModelConfig):
     """The network. Encoder and decoder share all widths; they differ only in depth and components."""
 
-    d_model: Positive = _MODEL.d_model
-    d_ff: Positive = _MODEL.d_ff
+    d_model: Width = _MODEL.d_model
+    d_ff: Width = _MODEL.d_ff
     num_heads: Positive = _MODEL.num_heads
     norm_eps: Annotated[float, Field(gt=0)] = _MODEL.norm_eps
-    max_positions: Positive = _MODEL.max_positions
-    word_dim: Positive | None = _MODEL.word_dim
-    output_dim: Positive | None = _MODEL.output_dim
+    max_positions: Width = _MODEL.max_positions
+    word_dim: Width | None = _MODEL.word_dim
+    output_dim: Width | None = _MODEL.output_dim
     dropout: DropoutSpec = DropoutSpec()
     encoder: EncoderSpec = EncoderSpec()
     decoder: DecoderSpec = DecoderSpec()

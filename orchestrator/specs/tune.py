@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.specs.base import Natural, Positive, Strict
-from orchestrator.specs.sweep import Seed
+from orchestrator.specs.base import Bounds, Natural, Rungs, Seeds, Strict
 
 DIGITS = 4
 """Significant digits of drawn numbers, so that every processor draws the same."""
@@ -20,9 +19,6 @@ FIXED = ("data", "decode", "score", "train.max_steps", "train.max_epochs")
 LARGER_IS_BETTER = ("valid/accuracy",)
 EDGE = 0.1
 """A number in this share of its range, at either end, lies on the edge."""
-
-
-Bounds = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Draw(Strict):
@@ -42,9 +38,8 @@ class Draw(Strict):
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"found {', '.join(given) or 'nothing'}; expected one of {', '.join(type(self).model_fields)}")
-        bounds = self.uniform or self.loguniform
-        if bounds is not None and (bounds[0] >= bounds[1] or (self.loguniform is not None and bounds[0] <= 0)):
-            raise ValueError(f"{given[0]} is {bounds}; expected two increasing{' positive' * (given[0] == 'loguniform')} bounds")
+        if self.loguniform is not None and self.loguniform[0] <= 0:
+            raise ValueError(f"loguniform is {self.loguniform}; expected positive bounds")
         if self.factor is not None and self.factor.factor is not None:
             raise ValueError("factor holds another factor; expected choice, uniform or loguniform")
         return self
@@ -81,16 +76,13 @@ def rounded(value: float) -> float:
 class TuneSeeds(Strict):
     """Seeds of a search and of what follows it."""
 
-    search: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [101])
+    search: Seeds = Field(default_factory=lambda: [101])
     """Seeds of every trial. The choice is by their mean."""
-    judge: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [1, 2, 3])
+    judge: Seeds = Field(default_factory=lambda: [1, 2, 3])
     """Seeds with which each arm's best configuration is trained and judged; none of the search's."""
 
     @model_validator(mode="after")
     def _apart(self) -> TuneSeeds:
-        for name in ("search", "judge"):
-            if len(set(getattr(self, name))) != len(getattr(self, name)):
-                raise ValueError(f"{name} {getattr(self, name)} are not distinct")
         if both := sorted(set(self.search) & set(self.judge)):
             raise ValueError(f"judge {both} are seeds of the search; expected others: each configuration was chosen by those")
         return self
@@ -99,16 +91,10 @@ class TuneSeeds(Strict):
 class Stop(Strict):
     """Successive halving within each arm: at each rung, all its trials are compared, and the weaker ones end."""
 
-    rungs: Annotated[list[Positive], Field(min_length=1)]
+    rungs: Annotated[Rungs, Field(min_length=1)]
     """Updates at which the trials of an arm are compared, increasing."""
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
     """The best 1 / reduction_factor of an arm's trials go on, at least one."""
-
-    @model_validator(mode="after")
-    def _increasing(self) -> Stop:
-        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
-            raise ValueError(f"rungs {self.rungs} do not increase")
-        return self
 
 
 class TuneSpec(Strict):

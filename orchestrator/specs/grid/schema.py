@@ -22,8 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.specs.base import Strict
-from orchestrator.specs.sweep import Seed
+from orchestrator.specs.base import Seed, Strict
 
 KINDS = ("grid", "zip", "loguniform", "words")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")

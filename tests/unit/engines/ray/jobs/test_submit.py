@@ -65,7 +65,7 @@ def test_relative_folders_are_refused_all_at_once():
         ([SMOKE, "--address", "http://me:pw@host"], "found a user or password in it"),
         ([SMOKE, "--address", "ftp://host"], "expected the dashboard"),
         (["--attach", "sweep-1", SMOKE], "expected nothing else"),
-        ([SMOKE, "--resources", "gpu=2.5,weight=3"], "--resources gpu=2.5: expected auto, a part"),
+        ([SMOKE, "--resources", "gpu=2.5,weight=3"], "gpu is 2.5; expected auto, a part"),
     ],
 )
 def test_bad_input_ends_here(cli, arguments, text):
