@@ -9,18 +9,18 @@ from pydantic import ValidationError
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora
+from orchestrator.specs.base import Strict
 from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import Located, Position, nearest
-from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
+from orchestrator.specs.schema import ModelSpec, RunSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
 
 
 def defaults() -> dict[str, Any]:
     """Returns the sections that have defaults, written out in full; rows merge onto them."""
-    sections = {"batch": BatchSpec(), "model": ModelSpec(), "optim": OptimSpec(), "decode": DecodeSpec(), "score": ScoreSpec()}
-    return {name: section.model_dump() for name, section in sections.items()}
+    return {name: field.default.model_dump() for name, field in RunSpec.model_fields.items() if isinstance(field.default, Strict)}
 
 
 class Checked(NamedTuple):

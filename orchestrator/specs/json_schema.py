@@ -9,8 +9,6 @@ import functools
 import inspect
 import itertools
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,24 +24,17 @@ from orchestrator.specs.table import FigureHeader, RowHead, TableHead, TemplateH
 HEADS = (TableHead, RowHead, FigureHeader, TemplateHead, GridSection, RunSpec)
 
 
+@functools.cache
 def field_texts(cls: type) -> dict[str, str]:
     """Returns field -> the text below it, in the class or the nearest of its bases that has one."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if base.__module__.partition(".")[0] in ("orchestrator", "models"):
-            found |= _texts_of_file(str(sys.modules[base.__module__].__file__)).get(base.__qualname__, {})
-    return found
-
-
-@functools.cache
-def _texts_of_file(file: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(Path(file).read_bytes()).body:
-        if isinstance(node, ast.ClassDef):
-            for pair in itertools.pairwise(node.body):
+        if base.__module__.startswith(("orchestrator.", "models.")):
+            (node,) = ast.parse(inspect.getsource(base)).body
+            for pair in itertools.pairwise(node.body):  # type: ignore[attr-defined]
                 match pair:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found.setdefault(node.name, {})[name] = " ".join(text.split())
+                        found[name] = " ".join(text.split())
     return found
 
 

@@ -19,7 +19,7 @@ from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.components import SLOTS, slots
+from orchestrator.specs.components import slots
 from orchestrator.specs.corpora import list_entries
 from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, nearest, shown
@@ -131,21 +131,16 @@ def test_set(own: str, of_profile: str | None) -> str:
 
 
 def _scale(model: dict[str, Any], factor: float) -> None:
-    def scaled(width: int, least: int = 4) -> int:
-        return max(least, round(width * factor))
+    def scaled(width: Any, least: int = 4) -> Any:
+        if isinstance(width, list):
+            return list(map(scaled, width))
+        return max(least, round(width * factor)) if type(width) is int else width
 
     heads = model["num_heads"]
     model["d_model"] = max(1, round(model["d_model"] * factor / (2 * heads))) * 2 * heads  # an even head size
-    model["d_ff"] = scaled(model["d_ff"], 8)
-    for name in ("word_dim", "output_dim"):
-        if model[name] is not None:
-            model[name] = scaled(model[name])
+    model |= {"d_ff": scaled(model["d_ff"], 8)} | {name: scaled(model[name]) for name in ("word_dim", "output_dim")}
     for _, _, component in slots(model):
-        for name, value in component.items():
-            if name == "widths" and isinstance(value, list):
-                component[name] = [scaled(width) for width in value]
-            elif name == "widths" or (name.startswith("d_") and type(value) is int):
-                component[name] = scaled(value)
+        component |= {name: scaled(value) for name, value in component.items() if name == "widths" or name.startswith("d_")}
 
 
 @dataclass(frozen=True)
@@ -183,7 +178,11 @@ def apply_sets(row: Located, overrides: list[Override]) -> Located:
 
 def for_parent(overrides: list[Override], row: dict[str, Any], parent: dict[str, Any]) -> list[Override]:
     """Returns the overrides that also apply to the parent (`init_from`): all except those of a component whose kind differs there."""
-    return [o for o in overrides if (slot := _slot(o.path)) is None or _kind(row, slot) == _kind(parent, slot)]
+    own, its = (
+        {path: part.get("kind") for path, _, part in slots(spec.get("model") or {}) if isinstance(part, dict)} for spec in (row, parent)
+    )
+    differing = [path[:1] if path[0] == "regularizers" else path for path in own | its if own.get(path) != its.get(path)]
+    return [o for o in overrides if o.path[0] != "model" or not any(o.path[1 : 1 + len(path)] == path for path in differing)]
 
 
 def _one(text: str) -> Override:
@@ -215,16 +214,3 @@ def _nest(override: Override, path: tuple[str, ...], current: Any, done: KeyPath
     difference, old = _nest(override, path[1:], current[index], (*done, index)), current[index]
     mergeable = isinstance(old, dict) and isinstance(difference, dict) and difference.get("kind", old.get("kind")) == old.get("kind")
     return [*current[:index], old | difference if mergeable else difference, *current[index + 1 :]]
-
-
-def _slot(path: tuple[str, ...]) -> KeyPath | None:
-    if path[:2] == ("model", "regularizers"):
-        return ("regularizers",)
-    return next((slot for slot in SLOTS if path[1 : 1 + len(slot)] == slot), None) if path[0] == "model" else None
-
-
-def _kind(spec: dict[str, Any], slot: KeyPath) -> Any:
-    value: Any = spec.get("model")
-    for part in slot:
-        value = value.get(part) if isinstance(value, dict) else None
-    return [item.get("kind") for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]

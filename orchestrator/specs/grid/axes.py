@@ -184,21 +184,21 @@ def compile_condition(document: Document, path: KeyPath, given: Any, known: Mapp
     A condition on an axis that does not apply is false, including `not`. known: the axes that the condition may use -> their values (None:
     numbers from a range).
     """
-    branches: list[list[Test]] = []
-    for i, condition in enumerate(given if isinstance(given, list) else [given]):
+    branches = given if isinstance(given, list) else [given]
+    for i, condition in enumerate(branches):
         here = (*path, i) if isinstance(given, list) else path
         if not condition:
             document.wrong(here, "found an empty condition; expected an axis and its values")
-        for axis in condition:
-            if axis not in known:
+        for axis, wanted in condition.items():
+            if axis in known:
+                _check(document, (*here, axis), axis, wanted, known[axis])
+            else:
                 document.wrong((*here, axis), f"unknown axis, or one below; {nearest(axis, known)}")
-        used = {axis: wanted for axis, wanted in condition.items() if axis in known}
-        branches.append([_test(document, (*here, axis), axis, wanted, known[axis]) for axis, wanted in used.items()])
 
     def holds(chosen: Mapping[str, Any]) -> bool:
-        for tests in branches:  # loops take a third of the time of any and all
-            for test in tests:
-                if not test(chosen):
+        for condition in branches:  # loops take a third of the time of any and all
+            for axis, wanted in condition.items():
+                if axis not in chosen or not _matches(chosen[axis], wanted):
                     break
             else:
                 return True
@@ -207,35 +207,40 @@ def compile_condition(document: Document, path: KeyPath, given: Any, known: Mapp
     return holds
 
 
-def _test(document: Document, path: KeyPath, axis: str, wanted: Any, values: list[Any] | None) -> Test:
+def _matches(value: Any, wanted: Any) -> bool:
+    """Returns whether an axis's value is as a condition wants: a value, one of a list, or what passes all comparisons of a mapping."""
+    if isinstance(wanted, list):
+        return any(_matches(value, each) for each in wanted)
+    if not isinstance(wanted, dict):
+        return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+    for name, bound in wanted.items():
+        if _matches(value, bound) if name == "not" else not (_is_number(value) and _COMPARE[name](value, bound)):
+            return False
+    return True
+
+
+def _check(document: Document, path: KeyPath, axis: str, wanted: Any, values: list[Any] | None) -> None:
+    """Mistakes in what a condition wants of an axis become problems of the document."""
     if isinstance(wanted, dict):
-        tests = [_comparison(document, (*path, name), axis, name, bound, values) for name, bound in wanted.items()]
-        if not tests:
+        if not wanted:
             document.wrong(path, "found an empty comparison; expected one such as {at_least: 12}")
-        return lambda chosen: all(test(chosen) for test in tests)
-    if values is None:
+        for name, bound in wanted.items():
+            if name == "not":
+                _check(document, (*path, name), axis, bound, values)
+            elif name not in _COMPARE:
+                document.wrong((*path, name), f"unknown comparison; {nearest(name, ['not', *_COMPARE])}")
+            elif not _is_number(bound) or (name == "multiple_of" and bound == 0):
+                document.wrong((*path, name), f"found {describe(bound)}; expected a number{' other than 0' if bound == 0 else ''}")
+            elif values is not None and not any(map(_is_number, values)):
+                numbers = nearest("", [text(v) for v in values])
+                document.wrong((*path, name), f"found a comparison; {axis} has no numbers: {numbers}")
+    elif values is None:
         document.wrong(path, f"found {_flow(wanted)}; expected a comparison, as in {{at_most: 0.1}}: {axis} is drawn")
-    several = wanted if isinstance(wanted, list) else [wanted]
-    for i, value in enumerate(several):
-        if values is not None and key(value) not in map(key, values):
-            at = (*path, i) if isinstance(wanted, list) else path
-            document.wrong(at, f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}")
-    allowed = {key(value) for value in several if not isinstance(value, (dict, list))}
-    return lambda chosen: axis in chosen and key(chosen[axis]) in allowed
-
-
-def _comparison(document: Document, path: KeyPath, axis: str, name: str, bound: Any, values: list[Any] | None) -> Test:
-    if name == "not":
-        inner = _test(document, path, axis, bound, values)
-        return lambda chosen: axis in chosen and not inner(chosen)
-    compare = _COMPARE.get(name, operator.eq)
-    if name not in _COMPARE:
-        document.wrong(path, f"unknown comparison; {nearest(name, ['not', *_COMPARE])}")
-    elif not _is_number(bound) or (name == "multiple_of" and bound == 0):
-        document.wrong(path, f"found {describe(bound)}; expected a number{' other than 0' if bound == 0 else ''}")
-    elif values is not None and not any(map(_is_number, values)):
-        document.wrong(path, f"found a comparison; {axis} has no numbers: {nearest('', [text(v) for v in values])}")
-    return lambda chosen: axis in chosen and _is_number(chosen[axis]) and compare(chosen[axis], bound)
+    else:
+        for i, value in enumerate(wanted if isinstance(wanted, list) else [wanted]):
+            if isinstance(value, (dict, list)) or not _matches(value, values):
+                at = (*path, i) if isinstance(wanted, list) else path
+                document.wrong(at, f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}")
 
 
 def words(given: Any) -> str:
@@ -255,11 +260,6 @@ def _flow(value: Any) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def key(value: Any) -> Any:
-    """Returns a comparison key: 1 and 1.0 are equal, 1 and true are not."""
-    return (type(value) if isinstance(value, bool) else None, value)
 
 
 def text(value: Any) -> str:

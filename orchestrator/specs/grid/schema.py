@@ -76,29 +76,20 @@ class Axis(Strict):
     """Prefix of its values in row names; null: none for text, else the axis name."""
 
     @property
-    def kind(self) -> str:
-        return next(kind for kind in KINDS if getattr(self, kind) is not None)
-
-    @property
     def random(self) -> bool:
         return self.loguniform is not None
-
-    @property
-    def targets(self) -> list[str]:
-        """The dotted keys that its values are written to; empty if values are sections."""
-        return [*([self.key] if self.key is not None else []), *(self.zip or {})]
 
     @model_validator(mode="after")
     def _sound(self) -> Axis:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
             raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
-        values = getattr(self, self.kind)
+        kind, values = kinds[0], getattr(self, kinds[0])
         if not values:
-            raise ValueError(f"{self.kind} is empty; expected at least one value")
-        if self.kind in ("zip", "words") and self.key is not None:
-            raise ValueError(f"found a key beside {self.kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
-        if self.kind not in ("zip", "words") and not isinstance(values, dict) and not self.targets:
+            raise ValueError(f"{kind} is empty; expected at least one value")
+        if kind in ("zip", "words") and self.key is not None:
+            raise ValueError(f"found a key beside {kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
+        if kind not in ("zip", "words") and not isinstance(values, dict) and self.key is None:
             raise ValueError("key is missing; expected the dotted key that the values are written to, as in model.encoder.num_layers")
         lengths = {len(values) for values in (self.zip or {}).values()}
         if self.zip and (len(lengths) != 1 or lengths == {0}):
