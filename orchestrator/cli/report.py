@@ -1,8 +1,9 @@
 """`analyse`, `table`, `report`, `verdict`, `translate`, `export` and `repro`: what is made of finished runs."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -10,7 +11,7 @@ from typer import Argument, Option
 from orchestrator.cli.options import AsJson, Baseline, NoTracking, Seed, TrackingUri, expand_options, folder
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
-from orchestrator.files.folders import checked, need_folder, new_folder
+from orchestrator.files.folders import checked, make_parent, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
@@ -36,7 +37,7 @@ def analyse(
     settings: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="Option, as edges=15,30; may be repeated.")] = None,
     seed: Seed = None,
     out: Annotated[Path | None, folder("--out", "Folder of the files; default RESULTS/analyses/NAME.")] = None,
-    width: Annotated[str | None, Option("--width", metavar="column|page", help="Figures as wide as one or two columns.")] = None,
+    width: Annotated[Literal["column", "page"] | None, Option("--width", help="Figures as wide as one or two columns.")] = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
@@ -55,7 +56,7 @@ def analyse(
 def table(
     target: Table,
     options: RowOptions,
-    form: Annotated[str | None, Option("--format", metavar="terminal|md|json|latex", help="Default: terminal; piped: md.")] = None,
+    form: Annotated[Literal["terminal", "md", "json", "latex"] | None, Option("--format", help="Default: terminal; piped: md.")] = None,
     columns: Annotated[str | None, Option("--columns", metavar="row,bleu,..", help="In this order, or `all`. Default: the filled.")] = None,
     baseline: Baseline = None,
     as_json: AsJson = False,
@@ -155,7 +156,7 @@ def export(
 
     need_folder(options.data_dir, "--data-dir")
     need_folder(options.results, "--results")
-    new_folder(to, "--to")
+    make_parent(to, "--to")
     found = resolve_one(row, seed, options)
     assert found.spec is not None
     task = task_of(found, options)
@@ -193,8 +194,12 @@ def repro(
     from orchestrator.lifecycle.verdict import Tolerance
     from orchestrator.tables import cell, make_table
 
-    def text(value: object) -> str:
-        return cell(f"{value:.6g}" if isinstance(value, float) else "" if value is None else value)
+    def show(title: str, first: str, parts: Iterable[tuple[Any, ...]]) -> None:
+        table = make_table((first, "recorded", "again", ""), title=title)
+        for what, before, again, word in parts:
+            values = (f"{value:.6g}" if isinstance(value, float) else "" if value is None else value for value in (before, again))
+            table.add_row(what, *map(cell, values), word)
+        console().print(table)
 
     need_folder(options.data_dir, "--data-dir")
     ledger = open_ledger(options.results)
@@ -213,17 +218,11 @@ def repro(
         runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in reproduced.verdicts]
         print_json(summary | {"into": None if into is None else str(into), "runs": runs})
     for task, found in () if as_json else reproduced.verdicts:
-        table = make_table(("what", "recorded", "again", ""), title=f"{task.name}: {found.verdict}")
-        for one in found.measures:
-            word = "equal" if one.equal else f"{one.differ} lines differ" if one.differ is not None else "near" if one.near else "differs"
-            table.add_row(one.what, text(one.recorded), text(one.again), word)
-        console().print(table)
+        show(f"{task.name}: {found.verdict}", "what", ((one.what, one.recorded, one.again, one.word) for one in found.measures))
     if verdict.capsule and not as_json:
-        table = make_table(("part of the capsule", "recorded", "again", ""), title="what it was made with")
-        for part in verdict.capsule:
-            word = "can change bits" if part.decides else "cannot change bits"
-            table.add_row(part.part, text(part.recorded), text(part.again), word)
-        console().print(table)
+        words = {True: "can change bits", False: "cannot change bits"}
+        parts = ((part.part, part.recorded, part.again, words[part.decides]) for part in verdict.capsule)
+        show("what it was made with", "part of the capsule", parts)
     for line in verdict.reasons:
         log(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
     log(f"{run.row.id} seed {reproduced.verdicts[-1][0].seed}: {verdict.verdict}")

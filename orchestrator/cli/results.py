@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger import object_store
 from orchestrator.safe_text import log
-from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.positions import shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
 
 app = typer.Typer(
@@ -85,7 +85,7 @@ def export(
 def import_(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="Another results folder, or one that `results export` wrote.")],
     results: Results = RESULTS,
-    on_conflict: Annotated[str, Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
+    on_conflict: Annotated[Literal["refuse", "keep"], Option("--on-conflict", help="Runs that differ here; keep: ours.")] = "refuse",
     dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare, write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,11 +95,9 @@ def import_(
 
     Example:  nmt-ablate results import from-the-cluster --results results
     """
-    from orchestrator.lifecycle.transfer import CHOICES, import_ledger
+    from orchestrator.lifecycle.transfer import import_ledger
 
-    if on_conflict not in CHOICES:
-        raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
-    merged = import_ledger(folder, results, conflicts=on_conflict, dry_run=dry_run)
+    merged = import_ledger(folder, results, keep=on_conflict == "keep", dry_run=dry_run)
     if not dry_run:
         object_store.push(results)
     if as_json:

@@ -5,7 +5,7 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -15,7 +15,7 @@ from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log, visible
-from orchestrator.specs.positions import display, nearest, shown
+from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
 
 NOT_IN_GRID = 4
@@ -82,13 +82,13 @@ def show(
     from orchestrator.specs.show import as_plain, to_yaml
 
     options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, results=results, cache_dir=cache_dir)
-    rows = resolve_rows(target, options, seed=seed)
-    if len(rows) > 1:
-        raise UserError(f"{target}: found {len(rows)} rows; expected one: {', '.join(row.id for row in rows[:24])}")
+    row, *more = resolve_rows(target, options, seed=seed)
+    if more:
+        raise UserError(f"{target}: found {1 + len(more)} rows; expected one: {', '.join(each.id for each in (row, *more[:23]))}")
     if as_json:
-        print_json(as_plain(rows[0]))
+        print_json(as_plain(row))
     else:
-        sys.stdout.write(to_yaml(rows[0]))
+        sys.stdout.write(to_yaml(row))
 
 
 def list_(
@@ -217,7 +217,7 @@ def describe(
         typer.echo("\n")
 
 
-def schema(form: Annotated[str, Option("--format", metavar="json|md", help="JSON schema, for editors, or docs/spec.md.")] = "json") -> None:
+def schema(form: Annotated[Literal["json", "md"], Option("--format", help="JSON schema, for editors, or docs/spec.md.")] = "json") -> None:
     """Every key of a table's file, described.
 
     Example:  nmt-ablate schema > table.schema.json
@@ -225,6 +225,4 @@ def schema(form: Annotated[str, Option("--format", metavar="json|md", help="JSON
     from orchestrator.specs.json_schema import json_schema
     from orchestrator.specs.reference import page
 
-    if form not in ("json", "md"):
-        raise UserError(f"--format {shown(form)}: {nearest(form, ['json', 'md'])}")
     typer.echo(page() if form == "md" else json.dumps(json_schema(), indent=1) + "\n", nl=False)

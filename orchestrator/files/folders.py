@@ -48,19 +48,11 @@ def make(path: Path | None, option: str) -> None:
         raise UserError(f"{option} {_shown(path)}: may not be written; expected a folder that may")
 
 
-def need_place(path: Path, option: str) -> None:
-    """Raises UserError if `path` cannot be created, because its closest existing parent is not a writable folder."""
-    checked(path.parent, option)
-    parent = next(place for place in (path.absolute().parent, *path.absolute().parents) if _is_folder(place))
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"{option} {_shown(path)}: {_shown(parent)} may not be written; expected a folder that may")
-
-
-def new_folder(path: Path, option: str) -> None:
-    """Raises UserError if `path` is a folder that is not empty, or cannot be created."""
+def make_parent(path: Path, option: str) -> None:
+    """Creates the folder above a new folder `path`. Raises UserError like `make`, and if `path` is a folder that is not empty."""
     if _is_folder(path) and any(os.scandir(path)):
         raise UserError(f"{option} {_shown(path)}: is there already; expected a new or empty folder")
-    need_place(path, option)
+    make(path.parent, option)
 
 
 def no_file(path: Path) -> str | None:

@@ -23,7 +23,6 @@ from orchestrator.lifecycle.translator import config
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import markdown
 from orchestrator.scoring.rouge import FIGURES
-from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.task import Task
@@ -108,15 +107,12 @@ class Exported:
 
 
 def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder: Path) -> Exported:
-    """Writes the folder atomically. Raises UserError if the row is not trained, its weights are absent, or the folder is not empty."""
+    """Writes the folder atomically. Raises UserError if the row is not trained or its weights are absent."""
     record = ledger.read_train(task.train_key)
     if record is None or record["status"] != "done":
         raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{display(folder)}: is there already; expected a new or empty folder")
     weights = Store(task.run_dir, task.train_key).weights(task.spec.decode.checkpoint)
     metadata = _metadata(row, task, prepared, ledger, record)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(folder) as tmp:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))

@@ -31,8 +31,6 @@ from orchestrator.report import looks
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import whole_name
 
-CHOICES = ("refuse", "keep")
-
 
 @dataclass
 class Imported:
@@ -84,10 +82,10 @@ def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str], 
     return chosen, live, parts if only else None
 
 
-def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_run: bool = False) -> Imported:
+def import_ledger(path: Path, results: Path, *, keep: bool = False, dry_run: bool = False) -> Imported:
     """Copies what is absent in `results` from another results folder. Runs that a process is working on there are left out.
 
-    conflicts: what to do with runs that differ: refuse (UserError with one line per run) or keep (ours). dry_run: write nothing.
+    keep: leave runs that differ as they are here; else UserError with one line per run. dry_run: write nothing.
     Raises UserError for a folder without runs or with invalid files, and LockedError if a process holds a run that would change.
     """
     need_folder(path, "FOLDER")
@@ -104,7 +102,7 @@ def import_ledger(path: Path, results: Path, *, conflicts: str = "refuse", dry_r
                 if problems := list(layout.problems_of(staging, names)):
                     more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
                     raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
-                return _merge(staging, results, names, conflicts, dry_run)
+                return _merge(staging, results, names, keep, dry_run)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
     finally:
@@ -129,12 +127,12 @@ def _copy(path: Path, staging: Path) -> list[str]:
     return list(dict.fromkeys([*held, *loose]))
 
 
-def _merge(staging: Path, results: Path, names: Iterable[str], conflicts: str, dry_run: bool) -> Imported:
+def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_run: bool) -> Imported:
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"add": [], "same": [], "differ": []})
     for name in sorted(names):  # a group: a run, or one other file
         groups[name[:16] if layout.of_a_run(name) else name][_compare(staging, results, name)].append(name)
     differ = {group: found["differ"] for group, found in groups.items() if found["differ"]}
-    if differ and conflicts == "refuse":
+    if differ and not keep:
         lines = [
             f"{group}: differs here in {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}" for group, names in differ.items()
         ]

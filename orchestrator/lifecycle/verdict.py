@@ -76,6 +76,12 @@ class Measure:
             return bool(abs(self.recorded - self.again) <= self.tolerance)
         return self.of_bits or self.recorded == self.again
 
+    @property
+    def word(self) -> str:
+        if self.equal:
+            return "equal"
+        return f"{self.differ} lines differ" if self.differ is not None else "near" if self.near else "differs"
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"equal": self.equal, "near": self.near}
 

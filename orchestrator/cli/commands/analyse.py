@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from orchestrator.analysis.base import Analysis, AnalysisContext, kind_of, options_of
-from orchestrator.analysis.figures import WIDTHS, write
+from orchestrator.analysis.figures import write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.request import open_ledger
 from orchestrator.cli.output import console, print_json
@@ -15,7 +15,6 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
-from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 from orchestrator.tracking.artifacts import log_analysis
@@ -38,14 +37,7 @@ def analyse(
     tracking_uri: str | None,
     as_json: bool,
 ) -> None:
-    """UserError where no kind of analysis could be done; the problems of single kinds are warnings.
-
-    Args:
-        out: Folder of the files; None: RESULTS/analyses/NAME.
-        width: Of the figure, column or page; None: what suits the kind.
-    """
-    if width is not None and width not in WIDTHS:
-        raise UserError(f"--width {shown(width)}: {nearest(width, WIDTHS)}")
+    """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(tracking_uri)
     selection = RowSelection(options, seed)

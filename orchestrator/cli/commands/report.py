@@ -39,15 +39,7 @@ def report(
     text: Path | None = None,
     as_markdown: bool = False,
 ) -> None:
-    """Writes the page and prints its path.
-
-    Args:
-        to: The file or its folder; None: RESULTS/reports.
-        baseline: The row that others are compared with; None: the one that a row starts from.
-        second_corpora: What the rows give on them stands beside the claims.
-        text: A file that the Markdown page begins with; STEM-PAPER.md beside it begins the page of a paper.
-        as_markdown: Markdown with figures beside it in place of HTML.
-    """
+    """Writes the page and prints its path. The options are those of the command."""
     suffix = ".md" if as_markdown else ".html"
     if to is not None and to.suffix in {".html", ".md"} - {suffix}:
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
@@ -90,13 +82,10 @@ def report(
 
 
 def _texts(path: Path, papers: Iterable[str]) -> dict[str, str]:
+    """Paper -> the text before its page; '': before the whole."""
     beside = {paper: path.with_name(f"{path.stem}-{paper}.md") for paper in papers}
-    return {"": _read(path)} | {paper: _read(file) for paper, file in beside.items() if file.is_file()}
-
-
-def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return {paper: file.read_text(encoding="utf-8") for paper, file in ({"": path} | beside).items() if not paper or file.is_file()}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--text {shown(str(path))}: {reason(error)}") from None
 

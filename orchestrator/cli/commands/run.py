@@ -96,21 +96,13 @@ def execute_rows(
         tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
         tune.check(tuning, trainable, options)
         records = tune.execute_tuned(trainable, tuning, options, _execute)
-        out = console(stderr=options.as_json)
-        _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)
-        return
-    records = _execute(execute_looks if options.until_decided else execute, trainable, seeds, options)
+    else:
+        records = _execute(execute_looks if options.until_decided else execute, trainable, seeds, options)
     out = console(stderr=options.as_json)
-    _finish(records, trainable, _print_records(records, request, out, options), out, options, with_page=with_page)
-
-
-def _finish(
-    records: list[dict[str, Any]], rows: list[Row], tables: list[Section], out: Console, options: ExecutionOptions, *, with_page: bool
-) -> None:
-    """The page, what to do next, and exit code 1 (typer.Exit) where a run failed that was not expected to."""
+    tables = _print_records(records, request, out, options)
     with phase("writing the page"):
         page = write_sweep_page(tables, options) if with_page else None
-    _print_next_commands(rows, out, options, page)
+    _print_next_commands(trainable, out, options, page)
     if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
 

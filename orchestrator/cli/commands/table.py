@@ -10,7 +10,7 @@ from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.report import terminal
 from orchestrator.report.figures import short_id
-from orchestrator.report.formats import FORMATS, markdown_ladder, several
+from orchestrator.report.formats import markdown_ladder, several
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
@@ -20,16 +20,9 @@ from orchestrator.specs.table import SCORED
 from orchestrator.sweeps.options import RowOptions, quoted
 from orchestrator.tuning import choice
 
-TERMINAL = "terminal"
-
 
 def table(target: str, form: str | None, columns: str | None, baseline: str | None, options: RowOptions) -> None:
-    """form: None for a table to read in a terminal, and Markdown elsewhere. columns: names with commas between."""
-    known = [*FORMATS, TERMINAL]
-    if form is None:
-        form = TERMINAL if sys.stdout.isatty() else "md"
-    if form not in known:
-        raise UserError(f"--format {shown(form)}: {nearest(form, known)}")
+    form = form or ("terminal" if sys.stdout.isatty() else "md")
     names = [] if columns is None else [name.strip() for name in columns.split(",")]
     if columns is not None and not all(names):
         raise UserError(f"--columns {shown(columns)!r}: found an empty name; expected names of columns with commas between, or all")
@@ -37,7 +30,7 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
         _ladders(target, form, baseline, options)
         return
     made = [each.table for each in sections(Request.of(target, options), baseline)]
-    if form == TERMINAL:
+    if form == "terminal":
         for each in made:
             terminal.show(console(), each, names)
     else:
@@ -100,14 +93,5 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
     made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
     searches = {row: record for row, record in family.searches.items() if row in named}
     asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
-    return Section(
-        made,
-        [row for row in rows if row.id in named],
-        made.outcomes,
-        finder,
-        base,
-        scale,
-        options.arguments,
-        quoted(asked),
-        searches=searches,
-    )
+    own = [row for row in rows if row.id in named]
+    return Section(made, own, made.outcomes, finder, base, scale, options.arguments, quoted(asked), searches=searches)

@@ -57,19 +57,14 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
 def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> None:
     """UserError for what `--tune` does not go with. Warns of a rung that no training reaches."""
     if options.scheduler["kind"] != "fifo":
-        raise UserError(
-            "--tune: found a scheduler that compares rows; expected fifo: a search ends trials within their row alone (tune.stop)"
-        )
+        raise UserError("--tune: found a scheduler that compares rows; expected fifo: a search ends trials within their row (tune.stop)")
     if options.until_decided:
         raise UserError("--tune: found --until-decided too; expected one of them")
     steps = [row.spec.train.max_steps for row in rows if row.spec is not None]
     most = max((each for each in steps if each is not None), default=None)
     if tuning.spec.stop is not None and most is not None and None not in steps and tuning.spec.stop.rungs[-1] >= most:
-        log(
-            tuning.at(("tune", "stop", "rungs")).line(
-                f"warning: found rungs {tuning.spec.stop.rungs}; every training ends by update {most}"
-            )
-        )
+        line = f"warning: found rungs {tuning.spec.stop.rungs}; every training ends by update {most}"
+        log(tuning.at(("tune", "stop", "rungs")).line(line))
 
 
 def search_arms(search: Search, arms: Sequence[Arm]) -> Records:

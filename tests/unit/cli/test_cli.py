@@ -66,7 +66,7 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
         (["run", "dou2018/table1/row1", "--jobs", "0"], "expected auto or a number"),
         (["run", "dou2018/table1/row1"], "wmt14-en-de"),
         (["show", "dou2018/table1"], "expected one"),
-        (["table", "dou2018/table1", "--format", "xls"], "expected one of json"),
+        (["table", "dou2018/table1", "--format", "xls"], "'xls' is not one of 'terminal'"),
         (["list", "nothing"], "no row has such an address"),
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),

@@ -97,7 +97,7 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     with pytest.raises(UserError) as error:
         import_ledger(carried[0], copy)
     assert error.value.lines[0] == f"{key}: differs here in {key}/train.json" and tree(copy) == before
-    assert import_ledger(carried[0], copy, conflicts="keep", dry_run=True).kept == [key] and tree(copy) == before
+    assert import_ledger(carried[0], copy, keep=True, dry_run=True).kept == [key] and tree(copy) == before
 
 
 def test_a_run_that_is_at_work_is_left_alone(carried, copy, cli):

@@ -38,7 +38,7 @@ def test_a_sweep_that_asks_for_other_rows_here_is_refused_or_kept(archived, tmp_
     with pytest.raises(UserError, match=r"sweeps/mine\.json: differs here"):
         import_ledger(archived, ours)
     assert tree(ours) == before
-    assert import_ledger(archived, ours, conflicts="keep").sweeps == ["other"]
+    assert import_ledger(archived, ours, keep=True).sweeps == ["other"]
     assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 2
 
 
