@@ -16,7 +16,7 @@ are the residuals, the variance of each row and its degrees of freedom. Variance
 
 which is its sigma_r^2 in the next of `ROUNDS` rounds. d_0 is 1/2 (`WEIGHT`), and less for a row that varies far more than the others. Few
 seeds cannot tell rows with equal variances from a table in which one row varies twice as much. A larger d_0 would call the differences of
-that row significant too often (docs/verdicts.md, calibration).
+that row significant too often (docs/results/calibration.md).
 
 Shapes: n scores of R rows over J seeds.
 """
