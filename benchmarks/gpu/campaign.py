@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = sys.executable
+TUNE = ROOT / "search_spaces" / "tune" / "mini.yaml"
 SHEN = "shen2018/table1/row1/de-en-e256"
 TABLES = ("mlrf2018/table2", "modern/first", "hao2019/table1", "wei2020/table2", "shen2018/table1")
 
@@ -58,6 +59,11 @@ def parts(args: argparse.Namespace) -> list[Part]:
         Part("alone", _rows(args, *alone), 5),
         Part("decode-cpu", _decoded_on_a_cpu(args, *alone), 5),
         *(Part(f"jobs-{n}", _rows(args, "sweep", tables[0], "--seeds", str(100 + n), "--jobs", str(n)), 8) for n in jobs),
+        Part(
+            "tuned",
+            _rows(args, "sweep", "dou2018/table1/row1,row4,row5,row9,row1-continued", "--tune-with", str(TUNE), "--jobs", "auto"),
+            10,
+        ),
         Part("speed", [PYTHON, f"{script}/gpu/speed.py", "--json", *device, *speed], 8),
         Part("methods", [PYTHON, f"{script}/gpu/methods.py", *device, *methods], 3),
         *(

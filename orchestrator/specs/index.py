@@ -1,4 +1,4 @@
-"""Index of tables: every YAML file under `search_spaces`, the product's and the user's own, except bases, data entries and profiles.
+"""Index of tables: the YAML files under `search_spaces`, the product's and the user's own, except bases, data entries, profiles and searches.
 
 Files of tables that lie in the working folder itself belong to the index too.
 """
@@ -16,7 +16,7 @@ from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.specs.table import segments
 from orchestrator.specs.table_file import TableFile
 
-_APART = ("base", "data", "profiles")
+_APART = ("base", "data", "profiles", "tune")
 _ROWS = re.compile(rb"^(rows|grid):", re.MULTILINE)
 _SEVERAL = re.compile("[,*]")
 
