@@ -1,4 +1,4 @@
-"""Index of tables: the YAML files under `search_spaces`, the product's and the user's own, except bases, data entries, profiles and searches.
+"""Index of tables: the YAML files under `search_spaces`, the product's and the user's own, but no bases, data entries, profiles, searches.
 
 Files of tables that lie in the working folder itself belong to the index too.
 """
