@@ -33,7 +33,7 @@ PHASES = {
     "orchestrator.tracking.projector": {"Projector.project": "MLflow: project"},
     "orchestrator.ledger.provenance": {"collect": "capsule"},
     "ray": {"init": "ray.init", "shutdown": "ray.shutdown"},
-    "ray.tune": {"Tuner.fit": "Tune"},
+    "orchestrator.engines.ray.experiment": {"Experiment.run": "Tune"},
 }
 """Module -> function -> phase."""
 HEAVY_IMPORTS = {f"import {name}" for name in HEAVY}

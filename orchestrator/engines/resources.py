@@ -121,7 +121,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
         problem, threads = None, float(task.spec.train.threads)
         if capacity.gpus:
             fraction, problem = _gpu_fraction(task, capacity, options, data)
-            demand = Demand(task.workers, threads, fraction, driver=True)
+            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1)
         else:
             demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data))
         demands.append(demand)

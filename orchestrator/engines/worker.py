@@ -11,7 +11,7 @@ from orchestrator.training.runtime import Reporter, Runtime
 
 
 class RungReporter:
-    """Sends a rung's metrics to the driver by `report`. Ray Train's is a barrier, so that every worker sends them."""
+    """Sends a rung's metrics to what decides, by `report`."""
 
     def __init__(self, name: str, report: Callable[[dict[str, Any]], None]) -> None:
         self.name, self.report = name, report

@@ -237,7 +237,7 @@ def test_ctrl_c_detaches_and_a_job_that_is_stopped_saves_first(lab, submitted):
         lab.command("--attach", name), env=lab.environment, cwd=lab.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     ray = [str(lab.checkout / ".venv" / "bin" / "ray"), "job", "stop", name]
-    subprocess.run(ray, env=lab.environment | {"RAY_AUTH_MODE": "token"}, cwd=lab.home, capture_output=True, check=True, timeout=300)
+    subprocess.run(ray, env=lab.environment | {"RAY_AUTH_MODE": "token"}, cwd=lab.home, capture_output=True, check=True, timeout=120)
     out, err = again.communicate(timeout=300)
     assert again.returncode == 130 and "STOPPED" in err and "Traceback" not in out + err, out + err
     assert any(list(run.glob("ckpt/step-*/manifest.json")) for run in started)

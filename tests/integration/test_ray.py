@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.ray_processes import folder_of, users
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -48,6 +50,12 @@ def call(spec: Path, base: Path, *more: str, verb: str = "sweep", **env: str) ->
 
 def executed(base: Path) -> int:
     return sum(len(path.read_text().splitlines()) for path in base.glob("results/*/journal.jsonl"))
+
+
+def decisions(base: Path) -> list[tuple[str, dict]]:
+    """(rung, decision) in the order of arrival."""
+    rungs = [json.loads(path.read_text())["rungs"] for path in base.glob("results/sweeps/*.asha.json")]
+    return [(rung, each) for found in rungs for rung, decided in found.items() for each in decided]
 
 
 def wait_for(driver: subprocess.Popen, condition: Callable[[], object]) -> None:
@@ -144,16 +152,22 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
         command(spec, base, "--engine", "ray", "--no-tracking"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     wait_for(driver, lambda: list(base.glob("results/*/rungs/*.json")))
+    folder = folder_of(driver.pid)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     killed = time.monotonic()
     rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
     assert rungs
+    before = decisions(base)
     while not all(_free(path) for path in base.glob("results/*/lock")) and time.monotonic() < killed + 30:
         time.sleep(0.1)  # a process that is killed has no environment before it has no files
     rows = call(spec, base, "--engine", "ray", "--no-tracking")
     assert rows["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
     assert all(path.read_bytes() == data for path, data in rungs.items())
+    assert [each for each in decisions(base) if each in before] == before, "the same decisions in the same order"
+    while users(folder) and time.monotonic() < killed + 120:
+        time.sleep(0.5)
+    assert not users(folder), "Ray's agents of a killed driver wait for its head for a minute, then they end"
 
 
 def _free(path: Path) -> bool:

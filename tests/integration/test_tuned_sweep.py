@@ -136,12 +136,13 @@ def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path) -> None:
         assert old in spec
         spec = spec.replace(old, new)
     folder = tmp_path / "workers"
-    found = finish(folder, "--engine", "ray", spec=spec)  # each training starts seven processes of Ray Train
+    found = finish(folder, "--engine", "ray", spec=spec)
     trains = [json.loads(path.read_text()) for path in folder.glob("results/*/train.json")]
     assert sorted((record["status"], record["steps"], record["world_size"]) for record in trains) == [("done", 40, 2)] * 2 + [
         ("stopped", 20, 2)
     ]
     assert {figures["status"] for figures in found["runs"].values()} == {"done"}
+    assert len(list(folder.glob("results/ray/train/*"))) == 1, "the search and the sweep of its choice share a Train run"
 
 
 def test_a_search_trains_only_and_its_rows_are_rows_like_others(

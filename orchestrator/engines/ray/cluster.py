@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from orchestrator.engines.ray.environment import ray_environment, ray_folder, wo
 from orchestrator.engines.resources import Capacity, Node, local_cpus
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
+
+LEAVING = ExitStack()
+"""What ends before the connection to Ray does, or before trials of another size start."""
 
 DRIVER = "driver"
 """Custom resource of Tune drivers: they need no CPU, and on a cluster they stay on the head."""
@@ -32,7 +35,7 @@ HEAD_LOST = 5
 def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
     """Connects to Ray and yields the capacity. A cluster started here is shut down at the end.
 
-    several_workers: a run of the sweep has several workers. Only then, and with GPUs, are there Train runs, and with them the dashboard.
+    several_workers: a run of the sweep has several workers. Only then are there Train runs, and with them the dashboard.
     `environment.configure` must have been called before this module was imported.
     """
     if ray.is_initialized():  # by `engines.execute.session`
@@ -47,12 +50,11 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
                 else:
                     with ray_environment(folder, results):
-                        dashboard = several_workers or torch.cuda.is_available()
                         try:
-                            _start(folder, dashboard=dashboard)
+                            _start(folder, dashboard=several_workers)
                         except Exception:  # Ray waits for 30 s, which a busy machine exceeds
                             ray.shutdown()
-                            _start(folder, dashboard=dashboard)
+                            _start(folder, dashboard=several_workers)
             except Exception as error:  # Ray raises many types
                 what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
                 text = shown(" ".join(str(error).split()), 300)
@@ -61,6 +63,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
             with head_watchdog(ray.get_runtime_context().gcs_address, node):
                 yield live_capacity()
         finally:
+            LEAVING.close()
             ray.shutdown()
 
 

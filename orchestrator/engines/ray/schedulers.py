@@ -1,4 +1,4 @@
-"""Tune's schedulers: FIFO until the sweep is stopped, and ASHA with the durable decisions of `orchestrator.sweeps.asha`.
+"""Tune's scheduler: FIFO until the sweep is stopped, with the durable decisions of `orchestrator.sweeps.asha`.
 
 And its stopper for lost nodes, for which Ray itself would wait for ever without a message.
 """
@@ -22,17 +22,19 @@ NODES_WAIT = "NMT_NODES_WAIT_S"
 POLL_SECONDS = 5.0
 
 
-class StoppableFIFO(FIFOScheduler):
-    """Runs trials in order. Once the file `stop` exists, pending trials are terminated at once without starting a process; running ones
-    save and end by themselves."""
+class AblationASHA(FIFOScheduler):
+    """Runs trials in order, and stops one at a rung if `asha` decides so. Results other than of rungs let it continue.
 
-    def __init__(self, stop: Path) -> None:
-        super().__init__()
-        self.stop = stop
+    Once the file `stop` exists, pending trials are terminated at once without starting a process; running ones save and end by themselves.
+    """
+
+    stop: Path | None = None
+    asha: Asha | None = None
+    rung_metric = ""
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """Called by Tune before it starts a trial."""
-        if not self.stop.exists():
+        if self.stop is None or not self.stop.exists():
             return super().choose_trial_to_run(tune_controller)
         tune_controller.search_alg.set_finished()
         for trial in tune_controller.get_trials():
@@ -40,16 +42,8 @@ class StoppableFIFO(FIFOScheduler):
                 tune_controller.stop_trial(trial)
         return None
 
-
-class AblationASHA(StoppableFIFO):
-    """Stops a trial at a rung if `asha` decides so. Results other than of rungs let it continue."""
-
-    def __init__(self, stop: Path, asha: Asha, metric: str) -> None:
-        super().__init__(stop)
-        self.asha, self.rung_metric = asha, metric
-
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        if "rung" not in result:
+        if self.asha is None or "rung" not in result:
             return TrialScheduler.CONTINUE
         promoted = self.asha.decide(result["run"], int(result["rung"]), result.get(self.rung_metric, float("nan")))
         return TrialScheduler.CONTINUE if promoted else TrialScheduler.STOP
@@ -58,12 +52,13 @@ class AblationASHA(StoppableFIFO):
 class NodeLossStopper(Stopper):
     """Ends the sweep if the live nodes could not hold a single trial for `limit` consecutive seconds. `reason`: why, else None.
 
-    Tune and Train wait for a lost node for ever. Trials that merely wait for each other are not affected.
+    closed: ends it in any case. Tune and Train wait for a lost node for ever. Trials that merely wait for each other are not affected.
     """
 
     def __init__(self, demand: Demand, limit: float, capacity: Callable[[], Capacity]) -> None:
         self.demand, self.limit, self.capacity = demand, limit, capacity
         self.reason: str | None = None
+        self.closed = False
         self._since: float | None = None
         self._next_poll = 0.0
 
@@ -75,7 +70,7 @@ class NodeLossStopper(Stopper):
         if self.reason is None and now >= self._next_poll:
             self._next_poll = now + min(POLL_SECONDS, self.limit / 4)
             self._poll(now)
-        return self.reason is not None
+        return self.closed or self.reason is not None
 
     def _poll(self, now: float) -> None:
         capacity = self.capacity()

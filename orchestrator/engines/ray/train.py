@@ -1,19 +1,22 @@
-"""A run on several workers with Ray Train: the same training loop, one process per worker, synchronised by DDP."""
+"""Rows on several workers with Ray Train: the same training loop, one process per worker, synchronised by DDP."""
 
 import contextlib
 import os
 import socket
+import time
 from typing import Any
 
 import ray
 import ray.train
 import ray.train.torch
 import torch
+from ray.train.collective import broadcast_from_rank_zero
 from ray.train.torch import TorchConfig, TorchTrainer
-from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
+from orchestrator.engines.ray.queue import WAIT
 from orchestrator.engines.worker import RungReporter, run_task
+from orchestrator.errors import StopTraining
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 
@@ -59,13 +62,31 @@ class NodeTorchConfig(TorchConfig):
 
 
 def worker_loop(config: dict[str, Any]) -> None:
-    """The function that each worker runs."""
+    """The function that each worker runs: one job of the queue after the other, which rank 0 takes for all."""
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
-    for task in map(Task.of, config["job"]):
-        if not run_task(task, runtime, [RungReporter(task.name, ray.train.report)]):
+    queue, number = ray.get_actor(config["queue"]), None
+
+    def decide(rung: dict[str, Any]) -> None:
+        if not runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung))):
+            raise StopTraining("stopped", f"stopped by ASHA at step {rung['rung']}")
+
+    while True:
+        taken = ray.get(queue.take.remote(config["claim"], number)) if runtime.is_main else None
+        while taken == WAIT:
+            time.sleep(0.1)
+            taken = ray.get(queue.take.remote(config["claim"], None))
+        number = broadcast_from_rank_zero(taken)  # in place of torch's, since rank 0 may decode for longer than NCCL waits
+        if number is None:
             return
+        try:
+            for task in map(Task.of, ray.get(queue.job.remote(number))):
+                if not run_task(task, runtime, [RungReporter(task.name, decide)]):
+                    return
+        except Exception as error:
+            ray.get(queue.explain.remote(number, f"{type(error).__name__}: {error}"))
+            raise
 
 
 def _distributed(module: nn.Module) -> nn.Module:
@@ -74,22 +95,20 @@ def _distributed(module: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(module)
 
 
-def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
-    """Runs a job with Ray Train inside a Tune trial. It resumes from our own checkpoints, so each attempt has a new name.
+def fit(queue: str, workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
+    """Works off a queue with one Train run inside a Tune trial. Rows resume from our own checkpoints, so each attempt has a new name.
 
-    resources: of each worker, {"CPU": n} or {"GPU": fraction}, as decided by the driver (this process may see no GPU).
+    queue: name of the actor. resources: of each worker, {"CPU": n} or {"GPU": n}, as decided by the driver (this process may see no GPU).
     """
     use_gpu = "GPU" in resources
     TorchTrainer(
         worker_loop,
-        train_loop_config={"job": job, "claim": claim},
-        # gloo for a single worker: NCCL refuses two processes that share a GPU
-        torch_config=NodeTorchConfig(backend="nccl" if use_gpu and workers > 1 else "gloo"),
+        train_loop_config={"queue": queue, "claim": claim},
+        torch_config=NodeTorchConfig(backend="nccl" if use_gpu else "gloo"),
         scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=ray.train.RunConfig(
-            name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",
+            name=f"{claim}-{os.getpid()}",
             storage_path=storage,
-            callbacks=[TuneReportCallback()],
-            failure_config=ray.train.FailureConfig(max_failures=3, controller_failure_limit=1000),
+            failure_config=ray.train.FailureConfig(max_failures=1000, controller_failure_limit=1000),  # the queue counts those of a job
         ),
     ).fit()

@@ -1,9 +1,8 @@
-"""The Ray engine: one Tune trial per job, scheduled by ASHA if the sweep uses it.
+"""The Ray engine: one Tune trial per job on one worker, scheduled by ASHA if the sweep uses it; jobs on several workers share Train runs.
 
 Import it through `engines.execute.ray_engine`, which first sets the environment variables that Ray reads at import.
 """
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -11,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray import tune
 from ray.tune.execution import class_cache
-from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator import interrupt
-from orchestrator.engines.ray.cluster import DRIVER, cluster, live_capacity, with_gpu_memory
+from orchestrator.engines.ray.cluster import LEAVING, cluster, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
-from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper, StoppableFIFO
+from orchestrator.engines.ray.experiment import Experiment
 from orchestrator.engines.ray.shared_folders import check_shared
 from orchestrator.engines.resources import Capacity, Demand, job_demands, quantity
-from orchestrator.engines.worker import RungReporter, run_task, stop_requested
+from orchestrator.engines.worker import RungReporter, run_task
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
-from orchestrator.training.runtime import Runtime
+from orchestrator.training.runtime import Runtime, best_device
 
 
 def run(
@@ -71,25 +70,17 @@ def _size(demand: Demand) -> tuple[int, float, float]:
     return demand.workers, demand.gpus, demand.cpus
 
 
-class Silent(TrialProgressCallback):
-    """Stands in for Ray's own, which prints a line at the end of each trial at any verbosity; ours say more."""
-
-    def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
-        """Prints nothing."""
-
-
 def trial(config: dict[str, Any]) -> None:
-    """One Tune trial: runs the job in this process if one CPU worker suffices, else drives a Train run."""
-    tasks = [Task.of(data) for data in config["job"]]
+    """One Tune trial: runs a job in this process, or drives a Train run whose workers take jobs from a queue."""
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
-    if config["train"]:
+    if "queue" in config:
         from orchestrator.engines.ray import train  # takes a second to import, and other trials do not need it
 
-        if not stop_requested(tasks[0], Runtime()):  # checked here because a Train run takes long to start
-            train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
+        train.fit(**config, claim=claim)
         return
-    for task in tasks:
-        if not run_task(task, Runtime(claim=claim), [RungReporter(task.name, tune.report)]):
+    device = best_device() if config["gpu"] else torch.device("cpu")
+    for task in map(Task.of, config["job"]):
+        if not run_task(task, Runtime(device=device, claim=claim), [RungReporter(task.name, tune.report)]):
             return
 
 
@@ -104,50 +95,37 @@ def _run_group(
     concurrency: int | None,
 ) -> dict[str, str]:
     """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
-    limit_variables(results)
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
     many = capacity.max_concurrent(demand)
     print(f"{demand.describe()}: at most {quantity(many, 'run')} at a time on {capacity.describe()}", file=sys.stderr, flush=True)
-    node_loss = NodeLossStopper(demand, float(os.environ.get(NODES_WAIT, 600.0)), live_capacity)
-    tuner = tune.Tuner(
-        tune.with_resources(trial, tune.PlacementGroupFactory([{DRIVER: 1} if demand.driver else demand.resources])),
-        param_space={
-            "job": tune.grid_search([[task.to_json() for task in job] for job, _ in group]),
-            "storage": str(storage / "train"),
-            "train": demand.driver,
-            "resources": demand.resources,
-        },
-        tune_config=tune.TuneConfig(
-            scheduler=StoppableFIFO(stop) if asha is None else AblationASHA(stop, asha, metric),
-            max_concurrent_trials=min(many, concurrency or capacity.cpus or 1),
-            reuse_actors=True,  # saves the next trial the import of torch
-            trial_name_creator=_trial_name,
-            trial_dirname_creator=_trial_name,
-        ),
-        run_config=tune.RunConfig(
-            name=f"{name.replace('/', '-')}-{len(list(storage.glob('*'))) if storage.exists() else 0}",
-            storage_path=str(storage),
-            failure_config=tune.FailureConfig(max_failures=3),
-            verbose=0,
-            callbacks=[Silent()],
-            stop=node_loss,
-        ),
-    )
-    trials = tuner.fit()
-    failures = {
-        f"{task['id']}:{task['seed']}": str(result.error).strip().splitlines()[-1]
-        for result in trials
-        if result.error is not None
-        for task in (result.config or {}).get("job", [])
-    }
-    if node_loss.reason is not None:
+    experiment = open_experiment(demand, min(many, concurrency or capacity.cpus or 1), name, results)
+    if asha is not None and asha.path is not None:
+        asha.path = asha.path.resolve()  # actors have another working folder
+    jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(results, name).resolve()
+    failures = experiment.run(jobs, demand.gpus > 0, asha, metric, stop)
+    if (reason := experiment.node_loss.reason) is not None:
         ledger = Ledger(results)
         for task in (task for job, _ in group for task in job):
             if (ledger.read_train(task.train_key) or {}).get("status") != "done":
-                failures.setdefault(task.name, node_loss.reason)
+                failures[task.name] = reason
     return failures
+
+
+def open_experiment(demand: Demand, many: int, name: str, results: Path) -> Experiment:
+    """The Tune experiment for `many` jobs of this size at a time: the last one if it still runs and fits, else a new one."""
+    global _last
+    key, storage = (demand.workers, demand.resources, many, results), (results / "ray").resolve()
+    if _last is None or _last[0] != key or not _last[1].thread.is_alive():
+        LEAVING.close()  # the last one may keep a process that holds CPUs
+        limit_variables(results)
+        number = len(list(storage.glob("*"))) if storage.exists() else 0
+        experiment = Experiment(trial, _trial_name, demand, many, storage / f"{name.replace('/', '-')}-{number}")
+        LEAVING.callback(experiment.close)
+        _last = (key, experiment)
+    return _last[1]
+
+
+_last: tuple[Any, Experiment] | None = None
 
 
 def limit_variables(results: Path) -> None:
@@ -165,6 +143,8 @@ def limit_variables(results: Path) -> None:
 
 
 def _trial_name(trial: Any) -> str:
+    if "queue" in trial.config:
+        return f"train-{trial.trial_id}"
     job = trial.config["job"]
     seeds = "-".join(dict.fromkeys(str(task["seed"]) for task in job))
     return f"{job[0]['id'].replace('/', '-')}-s{seeds}"

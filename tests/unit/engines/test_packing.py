@@ -89,7 +89,7 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
     """The head has no GPU: what the cluster has counts."""
     have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
     (demand,) = of(have, task(workers), **wanted)
-    assert demand.gpus == pytest.approx(share) and demand.driver and set(demand.resources) == {"GPU"}
+    assert demand.gpus == pytest.approx(share) and demand.driver == (workers > 1) and set(demand.resources) == {"GPU"}
     assert have.max_concurrent(demand) == many
 
 
@@ -98,7 +98,7 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
     [
         ([Node(2, drivers=1)], 64, {}, "needs 64 x 1 CPU with 10.0 GB (estimated); the cluster has 2 CPUs, so Ray would never schedule it"),
         ([Node(8)], 2, {}, "no node has the resource `driver`"),
-        ([Node(8, gpus=1)], 1, {}, "no node has the resource `driver`"),
+        ([Node(8, gpus=2)], 2, {}, "no node has the resource `driver`"),
         ([Node(8, gpus=2, drivers=1)], 3, {}, "needs 3 x 1 GPU; the cluster has 8 CPUs, 2 GPU"),
         ([Node(8, memory=6 * GB)], 1, {}, "has 8 CPUs, 6.0 GB, so Ray would never schedule it; --resources memory=none ignores"),
         ([Node(8, gpus=1, drivers=1)], 1, {"gpu": "auto"}, "needs 10.0 GB (estimated); the smallest GPU has 8.0 GB"),

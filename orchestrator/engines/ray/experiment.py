@@ -1,0 +1,158 @@
+"""A Tune experiment to which several sweeps give their trials, so that Tune keeps a process that has imported torch between them."""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.exceptions import RayError
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from orchestrator.engines.ray.cluster import DRIVER, live_capacity
+from orchestrator.engines.ray.queue import ATTEMPTS, Job, JobQueue
+from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper
+from orchestrator.engines.resources import Demand
+from orchestrator.sweeps.asha import Asha
+
+Config = dict[str, Any]
+
+
+class Feed(Searcher):
+    """Gives Tune the waiting trials in order, until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting, self.closed = deque[Config](), False
+
+    def suggest(self, trial_id: str) -> Any:
+        """Called by Tune when it has room for a trial. None: there may be one later."""
+        return self.waiting.popleft() if self.waiting else Searcher.FINISHED if self.closed else None
+
+    def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
+        """Tune wants this method."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Tune wants a file; what a resumed sweep needs is in the ledger."""
+        Path(checkpoint_path).touch()
+
+
+class Ends(TrialProgressCallback):
+    """Counts trials that ended, in place of Ray's own callback, which prints a line for each at any verbosity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.errors = 0, list[tuple[Any, str]]()
+
+    def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
+        self.count += 1
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.errors.append((trial, str(trial.get_error()).strip().splitlines()[-1]))
+        self.count += 1
+
+
+class Experiment:
+    """Runs jobs of one size, `many` at a time, as trials in a thread until it is closed.
+
+    trial: the function of a trial: of a job, or of a Train run whose workers share a queue of jobs. names: makes the name of a trial.
+    path: the folder of the experiment.
+    """
+
+    def __init__(self, trial: Callable[[Config], None], names: Callable[[Any], str], demand: Demand, many: int, path: Path) -> None:
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        self.feed, self.ends, self.scheduler, self.problem = Feed(), Ends(), AblationASHA(), list[BaseException]()
+        self.node_loss = NodeLossStopper(demand, float(os.environ.get(NODES_WAIT, 600.0)), live_capacity)
+        self.many, self.given = many, 0
+        self.slot = {"queue": path.name, "workers": demand.workers, "resources": demand.resources, "storage": str(path.parent / "train")}
+        self.queue: Any = start_queue(path.name) if demand.driver else None
+        tuner = tune.Tuner(
+            tune.with_resources(trial, tune.PlacementGroupFactory([{DRIVER: 1} if demand.driver else demand.resources])),
+            tune_config=tune.TuneConfig(
+                search_alg=self.feed,
+                num_samples=-1,
+                scheduler=self.scheduler,
+                max_concurrent_trials=many,
+                reuse_actors=True,  # saves the next trial the import of torch
+                trial_name_creator=names,
+                trial_dirname_creator=names,
+            ),
+            run_config=tune.RunConfig(
+                name=path.name,
+                storage_path=str(path.parent),
+                failure_config=tune.FailureConfig(max_failures=3),
+                verbose=0,
+                callbacks=[self.ends],
+                stop=self.node_loss,
+            ),
+        )
+        self.thread = threading.Thread(target=self._fit, args=(tuner,), name="tune", daemon=True)
+        self.thread.start()
+
+    def _fit(self, tuner: tune.Tuner) -> None:
+        try:
+            tuner.fit()
+        except BaseException as error:
+            self.problem.append(error)
+
+    def run(self, jobs: Sequence[Job], gpu: bool, asha: Asha | None, metric: str, stop: Path) -> dict[str, str]:
+        """Runs jobs of tasks as JSON to their end, or until the file `stop` exists. Returns the failures: task name -> reason."""
+        errors, known = self.ends.errors, len(self.ends.errors)
+        self.scheduler.stop, self.scheduler.asha, self.scheduler.rung_metric = stop, asha, metric
+        if self.queue is None:
+            self._give([{"job": job, "gpu": gpu} for job in jobs])
+            self._wait(lambda: False)
+            return {name: reason for trial, reason in errors[known:] for name in names_of(trial.config["job"])}
+        ray.get(self.queue.add.remote(jobs, asha, metric, stop))
+        self._give([self.slot] * (min(self.many, len(jobs)) - self.live))
+        self._wait(lambda: ray.get(self.queue.left.remote([trial.trial_id for trial, _ in errors])) == 0)
+        undone, decided = ray.get(self.queue.outcome.remote(len(jobs)))
+        if asha is not None:
+            asha.records = decided.records
+        default = errors[-1][1] if errors else f"its workers died {ATTEMPTS} times"
+        return {name: reason or default for number, reason in undone.items() for name in names_of(jobs[number])}
+
+    @property
+    def live(self) -> int:
+        """Number of trials that have not ended; 0 once the experiment has."""
+        return self.given - self.ends.count if self.thread.is_alive() else 0
+
+    def _give(self, configs: Sequence[Config]) -> None:
+        self.given += len(configs)
+        self.feed.waiting.extend(configs)
+
+    def _wait(self, over: Callable[[], bool]) -> None:
+        """Waits until all trials have ended, or until `over` says so."""
+        try:
+            while self.live and not over():
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            self.node_loss.closed = True
+            raise
+        for problem in self.problem:
+            raise problem
+
+    def close(self) -> None:
+        """Ends Train runs without a job, and waits until Tune has left its processes."""
+        with suppress(RayError):
+            None if self.queue is None else ray.get(self.queue.close.remote())
+        self.feed.closed = True
+        self.thread.join(timeout=3 if self.node_loss.closed else 30)
+
+
+def start_queue(name: str) -> Any:
+    """An actor on this node, which ends with its handle."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0)(JobQueue).options(name=name, scheduling_strategy=here).remote()
+
+
+def names_of(job: Job) -> list[str]:
+    return [f"{task['id']}:{task['seed']}" for task in job]

@@ -1,0 +1,76 @@
+"""The jobs that Train runs share: an actor hands them out and decides at rungs."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.sweeps.asha import Asha
+
+ATTEMPTS = 4
+"""How often workers begin a job before it has failed."""
+WAIT = -1
+"""In place of a job's number: none waits now."""
+
+Job = list[dict[str, Any]]
+
+
+class JobQueue:
+    """Hands out jobs in order. A slot is a Train run: its workers take one job after the other, and start anew if one of them dies.
+
+    A job is a list of tasks as JSON. running: slot -> the number of its job. stop: once this file exists, the slots end.
+    """
+
+    def __init__(self) -> None:
+        self.jobs, self.waiting, self.running, self.closed = list[Job](), deque[int](), dict[str, int](), False
+        self.attempts, self.done, self.reasons = Counter[int](), set[int](), dict[int, str]()
+        self.asha: Asha | None = None
+        self.metric, self.stop = "", Path()
+
+    def add(self, jobs: Sequence[Job], asha: Asha | None, metric: str, stop: Path) -> None:
+        """Adds the jobs of a sweep, when those of the last have ended."""
+        self.waiting.extend(range(len(self.jobs), len(self.jobs) + len(jobs)))
+        self.jobs, self.asha, self.metric, self.stop = [*self.jobs, *jobs], asha, metric, stop
+
+    def close(self) -> None:
+        """Ends the slots."""
+        self.closed = True
+
+    def take(self, slot: str, done: int | None) -> int | None:
+        """The number of the slot's next job: again the one that it has not ended, while attempts are left. WAIT: none; None: the slot ends.
+
+        done: the number of the job that the slot's workers have ended; None for new workers, and after WAIT.
+        """
+        number = self.running.pop(slot, None)
+        if done is not None:
+            self.done.add(done)
+        if self.closed or self.stop.exists():
+            return None
+        if number is None or number == done or self.attempts[number] == ATTEMPTS:
+            if not self.waiting:
+                return WAIT
+            number = self.waiting.popleft()
+        self.running[slot] = number
+        self.attempts[number] += 1
+        return number
+
+    def job(self, number: int) -> Job:
+        return self.jobs[number]
+
+    def decide(self, rung: dict[str, Any]) -> bool:
+        """Returns whether a run goes on after a rung. rung: its name and metrics, as `engines.worker.RungReporter` sends them."""
+        value = rung.get(self.metric, float("nan"))
+        return self.asha is None or self.asha.decide(rung["run"], int(rung["rung"]), value)
+
+    def explain(self, number: int, reason: str) -> None:
+        """Tells why an attempt at a job fails. The first worker names the cause; the others fail because of it."""
+        self.reasons.setdefault(number, reason)
+
+    def left(self, failed: Sequence[str] = ()) -> int:
+        """Number of jobs that wait or run. failed: ends of the names of slots that have failed, and left their job."""
+        return len(self.waiting) + sum(not slot.endswith(tuple(failed)) for slot in self.running)
+
+    def outcome(self, jobs: int) -> tuple[dict[int, str], Asha | None]:
+        """The last `jobs` jobs that were not done, numbered from 0, with the reason ("" where none is known), and the decisions."""
+        first = len(self.jobs) - jobs
+        return {n - first: self.reasons.get(n, "") for n in range(first, len(self.jobs)) if n not in self.done}, self.asha
