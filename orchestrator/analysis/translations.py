@@ -11,7 +11,7 @@ from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.ledger.weights import CorruptError, copy_into, load_snapshot, snapshots
+from orchestrator.ledger.weights import CorruptError, copy_into
 from orchestrator.scoring.scores import References, score
 from orchestrator.specs.schema import RunSpec
 
@@ -43,13 +43,12 @@ def bleu(lines: tuple[Sequence[str], Sequence[str]], references: References, spl
 
 
 def snapshots_of(context: AnalysisContext, subject: Subject) -> dict[int, Path]:
-    files = snapshots(context.store(subject).run_dir / "snapshots")
-    return {int(path.stem.removeprefix("step-")): path for path in files}
+    return {int(path.stem.removeprefix("step-")): path for path in context.store(subject).snapshots()}
 
 
-def load_into(model: nn.Module, subject: Subject, path: Path) -> None:
+def load_into(model: nn.Module, context: AnalysisContext, subject: Subject, path: Path) -> None:
     """Gives the model the weights of a snapshot. Raises UserError for a corrupt file."""
     try:
-        copy_into(model, load_snapshot(path, key=subject.train_key))
+        copy_into(model, context.store(subject).load_snapshot(path))
     except CorruptError as error:
         raise UserError(f"{path}: {error}") from None

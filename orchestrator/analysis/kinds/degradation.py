@@ -70,7 +70,7 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
     records: Records = []
     for step in [own_step, *spread]:
         if step != own_step:
-            load_into(model, subject, snapshots[step])
+            load_into(model, context, subject, snapshots[step])
         for data, (ids, references, split) in texts.items():
             value = bleu(translate(model, ids, spec, prepared), references, split, spec)
             log(f"{subject.name} update {step}: BLEU {value:.2f} on {data} data")

@@ -128,7 +128,7 @@ def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) ->
     model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
     losses = []
     for path in paths:
-        load_into(model, scorer, path)
+        load_into(model, context, scorer, path)
         losses.append(nll(model, pairs, device))
         log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
     return np.stack(losses)

@@ -9,9 +9,8 @@ import torch
 from orchestrator.errors import FencedError
 from orchestrator.files import atomic
 from orchestrator.files.json_lines import Journal
-from orchestrator.ledger import checkpoint
-from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
 from orchestrator.lifecycle import transfer
 
 KEY = "ab" * 32
@@ -72,7 +71,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, disk):
     folder = tmp_path / "run" / "ckpt"
     for step in (1, 2):
         disk.clear()
-        path = checkpoint.save(folder, step, {"model": {"w": torch.ones(9)}, "optimizer": {"m": torch.ones(9)}}, {"step": step}, key=KEY)
+        path = Store(folder.parent, KEY).save(step, {"model": {"w": torch.ones(9)}, "optimizer": {"m": torch.ones(9)}}, {"step": step})
         number = disk.renamed(path)
         tmp = disk[number][1]
         for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
@@ -85,13 +84,13 @@ def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, disk):
 
 def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, disk):
     weights = {"w": torch.ones(9)}
-    slot = weight_files.save_weights(tmp_path, "best", weights, {"step": 1}, key=KEY)
-    snapshot = weight_files.save_snapshot(tmp_path, 10, weights, 3, key=KEY)
-    for tensors, record in ((slot, tmp_path / "best.json"), (snapshot, snapshot.with_suffix(".json"))):
+    store = Store(tmp_path, KEY)
+    slot, snapshot = store.save_weights("best", weights, {"step": 1}), store.save_snapshot(10, weights, 3)
+    for tensors, record in ((slot, tmp_path / "weights" / "best.json"), (snapshot, snapshot.with_suffix(".json"))):
         disk.holds(tensors)
         disk.holds(record)
         assert disk.renamed(tensors) < disk.renamed(record)
-        assert ("sync", tmp_path) in [event[:2] for event in disk[disk.renamed(tensors) : disk.renamed(record)]]
+        assert ("sync", tensors.parent) in [event[:2] for event in disk[disk.renamed(tensors) : disk.renamed(record)]]
 
 
 def test_a_journals_line_is_not_waited_for(tmp_path, disk):
@@ -157,8 +156,8 @@ def test_each_write_looks_again_just_before_its_rename(tmp_path):
     weights = {"w": torch.ones(1)}
     for looks in (0, 1):  # at the tensors, and at the record that shows them
         with pytest.raises(FencedError):
-            weight_files.save_weights(tmp_path, "best", weights, {}, key=KEY, lock=Lock(looks))
+            Store(tmp_path, KEY, Lock(looks)).save_weights("best", weights, {})
         with pytest.raises(FencedError):
-            weight_files.save_snapshot(tmp_path, 5, weights, 2, key=KEY, lock=Lock(looks))
-        assert bool(list(tmp_path.glob("*.safetensors"))) is (looks == 1)
+            Store(tmp_path, KEY, Lock(looks)).save_snapshot(5, weights, 2)
+        assert bool(list(tmp_path.rglob("*.safetensors"))) is (looks == 1)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".safetensors"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from orchestrator.errors import FencedError, UserError
-from orchestrator.ledger import checkpoint
-from orchestrator.ledger import weights as weight_files
+from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.weights import CorruptError, weights_sha256
 
 KEY = "ab" * 32
 POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename", "pre_delete", "post_delete")
@@ -22,12 +22,16 @@ def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
     return {"model": {"weight": weight, "tied": weight, "half": weight[:2].bfloat16()}, "optimizer": moments}
 
 
-def save(directory, step, **options):
-    return checkpoint.save(directory, step, tensors(step), {"step": step, "rate": 0.1, "best": None}, key=KEY, **options)
+def save(directory, step, lock=None):
+    return Store(directory.parent, KEY, lock).save(step, tensors(step), {"step": step, "rate": 0.1, "best": None})
+
+
+def latest(directory, on_bad=None, key=KEY, repair=True):
+    return Store(directory.parent, key).latest(Bad() if on_bad is None else on_bad, repair=repair)
 
 
 def steps(directory) -> list[int]:
-    return [step for step, _ in checkpoint.generations(directory)]
+    return [*Store(directory.parent, KEY).generations()]
 
 
 def assert_holds(found, step):
@@ -55,14 +59,14 @@ class Bad(list):
 def test_round_trip_and_two_kept(ckpt):
     save(ckpt, 60)
     assert steps(ckpt) == [40, 60]
-    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 60)
+    assert_holds(latest(ckpt), 60)
     assert sorted(p.name for p in ckpt.iterdir()) == ["step-00000040", "step-00000060"]
 
 
 def test_same_bytes_for_same_tensors(ckpt, tmp_path):
-    save(tmp_path / "again", 40)
+    save(tmp_path / "again" / "ckpt", 40)
     for path in (ckpt / "step-00000040").iterdir():
-        assert path.read_bytes() == (tmp_path / "again" / "step-00000040" / path.name).read_bytes()
+        assert path.read_bytes() == (tmp_path / "again" / "ckpt" / "step-00000040" / path.name).read_bytes()
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -70,7 +74,7 @@ def test_killed_at_each_point(ckpt, forked, point):
     assert forked(lambda: save(ckpt, 60), f"ckpt_{point}@60:kill") == -signal.SIGKILL
     done = point in ("post_rename", "pre_delete", "post_delete")
     bad = Bad()
-    assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 60 if done else 40)
+    assert_holds(latest(ckpt, bad), 60 if done else 40)
     assert bad == [] and not [p for p in ckpt.iterdir() if "tmp" in p.name]
     save(ckpt, 60)
     save(ckpt, 80)
@@ -84,7 +88,7 @@ def test_disk_full_keeps_the_old(ckpt, monkeypatch, point):
         save(ckpt, 60)
     assert caught.value.errno == errno.ENOSPC
     assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
-    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 40)
+    assert_holds(latest(ckpt), 40)
 
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
@@ -97,7 +101,7 @@ def test_truncated_falls_back(ckpt, name, share):
     size = path.stat().st_size
     os.truncate(path, min(int(size * share), size - 1))
     bad = Bad()
-    assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 20)
+    assert_holds(latest(ckpt, bad), 20)
     assert [name for name, _ in bad] == ["step-00000040"]
 
 
@@ -110,27 +114,27 @@ def test_one_flipped_bit_falls_back(ckpt, name):
         damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
         path.write_bytes(damaged)
         bad = Bad()
-        assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY, repair=False), 20)
+        assert_holds(latest(ckpt, bad, repair=False), 20)
         assert len(bad) == 1
     path.write_bytes(whole)
-    assert_holds(checkpoint.latest_good(ckpt, Bad(), key=KEY), 40)
+    assert_holds(latest(ckpt), 40)
 
 
 def test_files_of_another_generation_are_noticed(ckpt):
     (ckpt / "step-00000020" / "model.safetensors").replace(ckpt / "step-00000040" / "model.safetensors")
-    assert checkpoint.latest_good(ckpt, bad := Bad(), key=KEY) is None and len(bad) == 2
+    assert latest(ckpt, bad := Bad()) is None and len(bad) == 2
 
 
 def test_renamed_generation_is_noticed(ckpt):
     (ckpt / "step-00000040").rename(ckpt / "step-00000050")
-    assert_holds(checkpoint.latest_good(ckpt, bad := Bad(), key=KEY), 20)
+    assert_holds(latest(ckpt, bad := Bad()), 20)
     assert "step 40" in bad[0][1]
 
 
 def test_bad_generation_never_counts_as_kept(ckpt):
     """After a fall-back to 20 the steps are done again; the bad 40 takes nobody's place and goes when a good one is there."""
     os.truncate(ckpt / "step-00000040" / "state.json", 3)
-    checkpoint.latest_good(ckpt, Bad(), key=KEY)
+    latest(ckpt)
     assert sorted(p.name for p in ckpt.iterdir()) == ["bad-step-00000040", "step-00000020"]
     save(ckpt, 30)
     assert sorted(p.name for p in ckpt.iterdir()) == ["step-00000020", "step-00000030"]
@@ -140,25 +144,25 @@ def test_an_earlier_step_drops_the_later_ones(ckpt):
     """Whoever saves 30 has gone on from 20: 40 belongs to a lost timeline and must not be resumed from."""
     save(ckpt, 30)
     assert steps(ckpt) == [20, 30]
-    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 30)
+    assert_holds(latest(ckpt), 30)
 
 
 def test_saving_a_step_again_replaces_it(ckpt):
-    checkpoint.save(ckpt, 40, {"model": {"w": torch.zeros(1)}}, {"again": True}, key=KEY)
-    assert checkpoint.latest_good(ckpt, key=KEY).state == {"again": True} and steps(ckpt) == [20, 40]
+    Store(ckpt.parent, KEY).save(40, {"model": {"w": torch.zeros(1)}}, {"again": True})
+    assert latest(ckpt).state == {"again": True} and steps(ckpt) == [20, 40]
 
 
 def test_reader_without_the_lock_changes_nothing(ckpt):
     (ckpt / ".step-00000060.1-0.tmp").mkdir()
     os.truncate(ckpt / "step-00000040" / "state.json", 3)
     before = sorted(p.name for p in ckpt.iterdir())
-    assert_holds(checkpoint.latest_good(ckpt, Bad(), key=KEY, repair=False), 20)
+    assert_holds(latest(ckpt, repair=False), 20)
     assert sorted(p.name for p in ckpt.iterdir()) == before
 
 
 def test_another_runs_checkpoint_is_an_error(ckpt):
     with pytest.raises(UserError, match="abababababababab, expected cdcd"):
-        checkpoint.latest_good(ckpt, Bad(), key="cd" * 32)
+        latest(ckpt, key="cd" * 32)
     assert steps(ckpt) == [20, 40]
 
 
@@ -167,104 +171,109 @@ def test_stale_owner_writes_nothing(ckpt, tmp_path):
     RunLock(tmp_path / "lock", "row").acquire()
     for write in (
         lambda: save(ckpt, 60, lock=stale),
-        lambda: weight_files.save_snapshot(tmp_path / "s", 1, {"w": torch.zeros(1)}, 2, key=KEY, lock=stale),
-        lambda: weight_files.save_weights(tmp_path / "w", "best", {"w": torch.zeros(1)}, {}, key=KEY, lock=stale),
+        lambda: Store(tmp_path, KEY, stale).save_snapshot(1, {"w": torch.zeros(1)}, 2),
+        lambda: Store(tmp_path, KEY, stale).save_weights("best", {"w": torch.zeros(1)}, {}),
     ):
         with pytest.raises(FencedError):
             write()
     assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
-    assert not list((tmp_path / "s").iterdir()) and not list((tmp_path / "w").iterdir())
+    assert not list((tmp_path / "snapshots").iterdir()) and not list((tmp_path / "weights").iterdir())
 
 
 # ---------------------------------------------------------------- weights alone
 
 
-def snapshot(directory, step, keep=3):
-    return weight_files.save_snapshot(directory, step, {"w": torch.full((2,), float(step))}, keep, key=KEY)
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path, KEY)
 
 
-def snapshot_steps(directory) -> list[int]:
-    return [int(path.stem.removeprefix("step-")) for path in weight_files.snapshots(directory)]
+def snapshot(store, step):
+    return store.save_snapshot(step, {"w": torch.full((2,), float(step))}, 3)
 
 
-def test_last_snapshots_are_kept(tmp_path):
+def snapshot_steps(store) -> list[int]:
+    return [int(path.stem.removeprefix("step-")) for path in store.snapshots()]
+
+
+def test_last_snapshots_are_kept(store):
     for step in range(10, 60, 10):
-        path = snapshot(tmp_path, step)
-    assert snapshot_steps(tmp_path) == [30, 40, 50] and len(list(tmp_path.iterdir())) == 6
-    assert torch.equal(weight_files.load_snapshot(path, key=KEY)["w"], torch.full((2,), 50.0))
-    snapshot(tmp_path, 40)  # resumed from before 40
-    snapshot(tmp_path, 50)
-    assert snapshot_steps(tmp_path) == [30, 40, 50]
+        path = snapshot(store, step)
+    assert snapshot_steps(store) == [30, 40, 50] and len(list(store.snapshots()[0].parent.iterdir())) == 6
+    assert torch.equal(store.load_snapshot(path)["w"], torch.full((2,), 50.0))
+    snapshot(store, 40)  # resumed from before 40
+    snapshot(store, 50)
+    assert snapshot_steps(store) == [30, 40, 50]
 
 
 @pytest.mark.parametrize(
     "point", [f"{p}_{s}" for p in ("snapshot", "snapshot_manifest") for s in ("pre_write", "pre_rename", "post_rename")]
 )
-def test_killed_in_a_snapshot(tmp_path, forked, point):
+def test_killed_in_a_snapshot(store, forked, point):
     for step in (10, 20):
-        snapshot(tmp_path, step)
-    assert forked(lambda: snapshot(tmp_path, 30), f"{point}@30:kill") == -signal.SIGKILL
-    for path in weight_files.snapshots(tmp_path):
-        weight_files.load_snapshot(path, key=KEY)
-    assert snapshot_steps(tmp_path)[:2] == [10, 20]
-    snapshot(tmp_path, 30)
-    assert snapshot_steps(tmp_path) == [10, 20, 30] and len(list(tmp_path.iterdir())) == 6
+        snapshot(store, step)
+    assert forked(lambda: snapshot(store, 30), f"{point}@30:kill") == -signal.SIGKILL
+    for path in store.snapshots():
+        store.load_snapshot(path)
+    assert snapshot_steps(store)[:2] == [10, 20]
+    snapshot(store, 30)
+    assert snapshot_steps(store) == [10, 20, 30] and len(list(store.snapshots()[0].parent.iterdir())) == 6
 
 
-def test_killed_while_replacing_a_snapshot(tmp_path, forked):
-    snapshot(tmp_path, 10)
+def test_killed_while_replacing_a_snapshot(store, forked):
+    snapshot(store, 10)
     other = {"w": torch.zeros(2)}
-    work = lambda: weight_files.save_snapshot(tmp_path, 10, other, 3, key=KEY)  # noqa: E731
+    work = lambda: store.save_snapshot(10, other, 3)  # noqa: E731
     assert forked(work, "snapshot_post_rename:kill") == -signal.SIGKILL
-    assert weight_files.snapshots(tmp_path) == []
-    assert torch.equal(weight_files.load_snapshot(work(), key=KEY)["w"], other["w"])
+    assert store.snapshots() == []
+    assert torch.equal(store.load_snapshot(work())["w"], other["w"])
 
 
-def test_damaged_snapshot_and_slot(tmp_path):
-    path = snapshot(tmp_path, 10)
-    slot = weight_files.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+def test_damaged_snapshot_and_slot(store):
+    path = snapshot(store, 10)
+    slot = store.save_weights("best", {"w": torch.ones(2)}, {"step": 1})
     for file, load in (
-        (path, lambda: weight_files.load_snapshot(path, key=KEY)),
-        (slot, lambda: weight_files.load_weights(tmp_path, "best", key=KEY)),
+        (path, lambda: store.load_snapshot(path)),
+        (slot, lambda: store.named("best")),
     ):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
-        with pytest.raises(checkpoint.CorruptError):
+        with pytest.raises(CorruptError):
             load()
 
 
-def test_weights_of_another_run(tmp_path):
-    path = snapshot(tmp_path, 10)
-    weight_files.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+def test_weights_of_another_run(store, tmp_path):
+    path = snapshot(store, 10)
+    store.save_weights("best", {"w": torch.ones(2)}, {"step": 1})
     with pytest.raises(UserError, match="expected 0000"):
-        weight_files.load_snapshot(path, key="00" * 32)
+        Store(tmp_path, "00" * 32).load_snapshot(path)
     with pytest.raises(UserError, match="expected 0000"):
-        weight_files.load_weights(tmp_path, "best", key="00" * 32)
+        Store(tmp_path, "00" * 32).named("best")
 
 
 @pytest.mark.parametrize(
     "point", [f"{p}_{s}" for p in ("weights", "weights_manifest") for s in ("pre_write", "pre_fsync", "pre_rename", "post_rename")]
 )
-def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, forked, point):
-    def store(value: int) -> None:
-        weight_files.save_weights(tmp_path, "best", {"w": torch.full((2,), float(value))}, {"step": value}, key=KEY)
+def test_slot_changes_with_its_meta_or_not_at_all(store, tmp_path, forked, point):
+    def save(value: int) -> None:
+        store.save_weights("best", {"w": torch.full((2,), float(value))}, {"step": value})
 
-    assert weight_files.load_weights(tmp_path, "best", key=KEY) is None
-    store(1)
-    assert forked(lambda: store(2), f"{point}:kill") == -signal.SIGKILL
-    weights, meta = weight_files.load_weights(tmp_path, "best", key=KEY)
+    assert store.named("best") is None
+    save(1)
+    assert forked(lambda: save(2), f"{point}:kill") == -signal.SIGKILL
+    weights, meta = store.named("best")
     assert meta["step"] == (2 if point == "weights_manifest_post_rename" else 1)
     assert torch.equal(weights["w"], torch.full((2,), float(meta["step"])))
-    store(3)
-    assert len(list(tmp_path.iterdir())) == 2
+    save(3)
+    assert len(list((tmp_path / "weights").iterdir())) == 2
 
 
 def test_weights_sha256():
     base = {"a": torch.arange(4.0), "b": torch.tensor(1.0)}
-    assert weight_files.weights_sha256(base) == weight_files.weights_sha256(dict(reversed(base.items())))
+    assert weights_sha256(base) == weights_sha256(dict(reversed(base.items())))
     strided, plain = ({"a": a} for a in (torch.arange(8.0)[::2], torch.tensor([0.0, 2.0, 4.0, 6.0])))
-    assert weight_files.weights_sha256(strided) == weight_files.weights_sha256(plain)
+    assert weights_sha256(strided) == weights_sha256(plain)
     others = (
         {"a": torch.arange(4.0), "c": torch.tensor(1.0)},
         {"a": torch.arange(4.0).reshape(2, 2), "b": torch.tensor(1.0)},
@@ -272,4 +281,4 @@ def test_weights_sha256():
         {"a": torch.nextafter(torch.arange(4.0), torch.tensor(9.0)), "b": torch.tensor(1.0)},
         {"a": torch.arange(4.0)},
     )
-    assert len({weight_files.weights_sha256(one) for one in (base, *others)}) == 6
+    assert len({weights_sha256(one) for one in (base, *others)}) == 6

@@ -9,7 +9,6 @@ import torch
 
 from orchestrator.errors import LockedError
 from orchestrator.ledger import run_lock
-from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock, is_over, owner
@@ -62,24 +61,16 @@ def test_a_newer_attempt_at_the_same_work_takes_the_lock_and_no_other_does(tmp_p
 
 def test_snapshots_of_a_lost_timeline_go(tmp_path):
     """Whoever saves 25 went on from 20: 30 and 40 come from weights that are no more."""
-
-    def save(step: int) -> None:
-        weight_files.save_snapshot(tmp_path, step, {"w": torch.full((1,), float(step))}, 3, key=KEY)
-
-    for step in (10, 20, 30, 40):
-        save(step)
-    save(25)
-    assert [path.stem for path in weight_files.snapshots(tmp_path)] == ["step-00000020", "step-00000025"]
-    save(26)
-    save(27)
-    assert [path.stem for path in weight_files.snapshots(tmp_path)] == ["step-00000025", "step-00000026", "step-00000027"]
+    store = Store(tmp_path, KEY)
+    for steps, kept in (((10, 20, 30, 40, 25), (20, 25)), ((26, 27), (25, 26, 27))):
+        for step in steps:
+            store.save_snapshot(step, {"w": torch.full((1,), float(step))}, 3)
+        assert [path.stem for path in store.snapshots()] == [f"step-{step:08d}" for step in kept]
 
 
 def test_an_average_is_the_mean_of_every_snapshot_and_a_copy_is_of_every_parameter(tmp_path):
     for step, values in ((1, (1.0, 10.0)), (2, (2.0, 20.0)), (3, (6.0, 60.0))):
-        weight_files.save_snapshot(
-            tmp_path / "snapshots", step, {name: torch.full((2,), value) for name, value in zip("ab", values, strict=True)}, 3, key=KEY
-        )
+        Store(tmp_path, KEY).save_snapshot(step, {name: torch.full((2,), value) for name, value in zip("ab", values, strict=True)}, 3)
     average = Store(tmp_path, KEY).weights("average")
     assert {name: value.tolist() for name, value in average.items()} == {"a": [3.0, 3.0], "b": [30.0, 30.0]}
     model = torch.nn.ParameterDict({name: torch.zeros(2) for name in "ab"})

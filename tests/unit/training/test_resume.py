@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from orchestrator import interrupt
 from orchestrator.data.store import Pairs
 from orchestrator.faults import InjectedFault
-from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.training import trainer
 from orchestrator.training.metrics import history_lines
@@ -140,7 +139,7 @@ def check(point, optim, batch, train, rungs):
         assert same(found.weights, expected.weights)
         for choice in ["last", "best"] + ["ema"] * (optim["ema"] is not None):
             assert same(Store(one, KEY).weights(choice), Store(two, KEY).weights(choice)), choice
-        assert [path.name for path in weights.snapshots(one / "snapshots")] == [path.name for path in weights.snapshots(two / "snapshots")]
+        assert [path.name for path in Store(one, KEY).snapshots()] == [path.name for path in Store(two, KEY).snapshots()]
     assert told(parts) == told(whole)
 
 

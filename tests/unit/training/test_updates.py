@@ -11,7 +11,6 @@ from models import build
 from models.initialise import stream_seed
 from orchestrator.data.batching import Batches
 from orchestrator.data.store import Pairs
-from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import BatchSpec, TrainSpec
@@ -172,7 +171,7 @@ def test_the_best_weights_are_those_of_the_lowest_loss_and_patience_counts_in_a_
     result = fit(spec, prepared, tmp_path / "run", rungs=[7])
     assert (result.progress.step, result.ended_by, result.progress.worse) == (12, "patience", 3)
     assert (result.progress.best_step, result.progress.best_nll) == (6, 3.0)
-    _, meta = weights.load_weights(tmp_path / "run" / "weights", "best", key=KEY)
+    _, meta = Store(tmp_path / "run", KEY).named("best")
     assert meta["step"] == 6
     other = fit(changed(train={"max_steps": 6, "validate_every": 100, "snapshots": 0}), prepared, tmp_path / "other")
     assert weights_sha256(Store(tmp_path / "run", KEY).weights("best")) == weights_sha256(other.weights)
@@ -180,7 +179,7 @@ def test_the_best_weights_are_those_of_the_lowest_loss_and_patience_counts_in_a_
 
 def test_snapshots_are_taken_by_their_own_clock_and_the_last_are_kept(prepared, tmp_path):
     fit(changed(train={"max_steps": 8, "checkpoint_every": 5, "snapshot_every": 3, "snapshots": 2}), prepared, tmp_path / "run")
-    assert [path.stem for path in weights.snapshots(tmp_path / "run" / "snapshots")] == ["step-00000006", "step-00000008"]
+    assert [path.stem for path in Store(tmp_path / "run", KEY).snapshots()] == ["step-00000006", "step-00000008"]
 
 
 def update(src_tokens, tgt_tokens, padded):

@@ -14,13 +14,13 @@ import torch
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
-from orchestrator.ledger import checkpoint, object_store, weights
+from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach, lease
 from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.bucket.mirror import Mirror
 from orchestrator.ledger.layout import claim_of, group_of
-from orchestrator.ledger.manifest import CorruptError
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report import sessions
 from orchestrator.report.looks import Looks, read
@@ -73,10 +73,10 @@ def lock_of(mirror: Mirror) -> RunLock:
 
 
 def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
-    run = mirror.root / RUN
+    store = Store(mirror.root / RUN, KEY, lock)
     for step in range(1, steps + 1):
-        checkpoint.save(run / "ckpt", step, {"model": {"w": TENSORS["w"] + step}}, {"step": step}, key=KEY, lock=lock)
-    weights.save_weights(run / "weights", "last", TENSORS, {"step": steps}, key=KEY, lock=lock)
+        store.save(step, {"model": {"w": TENSORS["w"] + step}}, {"step": step})
+    store.save_weights("last", TENSORS, {"step": steps})
     Ledger(mirror.root, lock=lock).write_train(KEY, {"status": "done", "steps": steps})
 
 
@@ -106,9 +106,9 @@ def test_another_machine_sees_the_records_and_fetches_tensors_when_asked(machine
     other.pull_all()
     assert Ledger(other.root).read_train(KEY) == {"key": KEY, "status": "done", "steps": 3}
     assert not list(other.root.rglob("*.safetensors"))
-    found = weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
-    assert found is not None and torch.equal(found[0]["w"], TENSORS["w"])
-    latest = checkpoint.latest_good(other.root / RUN / "ckpt", key=KEY)
+    store = Store(other.root / RUN, KEY)
+    assert torch.equal(store.weights("last")["w"], TENSORS["w"])
+    latest = store.latest(lambda path, why: pytest.fail(why), repair=True)
     assert latest is not None and latest.step == 3
     assert len(list(other.root.rglob("*.safetensors"))) == 2
 
@@ -125,8 +125,8 @@ def test_wrong_bytes_are_refused(machines: Machines) -> None:
     machines.store.put(name, b"other bytes")
     other = machines.machine("two")
     other.pull_all()
-    with pytest.raises(CorruptError, match="sha256"):
-        weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
+    with pytest.raises(UserError, match="sha256"):
+        Store(other.root / RUN, KEY).weights("last")
 
 
 def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +180,9 @@ def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
     other = elsewhere(machines, monkeypatch)
     with lock_of(other):
         assert Ledger(other.root).read_train(KEY) is None
-        latest = checkpoint.latest_good(other.root / RUN / "ckpt", key=KEY, on_bad=lambda path, why: pytest.fail(why), repair=False)
+        latest = Store(other.root / RUN, KEY).latest(lambda path, why: pytest.fail(why), repair=False)
         assert latest is None or latest.step in (2, 3)
-        weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
+        Store(other.root / RUN, KEY).named("last")
     lock._lease = None
     lock.release()
 
