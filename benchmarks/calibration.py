@@ -31,7 +31,6 @@ from orchestrator.report.looks import level_of
 from orchestrator.scoring.bleu import MAX_ORDER
 from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm
 from orchestrator.scoring.significance.mixed import MixedModel, degrees
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
 from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, SMALLER, Expectation, judge
 from orchestrator.specs.rows import resolve
@@ -91,10 +90,9 @@ def seeds_of(arguments: argparse.Namespace, sets: list[str]) -> list[Arm]:
     """An arm of one seed for each finished seed of the row under these settings. Raises SystemExit with fewer than eight."""
     (row,) = resolve(arguments.row, profile=arguments.profile, sets=sets)
     finder = Finder(Ledger(arguments.results), Data(arguments.data_dir, arguments.cache_dir))
-    reader = StatisticsReader(finder.ledger, finder.prepared)
     assert row.spec is not None
     done = [outcome for outcome in finder.outcomes(row) if outcome.status == "done"]
-    arms = [Arm.of([reader.of(row.spec, outcome.keys)[arguments.metric]], score_of(arguments.metric, row.spec.score)) for outcome in done]
+    arms = [Arm.of([finder.reader.of(outcome.keys)[arguments.metric]], score_of(arguments.metric, row.spec.score)) for outcome in done]
     if len(arms) < 8:
         raise SystemExit(f"error: {arguments.row} {' '.join(sets)}: found {len(arms)} finished seeds; expected at least 8")
     return arms

@@ -98,7 +98,7 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     if record is None or row.spec is None:
         raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected {command} first")
     columns = {}
-    if (prepared := finder.prepared(row.spec.data)) is not None:
+    if (prepared := finder.data.prepared(row.spec.data)) is not None:
         columns["source"] = prepared.sources(row.spec.score.test)
         for i, stream in enumerate(prepared.references(row.spec.score.test)):
             columns["reference" if i == 0 else f"reference{i + 1}"] = stream

@@ -27,7 +27,7 @@ def status(
     """
     from orchestrator.cli.output import console
     from orchestrator.sweeps.names import as_address
-    from orchestrator.sweeps.status import recent_sweeps, sweep_status, sweep_table
+    from orchestrator.sweeps.status import recent_sweeps, runs_table, sweep_status
 
     if results != RESULTS:
         need_folder(results, "--results")
@@ -35,15 +35,15 @@ def status(
     paths, more = (None, 0) if every or name is not None else recent_sweeps(results)
     sweeps = sweep_status(results, name=name, paths=paths)
     if as_json:
-        print_json({"results": place, "sweeps": sweeps, "more": more})
+        print_json({"results": place, "sweeps": [sweep.as_json() for sweep in sweeps], "more": more})
     elif name is not None and not sweeps:
-        known = [sweep["name"] for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
+        known = [sweep.name for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
         raise UserError(f"{shown(name)}: no sweep of it in {place}; {nearest(name, known)}")
     elif not sweeps:
         typer.echo(visible(f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"))
     else:
         for sweep in sweeps:
-            console().print(sweep_table(sweep))
+            console().print(runs_table(sweep.runs, sweep.summary))
     if more:
         command = f"nmt-ablate status{RowOptions(results=results).arguments}"
         log(f"{more} earlier {'sweep is' if more == 1 else 'sweeps are'} not shown:  {command} --all, or with a table's address")

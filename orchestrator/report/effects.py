@@ -92,7 +92,7 @@ class Effects:
         done = [o for o in found if o.status == "done" and o.bleu is not None]
         done = list({o.keys.score: o for o in done}.values())  # rows that share a run share its score
         metric = self.metrics[row.id]
-        statistics = [each[metric] for o in done if metric in (each := reader.of(row.spec, o.keys))]
+        statistics = [each[metric] for o in done if metric in (each := reader.of(o.keys))]
         signatures = {str(o.signature) for o in done}
         if not done or len(statistics) < len(done) or len(signatures) > 1:
             return

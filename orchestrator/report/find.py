@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from orchestrator.data import store
-from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.ledger import packed
-from orchestrator.ledger.keys import Keys, manifest_key
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
 from orchestrator.paths import PUBLISHED_LEDGER
@@ -21,7 +19,7 @@ from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.controls import of_address
 from orchestrator.specs.row import Row, table_of
-from orchestrator.specs.schema import DataSpec, ScoreSpec
+from orchestrator.specs.schema import ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
 NO_KEYS = Keys(None, None, None)
@@ -72,7 +70,7 @@ class Finder:
     @cached_property
     def reader(self) -> StatisticsReader:
         """Reads the sentence statistics of these results."""
-        return StatisticsReader(self.ledger, self.prepared)
+        return StatisticsReader(self.ledger)
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
         """Every seed of the row that has a record, sorted. `seeds`: also searched for, besides those in the ledger."""
@@ -141,14 +139,6 @@ class Finder:
         parent = (self.keys(row.parent) or NO_KEYS).train
         starts = (((self.ledger.read_train(str(keys.train)) or {}).get("parent") or {}, keys) for _, keys in runs)
         return next((keys for start, keys in starts if start and start.get("key") == parent), None)
-
-    def prepared(self, data: DataSpec) -> Prepared | None:
-        """The prepared corpus in the cache, or None. Prepares nothing."""
-        manifest = self.data.manifest(data)
-        if manifest is None or self.data.cache_dir is None:
-            return None
-        key = manifest_key(manifest)
-        return store.load(self.data.cache_dir / key[:16], key)
 
     def score(self, row: Row, keys: Keys) -> Record | None:
         """The score record under a row's keys, or None."""

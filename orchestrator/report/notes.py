@@ -13,7 +13,6 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SCORED, number
 from orchestrator.sweeps import parameters
-from orchestrator.sweeps.metric_compatibility import metric_warnings
 
 VERDICTS = "; verdicts: docs/verdicts.md"
 """End of the note on intervals; a paper leaves it out."""
@@ -128,21 +127,11 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
 
 
 def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
-    """A line for each doubt about whether a metric suits its references, from the score records or the prepared corpus."""
+    """A line for each doubt about whether a metric suits its references, from the score records."""
     rows_of: dict[str, list[str]] = {}
-    cached: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         done = next((o for o in outcomes[row.id] if o.status == "done"), None)
-        if row.spec is None or done is None:
-            continue
-        doubts = (finder.score(row, done.keys) or {}).get("doubts")
-        if doubts is None:
-            key = (row.spec.data.model_dump_json(), row.spec.score.model_dump_json())
-            if key not in cached:
-                prepared = finder.prepared(row.spec.data)
-                cached[key] = [] if prepared is None else metric_warnings(prepared, row.spec.data, row.spec.score)
-            doubts = cached[key]
-        for line in doubts:
+        for line in () if done is None else (finder.score(row, done.keys) or {}).get("doubts", ()):
             rows_of.setdefault(str(line), []).append(short_id(row.id))
     return [f"{', '.join(names)}: {line}" for line, names in rows_of.items()]
 

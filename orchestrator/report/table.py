@@ -173,7 +173,7 @@ def _untested(
     if reader is None or not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)
-    return [f"not compared: {names} (the same run, scored in another way, or by an earlier version and no prepared corpus in the cache)"]
+    return [f"not compared: {names} (the same run, scored in another way, or no sentence statistics)"]
 
 
 def _speeds(

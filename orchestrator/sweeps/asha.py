@@ -57,10 +57,8 @@ class Asha:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
         self.tolerance = tolerance
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
-        if path is not None and (known := _read(path)) is not None:
-            for rung, records in known.rungs.items():
-                if rung in self.records and (known.eta, known.sign, known.tolerance.get(rung, 0.0)) == (eta, self.sign, tolerance):
-                    self.records[rung] = records
+        if path is not None and (known := _read(path)) is not None and (known.eta, known.sign) == (eta, self.sign):
+            self.records |= {r: own for r, own in known.rungs.items() if r in self.records and known.tolerance.get(r, 0.0) == tolerance}
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""

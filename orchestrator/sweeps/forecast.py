@@ -122,8 +122,12 @@ class RunProgress:
     def note(self) -> str:
         return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FIGURES.values() if label in self.figures)
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Of training, while the run works."""
+        return None if self.rate is None or self.status not in WORKING else self.left * self.rate
+
     def as_json(self) -> dict[str, Any]:
-        active = self.rate is not None and self.status in WORKING
         return {
             "id": self.row,
             "seed": self.seed,
@@ -133,7 +137,7 @@ class RunProgress:
             "valid_nll": self.figures.get("valid"),
             "tokens_per_second": self.figures.get("tok/s"),
             "bleu": self.score,
-            "seconds_left": self.left * self.rate if active and self.rate is not None else None,
+            "seconds_left": self.seconds_left,
             "key": self.train_key,
         }
 

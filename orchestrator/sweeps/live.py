@@ -147,7 +147,7 @@ class LiveProgress:
         urgent = sorted(runs, key=lambda run: 0 if run.status in WORKING else 1 if run.status in ENDED else 2)
         names = {run.name for run in urgent[: max(1, self.console.height - OTHER_LINES)]}
         more = f"{len(runs) - len(names)} runs are not shown; " if len(names) < len(runs) else ""
-        table = runs_table([run.as_json() for run in runs if run.name in names])
+        table = runs_table([run for run in runs if run.name in names])
         for column in table.columns:  # a long name must not take a second line
             column.no_wrap, column.overflow = True, "ellipsis"
         return Group(table, Text(more + self._summary()))

@@ -1,6 +1,7 @@
 """`status`: the sweeps of a ledger, the processes that drive them and the state of their runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,36 @@ RECENT = 10
 """Sweeps that no longer run and are shown all the same."""
 LAST = 20
 """Reports of a run of such a sweep that are read, besides its first: they have its last figures."""
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """One sweep. file: its file's name without the ending. driver: the live process that drives it. ahead: of a driven sweep."""
+
+    file: str
+    name: str
+    driver: dict[str, Any] | None
+    ahead: Forecast
+    runs: list[RunProgress]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sweep": self.file,
+            "name": self.name,
+            "driver": self.driver,
+            "seconds_left": self.ahead.seconds,
+            "device_seconds_left": self.ahead.device_seconds,
+            "decoding_counted": self.ahead.decoding,
+            "rows": [run.as_json() for run in self.runs],
+        }
+
+    @property
+    def summary(self) -> str:
+        """Who drives the sweep, how many of its runs ended, and when it will end."""
+        told = summary(["waiting" if run.status == "new" else run.status for run in self.runs], self.ahead)
+        if self.driver is None:
+            return f"{self.file}: not running; {told.partition(';')[0]}"
+        return f"{self.file}: driven by process {self.driver['pid']} on {self.driver['host']}; {told}"
 
 
 def recent_sweeps(results: Path) -> tuple[list[Path], int]:
@@ -42,8 +73,8 @@ def is_of_row(name: str, row: str, seed: int) -> bool:
     return name == f"{row}:{seed}" or f"{row}/".startswith(f"{name}/")
 
 
-def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[dict[str, Any]]:
-    """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `RunProgress.as_json` gives them. Takes no locks.
+def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[SweepStatus]:
+    """The sweeps of a ledger by name. Takes no locks.
 
     Args:
         name: only sweeps with this name, or of this table or row (see `is_of_sweep`).
@@ -59,41 +90,22 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
         runs = [_progress(ledger, row, stopped, driven=holder is not None) for row in record["rows"]]
         ahead = Forecast(None, None) if holder is None else forecast(runs)
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
-        about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
-        left = {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "decoding_counted": ahead.decoding}
-        sweeps.append(about | left | {"rows": [run.as_json() for run in runs]})
+        sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))
     return sweeps
 
 
-def summary_of(sweep: dict[str, Any]) -> str:
-    """Who drives the sweep, how many of its runs ended, and when it will end."""
-    driver = sweep["driver"]
-    state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    statuses = ["waiting" if row["status"] == "new" else row["status"] for row in sweep["rows"]]
-    ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left", "decoding_counted")))
-    told = summary(statuses, ahead) if driver is not None else summary(statuses, ahead).partition(";")[0]
-    return f"{sweep['sweep']}: {state}; {told}"
-
-
-def sweep_table(sweep: dict[str, Any]) -> Table:
-    return runs_table(sweep["rows"], summary_of(sweep))
-
-
-def runs_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    """A line for each run, from records as `RunProgress.as_json` gives them."""
+def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
+    """A line for each run."""
     numeric = ("seed", "steps", "valid", "tok/s", "BLEU", "left")
     table = make_table(("row", "seed", "status", *numeric[1:]), title=title, numeric=numeric)
-    short = short_names([row["id"] for row in rows])
-    for row in rows:
-        steps = f"{row['steps']}/{row['total_steps']}" if row["total_steps"] and row["status"] not in ENDED else str(row["steps"])
-        left = "" if row["seconds_left"] is None else duration(row["seconds_left"])
-        figures = [_number(row[name], form) for name, form in (("valid_nll", ".2f"), ("tokens_per_second", ",.0f"), ("bleu", ".2f"))]
-        table.add_row(cell(short[row["id"]]), str(row["seed"]), row["status"], steps, *figures, left)
+    short = short_names([run.row for run in runs])
+    for run in runs:
+        steps = f"{run.steps}/{run.total}" if run.total and run.status not in ENDED else str(run.steps)
+        left = "" if run.seconds_left is None else duration(run.seconds_left)
+        figures = ((run.figures.get("valid"), ".2f"), (run.figures.get("tok/s"), ",.0f"), (run.score, ".2f"))
+        shown = ["" if value is None else f"{value:{form}}" for value, form in figures]
+        table.add_row(cell(short[run.row]), str(run.seed), run.status, steps, *shown, left)
     return table
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else f"{value:{form}}"
 
 
 def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int], *, driven: bool) -> RunProgress:

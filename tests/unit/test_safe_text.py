@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.forecast import RunProgress
 from orchestrator.sweeps.live import LiveProgress
-from orchestrator.sweeps.status import sweep_status, sweep_table
+from orchestrator.sweeps.status import runs_table, sweep_status
 
 HOSTILE = "\x1b]0;t\x07\x1b[31mred\x9b2J\u202eevil\u2066 <script>x</script> ![p](http://h) <img src=x> [bold]"
 
@@ -50,7 +51,7 @@ def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[s
     fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
     (found,) = sweep_status(fake_results.root)
     screen = io.StringIO()
-    Console(file=screen, width=200).print(sweep_table(found | {"sweep": HOSTILE}))
+    Console(file=screen, width=200).print(runs_table(found.runs, replace(found, file=HOSTILE).summary))
     assert clean(screen.getvalue()) and "\\u202e" in screen.getvalue()
     for options in ([], ["--json"]):
         assert run(["status", "--results", str(fake_results.root), *options]) == 0

@@ -44,7 +44,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         named = subject.analysis_row.significance if subject.analysis_row is not None else None
         rule = RULES[(named or subject.row.significance or "both") if test == "auto" else test]
         for seed, (ours, theirs) in seeds.items():
-            counts = [finder.reader.of(subject.spec, keys).get("bleu") for keys in (ours, theirs)]
+            counts = [finder.reader.of(keys).get("bleu") for keys in (ours, theirs)]
             if counts[0] is None or counts[1] is None:
                 raise UserError(f"{subject.row.id} seed {seed}: {context.ledger.root} has no sentence statistics of BLEU for both rows")
             comparison = compare(counts[0], counts[1], subject.spec.score, samples, context.integer("draw"))

@@ -38,7 +38,7 @@ def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[
         if isinstance(change, dict):
             sweep |= change if {"rows", "name"} & change.keys() else {"rows": [row | change]}
         path.write_text(change if isinstance(change, str) else json.dumps(sweep if isinstance(change, dict) else change))
-        assert [sweep["sweep"] for sweep in sweep_status(fake_results.root)] == ["good"], change
+        assert [sweep.file for sweep in sweep_status(fake_results.root)] == ["good"], change
         (line,) = capsys.readouterr().err.splitlines()
         assert f"bad.json: {message}" in line and "passed over" in line, (change, line)
     assert run(["status", "--results", str(fake_results.root)]) == 0

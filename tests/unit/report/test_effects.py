@@ -95,7 +95,7 @@ def finder(ledger: Ledger) -> Finder:
 
 @pytest.fixture(scope="module")
 def reader(ledger: Ledger) -> StatisticsReader:
-    return StatisticsReader(ledger, lambda data: None)
+    return StatisticsReader(ledger)
 
 
 def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str = "") -> Table:
@@ -126,7 +126,7 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
         second = row.label == "better" or seed > 2
         key = finish(ledger, row, seed, MATCHES[row.id.rsplit("/", 1)[1]] + 0.02 * second)
         ledger.write_capsule(key, {"device": "gpu" if second else "cpu"})
-    finder, reader = Finder(ledger, Data(None)), StatisticsReader(ledger, lambda data: None)
+    finder, reader = Finder(ledger, Data(None)), StatisticsReader(ledger)
     effects = Effects(rows, {row.id: finder.outcomes(row) for row in rows}, reader)
     found, plain = effects.between("demo/small/better", "demo/small/base"), effects.arms
     raw = plain["demo/small/better"].scores.mean() - plain["demo/small/base"].scores.mean()
@@ -140,7 +140,7 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path)
     for row, seed in ((row, seed) for row in rows[:6] for seed in (1, 2, 3)):
         share = MATCHES[row.id.rsplit("/", 1)[1]]
         finish(wild, row, seed, share if row.label != "worse" else share - 0.1 * seed)
-    table = make("demo/small", rows, Finder(wild, Data(None)), ["bleu"], reader=StatisticsReader(wild, lambda data: None))
+    table = make("demo/small", rows, Finder(wild, Data(None)), ["bleu"], reader=StatisticsReader(wild))
     effects = {name: one["effect"] for name, one in named(table).items() if "effect" in one}
     assert effects["better"]["sd"] < 1 < effects["worse"]["sd"]
     (note,) = [note for note in table.notes if note.startswith("±")]

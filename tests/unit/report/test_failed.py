@@ -133,8 +133,8 @@ def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp
     again, repeated, said = run(path, tmp_path)
     assert again == 0 and "0 steps executed" in said and repeated == records
     (sweep,) = sweep_status(tmp_path / "results")
-    assert [row["status"] for row in sweep["rows"]] == ["failed", "done"]
-    projected = read_sweep(tmp_path / "results" / "sweeps" / f"{sweep['sweep']}.json")
+    assert [row["status"] for row in sweep.as_json()["rows"]] == ["failed", "done"]
+    projected = read_sweep(tmp_path / "results" / "sweeps" / f"{sweep.file}.json")
     results = [read_result([tmp_path / "results"], row, projected) for row in projected.rows]
     assert [result and result.state for result in results] == ["failed", "done"]
     assert results[0] is not None and results[0].reason == poor["reason"] and results[0].metrics["bleu"] == poor["bleu"]

@@ -13,7 +13,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps.asha import KEY
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress
-from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
+from orchestrator.sweeps.status import runs_table, sweep_status
 
 
 def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> RunProgress:
@@ -54,14 +54,14 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     decisions = {"eta": 3.0, "sign": -1.0, "rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
     write_document(fake_results.root / "sweeps" / "sweep-1.asha.json", decisions, KEY)
     (sweep,) = sweep_status(fake_results.root)
-    found = {row["id"].rpartition("/")[2]: row for row in sweep["rows"]}
+    found = {row["id"].rpartition("/")[2]: row for row in sweep.as_json()["rows"]}
     assert {name: row["status"] for name, row in found.items()} == {
         "baseline": "done", "dense": "done", "linear": "stopped", "mlrf": "diverged", "cut": "stopped", "later": "new",
     }  # fmt: skip
     assert found["dense"]["bleu"] == 28.42 and (found["cut"]["valid_nll"], found["cut"]["tokens_per_second"]) == (2.5, 900.0)
-    assert "5 of 6 runs ended (2 done, 2 stopped, 1 diverged), 1 waiting" in summary_of(sweep)
+    assert "5 of 6 runs ended (2 done, 2 stopped, 1 diverged), 1 waiting" in sweep.summary
     screen = io.StringIO()
-    Console(file=screen, width=80).print(sweep_table(sweep))
+    Console(file=screen, width=80).print(runs_table(sweep.runs, sweep.summary))
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
 
 
