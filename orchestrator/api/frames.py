@@ -194,7 +194,7 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
     found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.stated) == (ours.id, base.id, True))
     effect = found.effects[0] if found.effects else None
-    answer = None if effect is None or effect.difference is None else effect.difference.at(found.level).other_sentences
+    answer = None if effect is None or effect.difference is None else effect.difference.other_sentences
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
     ending = TUNED if family.searches else ""
     return Comparison(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.effects import interval, judged, parts, verdict
 from orchestrator.report.figures import OURS, short_id
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
@@ -131,7 +130,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     if ours and column == "bleu" and failed(line):
         return FAILED
     if ours:
-        return _measured(line.ours or {}, "bleu" if score else column, column)
+        return _measured(line, "bleu" if score else column, column)
     value = line.reported.get(column)
     if value is None or isinstance(value, bool):
         return figure(column, value)
@@ -142,24 +141,23 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     return str(value)
 
 
-def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
+def _measured(line: Line, kind: str, column: str) -> str:
     """A measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, the verdict in words."""
-    if column == "verdict":
-        return verdict(ours)
-    if column == "nll":
-        return judged({**ours["nll"], "verdict": {"word": ours["nll"]["verdict"]["word"]}}) if "nll" in ours else ""
-    if column == "against":
-        return short_id(ours["effect"]["against"]) if ours.get("effect") else ""
-    if column == "chrf_delta":
-        return interval(ours.get("chrf_delta") or {})
-    if column == "parts":
-        return parts(ours.get("effect"))
-    if column == "controls":
-        return "; ".join(f"{interval(effect)} to {short_id(effect['against'])}" for effect in ours.get("controls") or ())
+    ours, own, nll, effect = line.ours or {}, line.judged.own, line.judged.nll, line.judged.effect
+    words = {
+        "verdict": "" if own is None else own.said,
+        "nll": "" if nll is None else nll.plain,
+        "against": "" if effect is None else short_id(effect.against),
+        "chrf_delta": "" if own is None or own.chrf is None else own.chrf.interval,
+        "parts": "" if effect is None else effect.shares,
+        "controls": "; ".join(f"{each.interval} to {short_id(each.against)}" for each in (own.effects[1:] if own is not None else ())),
+    }
+    if column in words:
+        return words[column]
     text = figure(kind, ours.get(column))
     if column == "bleu" and ours.get("bleu_spread") is not None:
         return f"{text} ± {ours['bleu_spread']:.2f}"
-    return interval(ours["effect"]) if column == "delta" and "effect" in ours else text
+    return effect.interval if column == "delta" and effect is not None else text
 
 
 def seed_list(seeds: Sequence[int]) -> str:

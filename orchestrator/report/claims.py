@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.files.canonical import digest
 from orchestrator.report import noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
-from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, verdict_of
+from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRow
 from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -86,50 +86,30 @@ class Comparisons:
             verdict = self._verdict(claim, expected, effects, p_adjusted, level)
             if stated or effects:
                 chrf = self._of_metric(CHRF).between(claim.row, effects[0].against) if effects and claim.metric == BLEU else None
-                family = max(len(tests), 1)
-                made.append(Judgement(claim, stated, expected.claimed, verdict, effects, p_adjusted, p, family, look, level, chrf))
+                one = Judgement(claim, stated, expected.claimed, verdict, p=p_adjusted, raw=p, look=look, level=level, setting=self.setting)
+                own = claim.against == self.starts.get(claim.row, "") and claim.metric in (self._metric(claim.row), NLL)
+                at = tuple(effect.at(level) for effect in effects)
+                made.append(replace(one, effects=at, chrf=chrf and chrf.at(level), family=max(len(tests), 1), own=own))
         if self.recording:
             self._record(looks, made, states)
         return made
 
-    def of_claims(self) -> list[dict[str, Any]]:
-        """A record for each claim of the paper or the file, and each metric: {"row", "against", "metric", "source", "stated", ..}."""
-        return [record for record in self._records() if record["source"] != "row"]
+    def of_claims(self) -> list[Judgement]:
+        """The claims of the paper and the file, on each metric."""
+        return [made for made in self.judgements if made.claim.source != "row"]
 
-    def of_table(self) -> list[dict[str, Any]]:
-        """The records of `of_claims` with "own": whether `of_rows` has the claim too, which is that of the row on its own metric."""
-        own = {(row, base, metric) for row, base in self.starts.items() for metric in (self._metric(row), NLL)}
-        return [record | {"own": (record["row"], record["against"], record["metric"]) in own} for record in self.of_claims()]
-
-    def of_rows(self) -> dict[str, dict[str, Any]]:
-        """Row -> what is found of the row against the one that it is compared with, of rows that have a difference or failed.
-
-        {"effect", "significant", "verdict": {"word", "reason", ..}, "controls": [effect, ..], "chrf_delta": effect,
-        "nll": {"effect", "verdict"}}.
-        """
-        found: dict[str, dict[str, Any]] = {}
-        for record, made in zip(self._records(), self.judgements, strict=True):
-            row_id, failed = record["row"], failure_verdict(self.rows[record["row"]], self.outcomes.get(record["row"], ()))
-            if record["against"] != self.starts.get(row_id) or (not made.effects and failed is None):
-                continue
-            one: dict[str, Any] = {"verdict": verdict_of(record), "controls": record["controls"]}
-            if record["chrf"] is not None:
-                one["chrf_delta"] = record["chrf"]
-            if made.effects:
-                one |= {"effect": record["effect"], "parts": record["effect"].get("parts")}
-            if made.p is not None:
-                one["significant"] = made.significant and made.effects[0].delta > 0
-            if made.metric == self._metric(row_id):
-                found[row_id] = one | ({NLL: found[row_id][NLL]} if NLL in found.get(row_id, {}) else {})
-            elif made.metric == NLL and made.effects:
-                found.setdefault(row_id, {})[NLL] = one
-        return found
-
-    def _records(self) -> Iterator[dict[str, Any]]:
+    def of_rows(self) -> dict[str, OfRow]:
+        """What is found of each row against the one that it is compared with, of rows that have a difference or failed."""
+        found: dict[str, OfRow] = {}
         for made in self.judgements:
-            claim = made.claim
-            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source, "stated": made.stated}
-            yield about | ({"margin": claim.margin} if claim.margin is not None else {}) | made.as_json(self.setting)
+            row = made.claim.row
+            if not made.own or (not made.effects and failure_verdict(self.rows[row], self.outcomes.get(row, ())) is None):
+                continue
+            if made.metric == self._metric(row):
+                found.setdefault(row, OfRow()).own = made
+            elif made.effects:
+                found.setdefault(row, OfRow()).nll = made
+        return found
 
     def _claims(self, stated: Sequence[RowClaim]) -> list[RowClaim]:
         """The stated claims whose rows are here, the paper's on other comparisons, and the rows of which nobody claims anything."""

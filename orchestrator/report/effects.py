@@ -3,8 +3,10 @@
 The variances over seeds come from one mixed model of the rows that were scored alike.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,11 @@ from orchestrator.ledger.statistics import bleu_parts
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
-from orchestrator.scoring.significance.estimator import LEVEL, Answer, Arm, Difference, difference
+from orchestrator.scoring.significance.estimator import Answer, Arm, Difference, difference
 from orchestrator.scoring.significance.mixed import MixedModel, Spread
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
-from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, NO_EFFECT, OPEN, REVERSED, SMALLER
+from orchestrator.scoring.significance.verdicts import CONFIRMED, OPEN, REVERSED
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import FAILED, number
@@ -47,21 +49,35 @@ class Effect:
     parts: Mapping[str, Any] | None = None
     differs: tuple[str, ...] = ()
 
-    def as_json(self, level: float = LEVEL) -> dict[str, Any]:
-        """{"against", "metric", "delta", "seeds"}, of BLEU "parts", and with two seeds each both answers, the variances and the agreement.
+    @property
+    def interval(self) -> str:
+        """With its interval over other seeds and sentences."""
+        return interval(self.metric, self.delta, None if self.difference is None else self.difference.other_sentences)
 
-        level: of the intervals and of the smallest effect that is found.
-        """
+    @property
+    def shares(self) -> str:
+        """Its parts, `+0.70, +0.06`; empty without any."""
+        return f"{self.parts['precision']:+.2f}, {self.parts['length']:+.2f}" if self.parts else ""
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of human judgements that agree with it; None where that is not known."""
+        return None if self.difference is None else verdicts.agreement(self.metric, self.delta)
+
+    def at(self, level: float) -> Effect:
+        """The same effect, tested at another level of significance."""
+        return replace(self, difference=None if self.difference is None else self.difference.at(level))
+
+    def as_json(self) -> dict[str, Any]:
+        """{"against", "metric", "delta", "seeds"}, "parts", and with two seeds each both answers, the variance and the agreement."""
         plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
         plain |= {"differs": list(self.differs)} if self.differs else {}
         plain |= {"parts": dict(self.parts)} if self.parts else {}
-        if self.difference is None:
+        if (found := self.difference) is None:
             return plain
-        found = self.difference.at(level)
         plain |= {"sd": found.spread.sd, "sd_df": round(found.spread.df), "sd_rows": found.spread.groups}
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
-        share = verdicts.agreement(self.metric, self.delta)
-        return plain | ({} if share is None else {"human_agreement": share})
+        return plain | ({} if self.agreement is None else {"human_agreement": self.agreement})
 
 
 class Effects:
@@ -192,40 +208,7 @@ def _answer(answer: Answer) -> dict[str, float]:
     return {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde, "p": answer.p}
 
 
-def judged(found: Mapping[str, Any]) -> str:
-    """A difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. found: {"effect", "verdict"}, as a row has them."""
-    word = found.get("verdict", {})
-    parts = [interval(found.get("effect") or {}), named_verdict(word["word"], word.get("setting", "")) if word else ""]
-    return ", ".join(part for part in parts if part)
-
-
-def interval(effect: Mapping[str, Any]) -> str:
-    """A difference with its interval over other seeds and sentences, `+0.42 (-0.10 to +0.94)`; without one for a single seed.
-
-    Differences of the nll have three decimals.
-    """
-    if "delta" not in effect:
-        return ""
-    answer, digits = effect.get("other_seeds_and_sentences"), 3 if effect.get("metric") == "nll" else 2
-    ends = "" if answer is None else f" ({answer['low']:+.{digits}f} to {answer['high']:+.{digits}f})"
-    return f"{effect['delta']:+.{digits}f}{ends}"
-
-
-def parts(effect: Mapping[str, Any] | None) -> str:
-    """The parts of a difference in BLEU, `+0.70, +0.06`; empty without any."""
-    found = (effect or {}).get("parts")
-    return f"{found['precision']:+.2f}, {found['length']:+.2f}" if found else ""
-
-
-def verdict(ours: Mapping[str, Any]) -> str:
-    """`confirmed (mini)`, `open (mini): 80 % power finds 0.84; 5 seeds would find +0.45`; empty without a verdict."""
-    found = ours.get("verdict")
-    if found is None:
-        return ""
-    reason = f": {found['reason']}" if found["word"] == OPEN and found.get("claim") is not None else ""
-    return named_verdict(found["word"], found.get("setting", "")) + reason
-
-
-def named_verdict(word: str, setting: str) -> str:
-    """The word of a verdict on a claim, with the setting where it differs from the paper's."""
-    return f"{word} ({setting})" if setting and word in (CONFIRMED, SMALLER, LARGER, NO_EFFECT, REVERSED, OPEN) else word
+def interval(metric: str, delta: float, found: Answer | None) -> str:
+    """`+0.42 (-0.10 to +0.94)`; without an interval for a single seed. Differences of the nll have three decimals."""
+    digits = 3 if metric == "nll" else 2
+    return f"{delta:+.{digits}f}" + ("" if found is None else f" ({found.low:+.{digits}f} to {found.high:+.{digits}f})")

@@ -1,15 +1,16 @@
-"""A claim on one metric, judged: what it was judged by, as data and as an exit code."""
+"""A claim on one metric, judged: what it was judged by, as text, as data and as an exit code."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.effects import Effect
 from orchestrator.scoring.significance.estimator import LEVEL
-from orchestrator.scoring.significance.verdicts import AGAINST, DECIDED, Verdict, former
+from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict, former
 from orchestrator.specs.claims import RowClaim
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
+OF_CLAIMS = (CONFIRMED, SMALLER, LARGER, *AGAINST, OPEN)
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,12 @@ class Judgement:
         claim: with the addresses of its rows; its effect is None where nothing is claimed of this metric but, perhaps, the sign.
         stated: whether the claim is about this metric; False: about another one, of which this one shows the sign.
         claimed: whether somebody claims an effect.
-        effects: the difference to each control, the strongest first; empty without results.
-        chrf: the difference in chrF to the strongest control, which no verdict counts; of a claim on BLEU.
+        effects: the difference to each control at `level`, the strongest first; empty without results.
         p: of the claim, adjusted for the `family` claims of the table (Holm); raw: before; None with one seed.
         look: how many times the claim was judged with new seeds; level: of significance, of this look.
+        chrf: the difference in chrF to the strongest control, which no verdict counts; of a claim on BLEU.
+        setting: how our setting differs from the paper's.
+        own: whether it is about a row and the row that it is compared with, on the row's own metric or its nll.
     """
 
     claim: RowClaim
@@ -37,51 +40,98 @@ class Judgement:
     look: int = 1
     level: float = LEVEL
     chrf: Effect | None = None
+    setting: str = ""
+    own: bool = False
 
     @property
     def metric(self) -> str:
         return str(self.claim.metric)
 
     @property
+    def effect(self) -> Effect | None:
+        """The difference to the strongest control."""
+        return self.effects[0] if self.effects else None
+
+    @property
     def significant(self) -> bool:
         return self.p is not None and self.p < self.level
 
-    def as_json(self, setting: str = "") -> dict[str, Any]:
-        """{"claim", "verdict", "former", "reason", "seeds_needed", "p", "p_raw", "family", "look", "level", "effect", "controls", "chrf"}.
+    @property
+    def word(self) -> str:
+        """The word of the verdict; of a claim with the setting where it differs from the paper's."""
+        shown = self.claimed and self.setting and self.verdict.word in OF_CLAIMS
+        return f"{self.verdict.word} ({self.setting})" if shown else self.verdict.word
 
-        effect: the difference to the strongest control; controls: those to the others; former: the earlier word.
-        """
-        effects = [effect.as_json(self.level) for effect in self.effects]
-        return {
-            "claim": self.claim.effect,
-            "verdict": self.verdict.word,
-            "former": former(self.verdict.word, self.claimed),
-            "reason": self.verdict.reason,
-            "seeds_needed": self.verdict.seeds,
-            "p": self.p,
-            "p_raw": self.raw,
-            "family": self.family,
-            "look": self.look,
-            "level": self.level,
-            "setting": setting if self.claimed else "",
-            "effect": effects[0] if effects else None,
-            "controls": effects[1:],
-            "chrf": None if self.chrf is None else self.chrf.as_json(self.level),
-        }
+    @property
+    def said(self) -> str:
+        """`confirmed (mini)`, `open (mini): 80 % power finds 0.84; 5 seeds would find +0.45`."""
+        return self.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
 
+    def text(self, word: str | None = None) -> str:
+        """The difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. word: by default with the setting."""
+        return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.word if word is None else word])
 
-def verdict_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """{"word", "reason", ..} of a record."""
-    found = {"word": record["verdict"], **{name: record[name] for name in _SAID}}
-    return found | ({"setting": record["setting"]} if record["setting"] else {})
+    @property
+    def plain(self) -> str:
+        """`text` without the setting."""
+        return self.text(self.verdict.word)
+
+    def as_json(self) -> dict[str, Any]:
+        """effect: the difference to the strongest control; controls: those to the others; former: the earlier word."""
+        claim, effects = self.claim, [effect.as_json() for effect in self.effects]
+        about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source, "stated": self.stated}
+        return (
+            about
+            | ({"margin": claim.margin} if claim.margin is not None else {})
+            | {
+                "claim": claim.effect,
+                "verdict": self.verdict.word,
+                "former": former(self.verdict.word, self.claimed),
+                "reason": self.verdict.reason,
+                "seeds_needed": self.verdict.seeds,
+                "p": self.p,
+                "p_raw": self.raw,
+                "family": self.family,
+                "look": self.look,
+                "level": self.level,
+                "setting": self.setting if self.claimed else "",
+                "effect": effects[0] if effects else None,
+                "controls": effects[1:],
+                "chrf": None if self.chrf is None else self.chrf.as_json(),
+            }
+        )
+
+    def of_row(self) -> dict[str, Any]:
+        """{"verdict", "controls", "chrf_delta", "effect", "parts", "significant"}: what a row of a table has."""
+        record = self.as_json()
+        verdict = {"word": record["verdict"]} | {name: record[name] for name in _SAID}
+        found = {"verdict": verdict | ({"setting": record["setting"]} if record["setting"] else {}), "controls": record["controls"]}
+        found |= {} if self.chrf is None else {"chrf_delta": record["chrf"]}
+        found |= {"effect": record["effect"], "parts": record["effect"].get("parts")} if self.effects else {}
+        return found | ({} if self.p is None else {"significant": self.significant and self.effects[0].delta > 0})
 
 
 _SAID = ("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level")
 
 
-def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
+@dataclass
+class OfRow:
+    """A row against the one that it is compared with: on its own metric, and on the nll of the references."""
+
+    own: Judgement | None = None
+    nll: Judgement | None = None
+
+    @property
+    def effect(self) -> Effect | None:
+        return None if self.own is None else self.own.effect
+
+    def as_json(self) -> dict[str, Any]:
+        return ({} if self.own is None else self.own.of_row()) | ({} if self.nll is None else {"nll": self.nll.of_row()})
+
+
+def exit_code(judged: Sequence[Judgement]) -> int:
     """Of the stated claims: 0: all confirmed, higher or lower; 6: some reversed, or without such an effect; 7: else, if some are open."""
-    words = {record["verdict"] for record in records if record["stated"]}
+    words = {one.verdict.word for one in judged if one.stated}
     if words & set(AGAINST):
         return 6
     return 7 if words - set(DECIDED) else 0

@@ -1,16 +1,17 @@
 """The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
-from orchestrator.report.effects import Effects, interval
+from orchestrator.report.effects import Effect, Effects, interval
 from orchestrator.report.figures import short_id
+from orchestrator.report.judgement import OfRow
 from orchestrator.report.page.section import Section
-from orchestrator.scoring.significance.estimator import Answer, answer
+from orchestrator.scoring.significance.estimator import INFINITE, Answer, answer
 from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import Row
@@ -48,7 +49,7 @@ class Size:
         for each in (*ancestors(row), row):
             outcomes = self.section.done(each.id) if each.id in self.section.outcomes else self.section.finder.outcomes(each)
             records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in outcomes]
-            prepared = None if each.spec is None else self.section.finder.prepared(each.spec.data)
+            prepared = None if each.spec is None else self.section.finder.data.prepared(each.spec.data)
             if each.spec is None or prepared is None or not records or any("seconds" not in record for record in records):
                 return None
             length = lengths.training(each.spec, prepared)
@@ -74,9 +75,12 @@ class Point:
 
     profile: str
     params: int | None
-    effect: Mapping[str, Any]
+    effect: Effect
     verdict: str
     speed_up: SpeedUp | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self) | {"effect": self.effect.as_json(), "speed_up": None if self.speed_up is None else asdict(self.speed_up)}
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Ladder:
             {
                 "row": line.row,
                 "metric": line.metric,
-                "sizes": [asdict(point) for point in line.points],
+                "sizes": [point.as_json() for point in line.points],
                 "slope": None if line.slope is None else {"per_doubling": line.slope[0], **asdict(line.slope[1])},
             }
             for line in self.lines
@@ -122,11 +126,11 @@ class Ladder:
         for line in self.lines:
             for point in line.points:
                 about = [short_id(line.row), TITLES[line.metric], point.profile, f"{point.params:,}" if point.params else ""]
-                found.append([*about, interval(point.effect), point.verdict, *_said(point.speed_up)])
+                found.append([*about, point.effect.interval, point.verdict, *_said(point.speed_up)])
             if line.slope is not None:
                 change, known = line.slope
-                effect = {"delta": change, "metric": line.metric, "other_seeds_and_sentences": asdict(known)}
-                found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", interval(effect), "", "", ""])
+                effect = interval(line.metric, change, known)
+                found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", effect, "", "", ""])
         return found
 
 
@@ -143,20 +147,21 @@ def make(sizes: Sequence[Size]) -> Ladder:
 
 
 def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) -> Point | None:
-    ours = next((line.ours for line in size.section.table.rows if line.id == row), None) or {}
-    found = ours if metric != NLL else ours.get(NLL, {})
-    if "effect" not in found:
+    judged = next((line.judged for line in size.section.table.rows if line.id == row), OfRow())
+    found = judged.nll if metric == NLL else judged.own
+    if found is None or found.effect is None:
         return None
     fast = _speed_up(size, sizes, row, base) if metric == NLL else None
     params = size.params(base) or size.params(row)
-    return Point(size.profile, params, found["effect"], found["verdict"]["word"], fast)
+    return Point(size.profile, params, found.effect, found.verdict.word, fast)
 
 
 def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
-    known = [(p.params, p.effect) for p in points if p.params and "other_seeds_and_sentences" in p.effect]
-    answers = [each["other_seeds_and_sentences"] for _, each in known]
-    tests = [answer(each["delta"], a["se"] ** 2, a["df"]) for (_, each), a in zip(known, answers, strict=True)]
-    return slope([params for params, _ in known], tests, [each["delta"] for _, each in known])
+    known = [
+        (p.params, p.effect.delta, p.effect.difference.other_sentences) for p in points if p.params and p.effect.difference is not None
+    ]
+    tests = [answer(delta, found.se**2, min(found.df, INFINITE)) for _, delta, found in known]
+    return slope([params for params, *_ in known], tests, [delta for _, delta, _ in known])
 
 
 def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:

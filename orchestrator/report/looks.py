@@ -6,7 +6,7 @@ Two tests of one claim find a difference that is none more often than one does, 
                       "level", "word"}}, "planned": number of looks or null}]}}
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -125,10 +125,10 @@ def together(ours: Mapping[str, Sequence[Record]], theirs: Mapping[str, Sequence
     return {claim: sorted(each, key=lambda record: str(record["time"])) for claim, each in unlike.items()}
 
 
-def note(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A note on rows that were judged more than once. verdicts: row -> {"look", "level"}."""
+def note(judged: Iterable[tuple[str, int, float]]) -> list[str]:
+    """A note on rows that were judged more than once. judged: row, look and level of each."""
     several: dict[tuple[int, float], list[str]] = {}
-    for row, found in verdicts.items():
-        if found["look"] > 1 or found["level"] != LEVEL:
-            several.setdefault((found["look"], found["level"]), []).append(short_id(row))
+    for row, number, level in judged:
+        if number > 1 or level != LEVEL:
+            several.setdefault((number, level), []).append(short_id(row))
     return [f"look {number} (level {level:g}): {', '.join(rows)}" for (number, level), rows in sorted(several.items())]

@@ -1,15 +1,16 @@
 """Notes below a table: its scale, differences between its rows, the meaning of marks, doubts, and notes of the table's file."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.effects import judged
+from orchestrator.report.effects import Effect
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SCORED, number
 from orchestrator.sweeps import parameters
@@ -23,6 +24,7 @@ def notes(
     rows: Sequence[Row],
     outcomes: Mapping[str, Sequence[SeedResult]],
     ours: Mapping[str, dict[str, Any] | None],
+    judged: Mapping[str, OfRow],
     scale: str,
     base: str | None,
     measured: Mapping[str, Any] | None,
@@ -34,18 +36,16 @@ def notes(
     found += _texts(rows, outcomes)
     found += _seeds(ours)
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
-    found += _effects(ours)
+    found += _effects([each.own for each in judged.values() if each.own is not None])
     found += _speed(rows, base, measured)
     return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind in SCORED]
 
 
-def claim_note(claim: Mapping[str, Any]) -> str:
+def claim_note(one: Judgement) -> str:
     """A note on a claim that is not about a row's difference to the one it starts from."""
-    metric = "" if claim["metric"] == "bleu" else f" in {claim['metric']}"
-    rows = f"{short_id(claim['row'])} against {short_id(claim['against'])}{metric}"
-    claimed = "" if claim["claim"] is None else f"claimed {claim['claim']:+.2f}, "
-    verdict = {"word": claim["verdict"], "setting": claim["setting"]}
-    return f"{rows}: {claimed}ours {judged({'effect': claim['effect'], 'verdict': verdict})}"
+    metric = "" if one.metric == "bleu" else f" in {one.metric}"
+    claimed = "" if one.claim.effect is None else f"claimed {one.claim.effect:+.2f}, "
+    return f"{short_id(one.claim.row)} against {short_id(str(one.claim.against))}{metric}: {claimed}ours {one.text()}"
 
 
 def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
@@ -83,35 +83,31 @@ def _differences(done: Sequence[SeedResult]) -> list[str]:
     return lines + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])
 
 
-def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
+def _effects(judged: Sequence[Judgement]) -> list[str]:
     """What the intervals are, how large the spread over seeds is, and how often humans agree with such differences."""
-    all_effects = {row_id: one["effect"] for row_id, one in ours.items() if one is not None and "effect" in one}
-    tested = {row_id: effect for row_id, effect in all_effects.items() if "other_seeds_and_sentences" in effect}
+    effects = [one.effect for one in judged if one.effect is not None]
+    tested = [one for one in judged if one.effect is not None and one.effect.difference is not None]
     lines = []
-    judged_rows = {row_id: one["verdict"] for row_id, one in ours.items() if row_id in tested and one is not None}
     if tested:
-        family = max(found["family"] for found in judged_rows.values())
+        family = max(one.family for one in tested)
         lines.append(
-            f"±: standard deviation over seeds ({_spreads(tested.values())}). (.. to ..): interval over other seeds and other sentences, "
+            f"±: standard deviation over seeds ({_spreads(effects)}). (.. to ..): interval over other seeds and other sentences, "
             f"95 % for a single look. p-values are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm){VERDICTS}"
         )
-    if len(tested) < len(all_effects):
+    if len(tested) < len(effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
-    shares = [
-        f"{short_id(row)} {effect['human_agreement']:.0%}"
-        for row, effect in tested.items()
-        if (found := judged_rows[row])["p"] is not None and found["p"] < found["level"] and "human_agreement" in effect
-    ]
-    return lines + (
-        [f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"] if shares else []
-    )
+    agree = [(one.claim.row, one.effect.agreement) for one in tested if one.significant and one.effect is not None]
+    shares = [f"{short_id(row)} {share:.0%}" for row, share in agree if share is not None]
+    said = f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"
+    return [*lines, said] if shares else lines
 
 
-def _spreads(effects: Collection[dict[str, Any]]) -> str:
+def _spreads(effects: Sequence[Effect]) -> str:
     """The standard deviations over seeds, each moderated by those of the other rows."""
-    low, *_, high = sorted(effect["sd"] for effect in (*effects, *effects))
+    spreads = [effect.difference.spread for effect in effects if effect.difference is not None]
+    low, high = min(spread.sd for spread in spreads), max(spread.sd for spread in spreads)
     several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    return f"{several} if moderated over {max(effect['sd_rows'] for effect in effects)} rows"
+    return f"{several} if moderated over {max(spread.groups for spread in spreads)} rows"
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

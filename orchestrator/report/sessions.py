@@ -19,6 +19,7 @@ from orchestrator.files.documents import sealed, unsealed
 from orchestrator.files.json_lines import JsonLines, read_lines
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.effects import Outcomes
+from orchestrator.report.judgement import Judgement
 from orchestrator.scoring.significance.online import level
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
 from orchestrator.specs.claims import Claim, of_table
@@ -27,13 +28,12 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
 
 Record = dict[str, Any]
-ABOUT = ("row", "against", "metric", "claim")
 
 
-def join(results: Path, name: str, records: Sequence[Record], outcomes: Outcomes) -> list[Record]:
-    """The lines of these claims in the session; those that are new are appended, each at the level of its place.
+def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcomes) -> list[Record]:
+    """The lines of these claims, which have a p, in the session; those that are new are appended, each at the level of its place.
 
-    records: of `Comparisons.of_claims`, each with a `p_raw`. outcomes: of the rows that they name.
+    outcomes: of the rows that they name.
     """
     if not SEGMENT.fullmatch(name):
         raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
@@ -41,16 +41,17 @@ def join(results: Path, name: str, records: Sequence[Record], outcomes: Outcomes
     path.parent.mkdir(parents=True, exist_ok=True)
     with RunLock(path.with_suffix(".lock")).acquire(timeout=60), JsonLines(path) as file:
         lines = read(path)
-        for record in records:
-            key = key_of(record, outcomes)
+        for one in judged:
+            key = key_of(one, outcomes)
             if key in lines:
                 continue
-            number, p = len(lines) + 1, p_of(record)
+            number, p, claim = len(lines) + 1, p_of(one), one.claim
             bound = level(number, [line["number"] for line in lines.values() if line["accepted"]])
-            line = {"number": number, "time": datetime.now(UTC).isoformat(timespec="seconds")} | {part: record[part] for part in ABOUT}
-            lines[key] = line | {"delta": record["effect"]["delta"], "p": p, "level": bound, "accepted": p <= bound}
+            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect}
+            line = {"number": number, "time": datetime.now(UTC).isoformat(timespec="seconds")} | about
+            lines[key] = line | {"delta": one.effects[0].delta, "p": p, "level": bound, "accepted": p <= bound}
             file.append(sealed(lines[key], key))
-    return [lines[key_of(record, outcomes)] for record in records]
+    return [lines[key_of(one, outcomes)] for one in judged]
 
 
 def read(path: Path) -> dict[str, Record]:
@@ -63,16 +64,16 @@ def read(path: Path) -> dict[str, Record]:
     return found
 
 
-def key_of(record: Mapping[str, Any], outcomes: Outcomes) -> str:
-    names = [record["row"], *(effect["against"] for effect in (record["effect"], *record["controls"]))]
+def key_of(one: Judgement, outcomes: Outcomes) -> str:
+    names = [one.claim.row, *(effect.against for effect in one.effects)]
     ours, *others = (sorted(str(o.keys.score) for o in outcomes[name] if o.status == "done") for name in names)
-    return digest(["session", record["metric"], ours, sorted(others)])
+    return digest(["session", one.claim.metric, ours, sorted(others)])
 
 
-def p_of(record: Mapping[str, Any]) -> float:
+def p_of(one: Judgement) -> float:
     """The two-sided p of the claim, not adjusted; 1 if the difference has the other sign, which is no discovery of the claim."""
-    sign = math.copysign(1.0, record["claim"] or (-1.0 if record["metric"] in LOWER_IS_BETTER else 1.0))
-    return float(record["p_raw"]) if sign * record["effect"]["delta"] > 0 else 1.0
+    sign = math.copysign(1.0, one.claim.effect or (-1.0 if one.metric in LOWER_IS_BETTER else 1.0))
+    return one.raw if one.raw is not None and sign * one.effects[0].delta > 0 else 1.0
 
 
 def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:

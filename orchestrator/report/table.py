@@ -9,6 +9,7 @@ from orchestrator.report import looks, speeds
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, against, figures, front, short_id
 from orchestrator.report.find import Finder, SeedResult, shipped
+from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.notes import (
     changed_since_training,
     claim_note,
@@ -26,7 +27,10 @@ from orchestrator.specs.table import FAILED, number
 
 @dataclass(frozen=True)
 class Line:
-    """One row. reported, note, analysis: as in the table's file. ours: None if the row was not run and its speed not measured."""
+    """One row. reported, note, analysis: as in the table's file. ours: None if the row was not run and its speed not measured.
+
+    judged: against the row that it is compared with.
+    """
 
     id: str
     label: str
@@ -35,6 +39,7 @@ class Line:
     ours: dict[str, Any] | None
     note: str = ""
     analysis: str | None = None
+    judged: OfRow = field(default_factory=OfRow)
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Table:
     """A whole table.
 
     base: the row that speeds are relative to. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code
-    changed, which are among the notes too. claims: see `Comparisons.of_table`. outcomes: the results of each row.
+    changed, which are among the notes too. claims: of the paper and the file. outcomes: the results of each row.
     """
 
     table: str
@@ -52,7 +57,7 @@ class Table:
     base: str | None = None
     scores: frozenset[str] = frozenset()
     warnings: list[str] = field(default_factory=list)
-    claims: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[Judgement] = field(default_factory=list)
     outcomes: Mapping[str, Sequence[SeedResult]] = field(default_factory=dict)
 
     @property
@@ -74,7 +79,8 @@ class Table:
             }
             for line in self.rows
         ]
-        return {"table": self.table, "columns": self.columns, "rows": rows, "claims": self.claims, "notes": self.notes}
+        claims = [claim.as_json() | {"own": claim.own} for claim in self.claims]
+        return {"table": self.table, "columns": self.columns, "rows": rows, "claims": claims, "notes": self.notes}
 
 
 def make(
@@ -114,12 +120,13 @@ def make(
     compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=setting, recording=base is None)
     judged = {} if compared is None else compared.of_rows()
     for row_id, found_of in judged.items():
-        ours[row_id] = (ours[row_id] or {}) | found_of
-        if effect := found_of.get("effect"):
-            ours[row_id] = {**(ours[row_id] or {}), "delta": effect["delta"], "against": short_id(effect["against"])}
+        ours[row_id] = (ours[row_id] or {}) | found_of.as_json()
+        if (effect := found_of.effect) is not None:
+            ours[row_id] = {**(ours[row_id] or {}), "delta": effect.delta, "against": short_id(effect.against)}
     rows = [row for row in rows if named is None or row.id in named]
     ours = {row.id: ours[row.id] for row in rows}
-    claims = [] if compared is None else [claim for claim in compared.of_table() if claim["row"] in ours]
+    judged = {row_id: each for row_id, each in judged.items() if row_id in ours}
+    claims = [] if compared is None else [claim for claim in compared.of_claims() if claim.claim.row in ours]
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -141,7 +148,10 @@ def make(
     from_product = shipped(finder.ledger, outcomes)
     for row_id in from_product:
         ours[row_id] = {**(ours[row_id] or {}), "shipped": True}
-    lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
+    lines = [
+        Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis, judged.get(row.id, OfRow()))
+        for row in rows
+    ]
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
     scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
     order = [*dict.fromkeys([*columns, *(c for line in lines for c in line.reported)])]
@@ -153,13 +163,13 @@ def make(
     made = [
         *warned,
         *shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
-        *notes(rows, outcomes, ours, scale, first, measured),
-        *looks.note({row: found["verdict"] for row, found in judged.items() if "effect" in found and row in ours}),
+        *notes(rows, outcomes, ours, judged, scale, first, measured),
+        *looks.note((row, each.own.look, each.own.level) for row, each in judged.items() if each.own is not None and each.own.effects),
         *metric_doubts(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(whole, None))
-    made += [*(claim_note(claim) for claim in claims if not claim["own"]), *_untested(rows, ours, start, reader)]
+    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, ours, start, reader)]
     return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 
 

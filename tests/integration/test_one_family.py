@@ -11,7 +11,6 @@ from rich.console import Console
 
 from orchestrator.api import compare
 from orchestrator.cli.commands import report, run
-from orchestrator.report.effects import interval, verdict
 from orchestrator.tracking.store import MlflowStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -24,6 +23,12 @@ OF_EACH_PAPER = {table.partition("/")[0]: table for table in reversed(SHIPPED)}.
 def said(record: dict[str, Any], verdict: dict[str, Any]) -> tuple[Any, ...]:
     answer = (record["effect"] or {}).get("other_seeds_and_sentences") or {}
     return verdict["word"], verdict["p"], verdict["look"], verdict["level"], answer.get("low"), answer.get("high")
+
+
+def interval(effect: dict[str, Any], digits: int) -> str:
+    """`+0.42 (-0.10 to +0.94)`."""
+    low, high = (effect["other_seeds_and_sentences"][end] for end in ("low", "high"))
+    return f"{effect['delta']:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 @pytest.mark.parametrize("table", SHIPPED)
@@ -79,8 +84,10 @@ def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Pa
     judged = {row["id"].split("/", 2)[2]: row["ours"] for row in rows if (row["ours"] or {}).get("effect")}
     assert len(judged) > 1
     for row, ours in judged.items():
-        nll = f"{interval(ours['nll']['effect'])}, {ours['nll']['verdict']['word']}"
-        for answer in (interval(ours["effect"]), verdict(ours), nll):
+        word, of = ours["verdict"]["word"], ours["verdict"].get("setting")
+        reason = f": {ours['verdict']['reason']}" if word == "open" and ours["verdict"]["claim"] is not None else ""
+        nll = f"{interval(ours['nll']['effect'], 3)}, {ours['nll']['verdict']['word']}"
+        for answer in (interval(ours["effect"], 2), (f"{word} ({of})" if of else word) + reason, nll):
             assert answer in printed[row], (row, "sweep")
             assert answer in shown[row.replace("/", "-")], (row, "page")
     (parent,) = MlflowStore(results).find({"nmt.kind": "sweep"})

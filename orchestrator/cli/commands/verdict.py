@@ -1,6 +1,7 @@
 """`verdict`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.effects import Outcomes, interval, named_verdict, parts
+from orchestrator.report.effects import Outcomes
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import SeedResult
-from orchestrator.report.judgement import exit_code
+from orchestrator.report.judgement import Judgement, exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
 from orchestrator.specs.row import starts
@@ -24,33 +25,57 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 
 
+@dataclass
+class Answer:
+    """A judgement of a row as written, or of a tuned one.
+
+    more: what is known besides of a claim of a file; session: its line in it; size: of several sizes of a ladder, its profile.
+    """
+
+    judgement: Judgement
+    tuned: bool
+    more: dict[str, Any] = field(default_factory=dict)
+    session: dict[str, Any] | None = None
+    size: str | None = None
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        claim = self.judgement.claim
+        return claim.row, claim.against, claim.metric, self.size
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.judgement.as_json() | {"configuration": "tuned" if self.tuned else "as written"} | self.more
+        return found | ({} if self.size is None else {"size": self.size})
+
+
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
     """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
     if session is not None and options.ladder is not None:
         raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
     sizes = at_sizes(target, options)
-    records = [record | ({"size": each.profile} if len(sizes) > 1 else {}) for each in sizes for record in _records(target, each, session)]
-    if not records:
+    found = [(each.profile if len(sizes) > 1 else None, one) for each in sizes for one in _answers(target, each, session)]
+    answers = [replace(one, size=size) for size, one in found]
+    if not answers:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
     if as_json:
-        for record in records:
-            print_json(record)
+        for one in answers:
+            print_json(({} if session is None else {"session": one.session}) | one.as_json())
     else:
-        _print(records)
-    code = exit_code(headlines(records))
+        _print(answers)
+    code = exit_code([one.judgement for one in headlines(answers)])
     if session is not None and code != 6:
-        code = 0 if all(record["session"] and record["session"]["accepted"] for record in records) else 7
+        code = 0 if all(one.session and one.session["accepted"] for one in answers) else 7
     if code:
         raise typer.Exit(code)
 
 
-def _records(target: str, options: RowOptions, session: str | None) -> list[dict[str, Any]]:
-    """A record for each claim and metric."""
+def _answers(target: str, options: RowOptions, session: str | None) -> list[Answer]:
+    """The judgement of each claim on each metric."""
     request = Request.of(target, options)
     finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
-    records: list[dict[str, Any]] = []
+    answers: list[Answer] = []
     known: dict[str, Sequence[SeedResult]] = {}
     problems: list[str] = []
     for family in request.families():
@@ -61,109 +86,91 @@ def _records(target: str, options: RowOptions, session: str | None) -> list[dict
             [] if session is None else sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
         )
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
-        configuration, named = "as written" if not family.searches else "tuned", family.named(request.rows)
-        own = [record | {"configuration": configuration} for record in found if record["row"] in named]
-        records += _with_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
+        named = family.named(request.rows)
+        own = [Answer(one, bool(family.searches)) for one in found if one.claim.row in named]
+        _add_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
+        answers += own
     if problems:
         raise UserError(*problems)
     if session is not None:
-        records = _in_session(headlines(records), session, finder.ledger.root, known)
-    return records
+        answers = _in_session(headlines(answers), session, finder.ledger.root, known)
+    return answers
 
 
-def headlines(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records that answer each claim: those of tuned rows where they were judged, else those of the rows as written."""
-    tuned = {_claim(record) for record in records if record["configuration"] == "tuned" and record["p"] is not None}
-    return [record for record in records if record["configuration"] == "tuned" or _claim(record) not in tuned]
+def headlines(answers: list[Answer]) -> list[Answer]:
+    """What answers each claim: tuned rows where they were judged, else the rows as written."""
+    tuned = {one.question for one in answers if one.tuned and one.judgement.p is not None}
+    return [one for one in answers if one.tuned or one.question not in tuned]
 
 
-def _claim(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record["row"], record["against"], record["metric"], record.get("size")
-
-
-def _in_session(records: list[dict[str, Any]], name: str, results: Path, outcomes: Outcomes) -> list[dict[str, Any]]:
-    """The claims of files with "session", {"name", "number", "p", "level", "accepted"}; null where their runs are not done.
+def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outcomes) -> list[Answer]:
+    """The claims of files with their lines in the session; None where their runs are not done.
 
     A claim of no effect has no p of its own, and is not judged.
     """
-    own = [record for record in records if record["source"] == "file" and record["stated"]]
-    ready = [
-        record
-        for record in own
-        if record["p_raw"] is not None
-        and record["claim"] != 0
-        and min(min(effect["seeds"]) for effect in (record["effect"], *record["controls"])) >= record["least_seeds"]
-    ]
-    for record, line in zip(ready, sessions.join(results, name, ready, outcomes), strict=True):
-        record["session"] = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
-    return [{"session": None} | record for record in own]
+    own = [one for one in answers if one.judgement.claim.source == "file" and one.judgement.stated]
+    ready = [one for one in own if one.judgement.raw is not None and one.judgement.claim.effect != 0 and _has_seeds(one)]
+    for one, line in zip(ready, sessions.join(results, name, [one.judgement for one in ready], outcomes), strict=True):
+        one.session = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
+    return own
 
 
-def _with_history(
-    records: list[dict[str, Any]], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _has_seeds(one: Answer) -> bool:
+    return min(min(effect.seeds) for effect in one.judgement.effects) >= one.judgement.claim.seeds
+
+
+def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]) -> None:
     """Adds {"least_seeds", "recorded", "changed"} to claims of a file.
 
     These are the seeds that it asks for, when a sweep first recorded it, and the claim of then if it differs.
     """
     stated = list(zip(claims.of_table(address, own), own, strict=True))
-    for record in [record for record in records if record["source"] == "file" and record["stated"]]:
-        whose = [(full, claim) for full, claim in stated if full.row == record["row"]]
-        claim = next(c for full, c in whose if full.against in (None, record["against"]) and full.metric in (None, record["metric"]))
+    for one in answers:
+        asked = one.judgement.claim
+        if asked.source != "file" or not one.judgement.stated:
+            continue
+        whose = [(full, claim) for full, claim in stated if full.row == asked.row]
+        claim = next(c for full, c in whose if full.against in (None, asked.against) and full.metric in (None, asked.metric))
         key = (claim.row, claim.metric, claim.against)
         earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
         first = min(earlier, key=lambda each: each["recorded"], default=None)
-        now = claim.model_dump(mode="json")
-        record["least_seeds"] = claim.seeds
-        record["recorded"] = None if first is None else first["recorded"]
-        record["changed"] = None if first is None or first["claim"] == now else first["claim"]
-    return records
+        changed = None if first is None or first["claim"] == claim.model_dump(mode="json") else first["claim"]
+        one.more = {"least_seeds": claim.seeds, "recorded": None if first is None else first["recorded"], "changed": changed}
 
 
-def _print(records: list[dict[str, Any]]) -> None:
-    tuned = any(record["configuration"] == "tuned" for record in records)
-    sized = any("size" in record for record in records)
-    heads = (
-        "row",
-        *["size"] * sized,
-        *["configuration"] * tuned,
-        "strongest control",
-        "metric",
-        "claim",
-        "ours, with its interval",
-        "p",
-        "seeds",
-        "look",
-        "verdict",
-    )
-    table = make_table(heads, numeric=("claim", "p", "look"))
-    place = {_claim(record): i for i, record in reversed([*enumerate(records)])}  # the answers to a claim stand together
-    for record in sorted(records, key=lambda record: place[_claim(record)]):
-        effect = record["effect"] or {}
+def _print(answers: list[Answer]) -> None:
+    tuned, sized = any(one.tuned for one in answers), any(one.size is not None for one in answers)
+    heads = ("row", *["size"] * sized, *["configuration"] * tuned, "strongest control", "metric", "claim", "ours, with its interval")
+    table = make_table((*heads, "p", "seeds", "look", "verdict"), numeric=("claim", "p", "look"))
+    place = {one.question: i for i, one in reversed([*enumerate(answers)])}  # the answers to a claim stand together
+    for one in sorted(answers, key=lambda one: place[one.question]):
+        found, claim, effect = one.judgement, one.judgement.claim, one.judgement.effect
         table.add_row(
-            cell(short_id(record["row"])),
-            *[cell(record.get("size"))] * sized,
-            *[record["configuration"]] * tuned,
-            cell(short_id(effect.get("against") or record["against"] or "")),
-            record["metric"],
-            "" if record["claim"] is None else f"{record['claim']:+.2f}",
-            cell(interval(effect)),
-            f"{record['p']:.2g}" if record["p"] is not None else "",
-            ", ".join(map(str, effect.get("seeds", []))),
-            str(record["look"]),
-            cell(named_verdict(record["verdict"], record["setting"])),
+            cell(short_id(claim.row)),
+            *[cell(one.size)] * sized,
+            *["tuned" if one.tuned else "as written"] * tuned,
+            cell(short_id((claim.against or "") if effect is None else effect.against)),
+            claim.metric,
+            "" if claim.effect is None else f"{claim.effect:+.2f}",
+            "" if effect is None else cell(effect.interval),
+            f"{found.p:.2g}" if found.p is not None else "",
+            "" if effect is None else ", ".join(map(str, effect.seeds)),
+            str(found.look),
+            cell(found.word),
         )
     console().print(table)
-    for record in records:
-        row = short_id(record["row"]) + (", tuned" if record["configuration"] == "tuned" else "") + (f", {record['size']}" if sized else "")
-        log(f"{row}, {record['metric']}: {record['verdict']}: {record['reason']}")
-        if found := record.get("session"):
-            word, where = "accepted" if found["accepted"] else "not accepted", f"claim {found['number']} of session {found['name']}"
-            log(f"{short_id(record['row'])}, {record['metric']}: {word}: p = {found['p']:.2g}, level {found['level']:.2g}, {where}")
-        if shares := parts(record["effect"]):
-            chrf = f"; chrF {interval(record['chrf'])}" if record["chrf"] else ""
-            log(f"{short_id(record['row'])}, {record['metric']}: by precision, length: {shares}{chrf}")
-        for effect in record["controls"]:
-            log(f"{short_id(record['row'])}, {record['metric']}: {interval(effect)} to {short_id(effect['against'])}")
-        if record.get("changed"):
-            log(f"{short_id(record['row'])}: the claim has changed since a sweep recorded it; it was {record['changed']}")
+    for one in answers:
+        found, row = one.judgement, short_id(one.judgement.claim.row)
+        log(
+            f"{row}{', tuned' if one.tuned else ''}{f', {one.size}' if sized else ''}, {found.metric}: {found.verdict.word}: {found.verdict.reason}"
+        )
+        if line := one.session:
+            word, where = "accepted" if line["accepted"] else "not accepted", f"claim {line['number']} of session {line['name']}"
+            log(f"{row}, {found.metric}: {word}: p = {line['p']:.2g}, level {line['level']:.2g}, {where}")
+        if found.effect is not None and found.effect.shares:
+            chrf = "" if found.chrf is None else f"; chrF {found.chrf.interval}"
+            log(f"{row}, {found.metric}: by precision, length: {found.effect.shares}{chrf}")
+        for effect in found.effects[1:]:
+            log(f"{row}, {found.metric}: {effect.interval} to {short_id(effect.against)}")
+        if one.more.get("changed"):
+            log(f"{row}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")

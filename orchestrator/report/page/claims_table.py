@@ -1,14 +1,13 @@
 """All claims of a page in one table: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.report.cells import state
-from orchestrator.report.effects import interval, judged, named_verdict, parts
 from orchestrator.report.figures import short_id
-from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, verdict_of
+from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 
@@ -16,6 +15,18 @@ _DETAILS = ("sd over seeds", "found with 80 % power", "seeds")
 HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
 SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)
+
+
+class Answer(NamedTuple):
+    """A judgement that the page shows, and the same claim on the nll of the references."""
+
+    judgement: Judgement
+    nll: Judgement | None
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        claim = self.judgement.claim
+        return (claim.row,) if self.judgement.own else (claim.row, claim.against, claim.metric)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
     for section in sections:
         for one, beside in on_corpora(section):
             if beside or not twice:
-                second = "; ".join(f"{corpus}: {_plain(other)}" for corpus, other in beside.items())
+                second = "; ".join(f"{corpus}: {other.judgement.plain}" for corpus, other in beside.items())
                 rows.append([*_cells(section, one), *([second] if asked else [])])
         if lacking := _lacking(section):
             left[section.table.table] = lacking
@@ -56,68 +67,53 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
     return ClaimsTable([heads[i] for i in chosen], [[row[i] for i in chosen] for row in rows], left)
 
 
-def on_corpora(section: Section) -> Iterator[tuple[dict[str, Any], dict[str, dict[str, Any]]]]:
-    """(judgement, corpus -> the same claim on a second corpus) of the section's table."""
-    second = {corpus: {_pair(one): one for one in judgements(table)} for corpus, table in section.second.items()}
-    for one in judgements(section.table):
-        yield one, {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
+def on_corpora(section: Section) -> Iterator[tuple[Answer, dict[str, Answer]]]:
+    """(answer, corpus -> the answer to the same claim on a second corpus) of the section's table."""
+    second = {corpus: {one.question: one for one in answers(table)} for corpus, table in section.second.items()}
+    for one in answers(section.table):
+        yield one, {corpus: others[one.question] for corpus, others in second.items() if one.question in others}
 
 
-def judgements(table: Table) -> list[dict[str, Any]]:
-    """{"row", "against", "claim", "effect", "verdict", "nll"} of each row with a verdict, and of each claim beside the rows."""
-    found = []
-    for line in table.rows:
-        ours = line.ours or {}
-        if "verdict" in ours and "@" not in line.id:
-            found.append({**ours, "row": line.id, "against": None, "claim": ours["verdict"].get("claim")})
-    nll = {(claim["row"], claim["against"]): claim for claim in table.claims if claim["metric"] == "nll"}
-    for claim in table.claims:
-        if claim["stated"] and not claim["own"] and claim["verdict"] not in LACKING:
-            other = nll.get((claim["row"], claim["against"]), claim)
-            beside = {} if other is claim else {"nll": other | {"verdict": verdict_of(other)}}
-            found.append(claim | {"verdict": verdict_of(claim)} | beside)
+def answers(table: Table) -> list[Answer]:
+    """Of each row with a verdict, and of each claim beside the rows."""
+    found = [Answer(own, line.judged.nll) for line in table.rows if (own := line.judged.own) is not None and "@" not in line.id]
+    nll = {(one.claim.row, one.claim.against): one for one in table.claims if one.metric == "nll"}
+    for one in table.claims:
+        if one.stated and not one.own and one.verdict.word not in LACKING:
+            other = nll.get((one.claim.row, one.claim.against))
+            found.append(Answer(one, None if other is one else other))
     return found
 
 
-def _pair(found: Mapping[str, Any]) -> tuple[Any, ...]:
-    return found["row"], found["against"], found.get("metric")
-
-
-def _cells(section: Section, found: Mapping[str, Any]) -> list[str]:
-    effect, verdict = found.get("effect") or {}, found["verdict"]
-    answer = effect.get("other_seeds_and_sentences") or {}
-    label = next(line.label for line in section.table.rows if line.id == found["row"])
-    system = re.sub(r" \([^()]*\)$", "", label)  # a remark at its end stands in the table of the row
+def _cells(section: Section, found: Answer) -> list[str]:
+    one, effect = found.judgement, found.judgement.effect
+    difference = None if effect is None else effect.difference
+    label = next(line.label for line in section.table.rows if line.id == one.claim.row)
     return [
-        found["row"] + (", tuned" if section.searches else ""),
-        system,
-        short_id(effect.get("against") or found["against"] or section.starts.get(found["row"], "")),
-        "" if found["claim"] is None else f"{found['claim']:+.2f}",
-        interval(effect),
-        f"{effect['sd']:.2f}" if "sd" in effect else "",
-        f"{answer['mde']:.2f}" if answer else "",
-        " and ".join(map(str, dict.fromkeys(effect.get("seeds", [])))),
-        named_verdict(verdict["word"], verdict.get("setting", "")),
-        _plain(found.get("nll") or {}),
-        interval(found.get("chrf_delta") or found.get("chrf") or {}),
-        parts(effect),
+        one.claim.row + (", tuned" if section.searches else ""),
+        re.sub(r" \([^()]*\)$", "", label),  # a remark at its end stands in the table of the row
+        short_id(str(one.claim.against) if effect is None else effect.against),
+        "" if one.claim.effect is None else f"{one.claim.effect:+.2f}",
+        "" if effect is None else effect.interval,
+        "" if difference is None else f"{difference.spread.sd:.2f}",
+        "" if difference is None else f"{difference.other_sentences.mde:.2f}",
+        "" if effect is None else " and ".join(map(str, dict.fromkeys(effect.seeds))),
+        one.word,
+        "" if found.nll is None else found.nll.plain,
+        "" if one.chrf is None else one.chrf.interval,
+        "" if effect is None else effect.shares,
     ]
-
-
-def _plain(found: Mapping[str, Any]) -> str:
-    """A difference with the word of its verdict, without the setting."""
-    return judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}}) if found else ""
 
 
 def _lacking(section: Section) -> dict[str, list[str]]:
     """Reason -> rows whose claims have no verdict; with the row they are compared with where it is not the usual one."""
     lines = {line.id: line for line in section.table.rows}
     found: dict[str, list[str]] = {}
-    for claim in section.table.claims:
-        if claim["stated"] and claim["verdict"] in LACKING:
-            line = lines[claim["row"]]
+    for one in section.table.claims:
+        if one.stated and one.verdict.word in LACKING:
+            line = lines[one.claim.row]
             done = (line.ours or {}).get("status") == "done"
             reason = "no finished row to compare with" if done else state(line).partition(":")[0]
-            named = short_id(line.id) + ("" if claim["own"] else f" against {short_id(claim['against'])}")
+            named = short_id(line.id) + ("" if one.own else f" against {short_id(str(one.claim.against))}")
             found.setdefault(reason, []).append(named)
     return found

@@ -3,9 +3,10 @@
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from orchestrator.report.effects import Effect
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import Spec
 from orchestrator.report.page.claims_table import on_corpora
@@ -53,18 +54,19 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
     labels = {line.id: line.label.partition(" (")[0] for line in section.table.rows}
     found = []
     for one, second in on_corpora(section):
-        if (one.get("effect") or {}).get("metric") not in SCORES or (twice and not second):
+        claim, effect = one.judgement.claim, one.judgement.effect
+        if effect is None or effect.metric not in SCORES or (twice and not second):
             continue
-        over = f"{labels[one['row']]} over {short_id(one['effect']['against'])}"
+        over = f"{labels[claim.row]} over {short_id(effect.against)}"
         over += ", tuned" if section.searches else ""
-        text = f"{over} ({one['row'].split('/')[0]})" if several else f"{short_id(one['row'])}: {over}"
+        text = f"{over} ({claim.row.split('/')[0]})" if several else f"{short_id(claim.row)}: {over}"
         label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
-        data = next((str(line.ours["data"]) for line in section.table.rows if line.id == one["row"] and line.ours), "")
+        data = next((str(line.ours["data"]) for line in section.table.rows if line.id == claim.row and line.ours), "")
         for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
-            if each.get("effect"):
-                point: dict[str, Any] = {"row": label, "corpus": corpus, "metric": each["effect"]["metric"]}
-                point |= {"paper": one["claim"]} if each is one and one["claim"] is not None else {}
-                found.append(point | _ends("score", each["effect"]) | _ends("nll", (each.get("nll") or {}).get("effect") or {}))
+            if (found_there := each.judgement.effect) is not None:
+                point: dict[str, Any] = {"row": label, "corpus": corpus, "metric": found_there.metric}
+                point |= {"paper": claim.effect} if each is one and claim.effect is not None else {}
+                found.append(point | _ends("score", found_there) | _ends("nll", each.nll.effect if each.nll is not None else None))
     return found
 
 
@@ -73,12 +75,11 @@ def _plain(corpus: str) -> str:
     return re.sub("-[a-z]{2}-[a-z]{2}$", "", corpus)
 
 
-def _ends(panel: str, effect: Mapping[str, Any]) -> dict[str, float]:
-    if "delta" not in effect:
+def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
+    if effect is None:
         return {}
-    answer = effect.get("other_seeds_and_sentences")
-    ends = {} if answer is None else {f"{panel}_low": answer["low"], f"{panel}_high": answer["high"]}
-    return {panel: effect["delta"], **ends}
+    found = None if effect.difference is None else effect.difference.other_sentences
+    return {panel: effect.delta, **({} if found is None else {f"{panel}_low": found.low, f"{panel}_high": found.high})}
 
 
 def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *, paper: bool) -> Spec:

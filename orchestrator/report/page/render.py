@@ -21,7 +21,7 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.layout import layout
 from orchestrator.report.page import charts, scatter, search_charts
-from orchestrator.report.page.claims_table import begins_with_claims, claims_table, judgements
+from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.forest import forest
 from orchestrator.report.page.ladder_chart import chart
@@ -102,7 +102,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "headline": headline(section),
         "columns": shown,
         "rows": rows,
-        "diamonds": any(one["claim"] is not None for one in judgements(table)),
+        "diamonds": any(one.judgement.claim.effect is not None for one in answers(table)),
         "charts": {name: spec for name, spec in drawn.items() if spec is not None},
         "quality": list(quality),
         "grey": len(section.outcomes) > charts.COLOURS,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.report.cells import seed_list, state
-from orchestrator.report.effects import interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table
@@ -70,9 +69,9 @@ def headline(section: Section) -> Headline:
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
     verdicts: dict[str, list[str]] = {}
     for line in lines:
-        found = (line.ours or {}).get("verdict")
-        if found is not None:
-            verdicts.setdefault("with one seed" if found["word"] == ONE_SEED else str(found["word"]), []).append(short_id(line.id))
+        if (own := line.judged.own) is not None:
+            word = own.verdict.word
+            verdicts.setdefault("with one seed" if word == ONE_SEED else word, []).append(short_id(line.id))
     return Headline(asked, _found(run, done), verdicts)
 
 
@@ -94,7 +93,7 @@ def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
     spread = (best.ours or {}).get("bleu_spread")
     text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {score(best):.2f}"
     text += f" ± {spread:.2f} over its seeds" if spread is not None and name == "BLEU" else ""
-    effect = (best.ours or {}).get("effect")
-    text += f": {interval(effect)} against {short_id(effect['against'])}." if effect else "."
+    effect = best.judged.effect
+    text += f": {effect.interval} against {short_id(effect.against)}." if effect is not None else "."
     left = Counter(state(line).partition(":")[0] for line in run if not has_figures(line))
     return text + (f" Without figures: {', '.join(f'{count} {word}' for word, count in left.items())}." if left else "")

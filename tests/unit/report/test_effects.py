@@ -172,17 +172,18 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
     by_name = {row.id.rsplit("/", 1)[1]: row for row in rows}
     assert claimed(by_name["better"], by_name["base"]) == 5.0 and claimed(by_name["less"], by_name["base"]) == 6.0
-    paper = [each for each in Comparisons(rows, outcomes, start, reader, setting="mini").of_claims() if each["stated"]]
-    assert {r["row"].rsplit("/", 1)[1]: r["verdict"] for r in paper} == {
+    paper = [each for each in Comparisons(rows, outcomes, start, reader, setting="mini").of_claims() if each.stated]
+    assert {one.claim.row.rsplit("/", 1)[1]: one.verdict.word for one in paper} == {
         "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "lost": "confirmed",
         "waiting": "not run",
     }  # fmt: skip
     assert exit_code(paper) == 6 and exit_code(paper[:2]) == 0 and exit_code([paper[0], paper[3]]) == 7
-    assert paper[0]["former"] == "reproduced" and paper[0]["setting"] == "mini"
+    record = paper[0].as_json()
+    assert record["former"] == "reproduced" and record["setting"] == "mini"
 
     def verdict(name: str, effect: float, **more: Any) -> str:
         stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
-        return str(Comparisons(rows, outcomes, start, reader, stated).of_claims()[0]["verdict"])
+        return Comparisons(rows, outcomes, start, reader, stated).of_claims()[0].verdict.word
 
     assert verdict("better", -0.04, metric="nll") == "confirmed", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "reversed"
@@ -203,15 +204,15 @@ def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: F
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert (words["less"], words["better"], words["worse"]) == ("reversed", "open", "reversed")
-    records = [each for each in Comparisons(rows, outcomes, start, reader, stated).of_claims() if each["stated"]]
+    records = [each for each in Comparisons(rows, outcomes, start, reader, stated).of_claims() if each.stated]
     less, better, over_worse, *papers = records
-    assert {record["source"] for record in papers} == {"paper"} and not {less["row"], better["row"]} & {each["row"] for each in papers}
-    beside, nll = [claim for claim in table.claims if not claim["own"]]
-    assert beside["effect"] == over_worse["effect"] and beside["verdict"] == over_worse["verdict"] and nll["metric"] == "nll"
-    assert beside["verdict"].startswith("confirmed") and nll["verdict"] == "confirmed"
+    assert {one.claim.source for one in papers} == {"paper"} and not {less.claim.row, better.claim.row} & {one.claim.row for one in papers}
+    beside, nll = [claim for claim in table.claims if not claim.own]
+    assert beside.effect == over_worse.effect and beside.verdict == over_worse.verdict and nll.metric == "nll"
+    assert beside.verdict.word.startswith("confirmed") and nll.verdict.word == "confirmed"
     assert any(note.startswith("better against worse: claimed +4.00, ours +") for note in table.notes)
-    assert (less["verdict"], better["verdict"]) == (words["less"], words["better"])
-    assert less["effect"] == ours["less"]["effect"] and better["effect"] == ours["better"]["effect"]
+    assert (less.verdict.word, better.verdict.word) == (words["less"], words["better"])
+    assert [one.as_json()["effect"] for one in (less, better)] == [ours[name]["effect"] for name in ("less", "better")]
 
 
 def test_rows_that_share_a_run_are_not_compared_and_count_once(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
@@ -252,7 +253,7 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
         assert {"strongest control", "delta to other controls"} <= cell.keys()
     assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
-    assert "demo/small/mine" not in [each["row"] for each in records]
+    assert "demo/small/mine" not in [each.claim.row for each in records]
 
 
 def test_what_a_paper_reports_is_explained_where_there_is_one(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
@@ -268,12 +269,12 @@ def test_what_a_paper_reports_is_explained_where_there_is_one(rows: list[Row], f
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
-    own = [claim for claim in table.claims if claim["stated"] and not claim["own"]]
+    own = [claim.as_json() for claim in table.claims if claim.stated and not claim.own]
     assert [(claim["claim"], claim["verdict"], claim["former"]) for claim in own] == [
         (None, "higher", "higher"),
         (None, "open", "undecided"),
     ]
     assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
     outcomes = {row.id: finder.outcomes(row) for row in rows}
-    judged = [each for each in Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims() if each["stated"]]
+    judged = [each for each in Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims() if each.stated]
     assert exit_code(judged[:1]) == 0 and exit_code(judged[1:2]) == 7

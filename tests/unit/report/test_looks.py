@@ -52,7 +52,7 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     train(ledger, rows, range(3, 4), "mine")
     second = judge(rows, ledger)
     assert (second.look, second.level) == (2, 0.0221) and judge(rows, ledger).look == 2, "nobody planned a second look"
-    ends = (second.effects[0].as_json(level)["other_seeds_and_sentences"] for level in (0.05, second.level))
+    ends = (second.effects[0].at(level).as_json()["other_seeds_and_sentences"] for level in (0.05, second.level))
     assert len({each["high"] for each in ends}) == 2, "the interval is that of the look"
     controlled = [row for row in rows if row.label != "mine"] + [r for r in rows if r.label == "mine"]
     assert judge(controlled, ledger).look == 2, "the order of rows says nothing"

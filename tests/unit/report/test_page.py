@@ -10,12 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.ledger.results import Ledger
+from orchestrator.report.effects import Effect
 from orchestrator.report.find import Finder
+from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.page import markdown
 from orchestrator.report.page.forest import forest
 from orchestrator.report.page.render import page
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line, make
+from orchestrator.scoring.significance.verdicts import Verdict
+from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import write_run
@@ -44,7 +48,7 @@ def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
 
 
 def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None:
-    left = {"row": "demo/small/cut", "against": "demo/small/base", "metric": "bleu", "stated": True, "own": True, "verdict": "not run"}
+    left = judged("cut", "base", "bleu", "not run", own=True)
     claimed = replace(section, table=replace(section.table, claims=[left]))
     text = page("demo", [section, claimed], lambda: "the_script('</script>')", "1.0")
     assert "<li>demo/small: 1 stopped at step 4: cut</li>" in text
@@ -81,22 +85,17 @@ def test_markdown(section: Section) -> None:
     assert "Pages: [demo](both-demo.md), [else](both-else.md)" in apart["both.md"] and "## demo/small" not in apart["both.md"]
 
 
+def judged(row: str, against: str, metric: str, word: str, delta: float | None = None, *, own: bool = False) -> Judgement:
+    names = f"demo/small/{row}", f"demo/small/{against}"
+    effects = () if delta is None else (Effect(*names, metric, delta, (3, 3)),)
+    return Judgement(RowClaim(*names, None, metric), True, True, Verdict(word, ""), effects, own=own)
+
+
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
-    said = {"verdict": {"word": "open", "claim": None}}
-    lines = [
-        Line(
-            f"demo/small/r{i}",
-            "r",
-            "run",
-            {},
-            said | {"effect": {"delta": d, "metric": "bleu", "against": "demo/small/base"}, "data": "toy"},
-        )
-        for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))
-    ]
-    beside = {"row": "demo/small/r0", "against": "demo/small/r1", "metric": "nll", "stated": True, "own": False, "verdict": "open"}
-    beside |= dict.fromkeys(("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level", "setting"))
-    claims = [beside | {"effect": {"delta": -0.01, "metric": "nll", "against": "demo/small/r1"}}]  # no difference in BLEU: not drawn
+    own = [judged(f"r{i}", "base", "bleu", "open", d, own=True) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
+    lines = [Line(one.claim.row, "r", "run", {}, {"data": "toy"}, judged=OfRow(one)) for one in own]
+    claims = [judged("r0", "r1", "nll", "open", -0.01)]  # no difference in BLEU: not drawn
     spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn

@@ -23,7 +23,11 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report import sessions
+from orchestrator.report.effects import Effect
+from orchestrator.report.judgement import Judgement
 from orchestrator.report.looks import Looks, read
+from orchestrator.scoring.significance.verdicts import Verdict
+from orchestrator.specs.claims import RowClaim
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -318,9 +322,9 @@ def test_looks_and_sessions_of_two_machines_are_kept(machines: Machines) -> None
         found = Looks(Ledger(machines.machine(name).root))
         found.new[claim] = {"time": f"2026-01-01T00:00:0{second}", "runs": {"r": claim + name}, "planned": None}
         found.save()
-    about = {"row": "r", "against": "b", "metric": "bleu", "claim": 0.5, "controls": []}
-    record = about | {"p_raw": 0.5, "effect": {"delta": 1.0, "against": "b"}}
-    sessions.join(machines.machine("two").root, "loop", [record], {"r": [], "b": []})
+    effect = Effect("r", "b", "bleu", 1.0, (2, 2))
+    judged = Judgement(RowClaim("r", "b", 0.5, "bleu"), True, True, Verdict("open", ""), (effect,), raw=0.5)
+    sessions.join(machines.machine("two").root, "loop", [judged], {"r": [], "b": []})
     one = machines.machine("one")
     one.pull_all()
     assert {claim: len(each) for claim, each in read(one.root).items()} == {"a": 2, "b": 1}
