@@ -150,7 +150,7 @@ def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
 
     def said(a: list[SeedResult], b: list[SeedResult], scale: str = "") -> str:
         outcomes = {found[0].id: a, found[1].id: b}
-        return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, scale, found[0].id, None))
+        return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, {}, scale, found[0].id, None))
 
     alike = said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(2, 1.0)])
     assert "different" not in alike
