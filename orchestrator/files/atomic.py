@@ -74,8 +74,13 @@ def write_text(path: Path, text: str, **options: Any) -> None:
 
 
 def write_json(path: Path, value: Any, **options: Any) -> None:
-    """Writes indented JSON with sorted keys with `write_bytes`. Raises ValueError for NaN and infinities."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", **options)
+    """Writes `json_bytes` with `write_bytes`."""
+    write_bytes(path, json_bytes(value), **options)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Indented JSON with sorted keys. Raises ValueError for NaN and infinities."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def fsync_dir(path: Path) -> None:

@@ -50,16 +50,19 @@ def names_of(run: Path) -> list[str]:
 
 
 def write_files(root: Path, names: Iterable[str], dest: Path) -> None:
-    """Writes the files of packed runs into `dest`. Their records are those that were packed, byte for byte with the same zlib."""
+    """Writes the files of packed runs into `dest`, without a sync. With the same zlib their records are equal byte for byte."""
     for name in names:
         path = root / name
         if name.endswith(".json"):
             document = packed.read_document(path)
             if document is None:
                 raise UserError(f"{path}: not a whole record (damaged content or digest)")
-            atomic.write_json(dest / name, sealed(packed.with_text(unsealed(document)), document["key"]))
+            data = atomic.json_bytes(sealed(packed.with_text(unsealed(document)), document["key"]))
         else:
-            atomic.write_bytes(dest / name, packed.read_bytes(path) or b"")
+            data = packed.read_bytes(path) or b""
+        (dest / name).parent.mkdir(parents=True, exist_ok=True)
+        with atomic.naming(dest / name, len(data)):
+            (dest / name).write_bytes(data)
 
 
 def _table(run: Path) -> str:

@@ -119,11 +119,10 @@ def _copy(path: Path, staging: Path) -> list[str]:
     packing.write_files(path, [name for name in held if name not in set(loose)], staging)
     for name in loose:
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
-        with atomic.naming(staging / name), (path / name).open("rb") as source, (staging / name).open("xb") as copy:
-            shutil.copyfileobj(source, copy)
-            copy.flush()
-            os.fsync(copy.fileno())
+        with atomic.naming(staging / name):
+            shutil.copyfile(path / name, staging / name)
         fault("import_file")
+    os.sync()  # one sync of all files, before any is moved to its place
     return list(dict.fromkeys([*held, *loose]))
 
 
@@ -155,6 +154,7 @@ def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_r
         imported.files = sum(map(len, todo.values()))
         for group in sorted(todo, key=lambda group: (not layout.of_a_run(group), group)):
             _install(staging, results, group, todo[group])
+        atomic.fsync_dir(results)
     return imported
 
 
@@ -200,7 +200,9 @@ def _lock_of(results: Path, group: str) -> Path:
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:
     """Moves a new run as a whole, else file by file under the lock of the run or sweep."""
     if layout.of_a_run(group) and not (results / group).exists():
-        _rename(staging / group, results / group)
+        fault("import_pre_rename")
+        (staging / group).rename(results / group)
+        fault("import_post_rename")
         return
     with temporary_lock(RunLock(_lock_of(results, group))):
         if group == layout.LOOKS:

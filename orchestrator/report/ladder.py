@@ -157,11 +157,10 @@ def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) 
 
 
 def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
-    known = [
-        (p.params, p.effect.delta, p.effect.difference.other_sentences) for p in points if p.params and p.effect.difference is not None
-    ]
-    tests = [answer(delta, found.se**2, min(found.df, INFINITE)) for _, delta, found in known]
-    return slope([params for params, *_ in known], tests, [delta for _, delta, _ in known])
+    known = [(p.params, p.effect.delta, p.effect.difference) for p in points if p.params and p.effect.difference is not None]
+    found = [(delta, difference.other_sentences) for _, delta, difference in known]
+    tests = [answer(delta, each.se**2, min(each.df, INFINITE)) for delta, each in found]
+    return slope([params for params, *_ in known], tests, [delta for delta, _ in found])
 
 
 def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:

@@ -17,6 +17,7 @@ import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ TAGS = {
 """Of the experiment: the UI opens with runs and curves instead of GenAI traces, and applies the saved view of columns where its address has
 `viewStateShareKey=nmt` (format of MLflow 3.17: `savedViewEnvelope.ts`, `ExperimentPageUIState.tsx`)."""
 
-MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 1000, 100, 6000, 8000
+MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 800, 100, 6000, 8000
+"""Metrics and parameters of one request, with which the tags come too; characters of a parameter and of a tag."""
 PAGE = 250
 """Runs per page of a search, a few MB at most."""
 
@@ -134,12 +136,12 @@ class MlflowStore:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
         changed = [entities.RunTag(key, value) for key, value in clean.items() if run.data.tags.get(key) != value]
-        for batch in chunks(metrics, MAX_METRICS):
-            self.client.log_batch(run.info.run_id, metrics=batch)
-        for batch in chunks([entities.Param(key, value) for key, value in params.items()], MAX_PARAMS):
-            self.client.log_batch(run.info.run_id, params=batch)
-        if changed:
-            self.client.log_batch(run.info.run_id, tags=changed)
+        written = [entities.Param(key, value) for key, value in params.items()]
+        *others, end = [*zip_longest(chunks(metrics, MAX_METRICS), chunks(written, MAX_PARAMS), fillvalue=[])] or [([], [])]
+        for some, few in others:  # type: ignore[var-annotated]
+            self.client.log_batch(run.info.run_id, metrics=some, params=few)
+        if any((*end, changed)):
+            self.client.log_batch(run.info.run_id, metrics=end[0], params=end[1], tags=changed)
 
     def write_status(self, run: Run, status: str, end: int | None = None) -> None:
         """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
@@ -225,7 +227,13 @@ def prepare_database(path: Path) -> None:
 
 
 def _client(uri: str) -> MlflowClient:
-    return _mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
+    """A database file is not synced at every commit, of which a run takes 20: `reconcile` makes it anew after a crash of the machine."""
+    client = _mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
+    if sqlite_path(uri) is not None:
+        from sqlalchemy import event  # deferred, as MLflow
+
+        event.listen(client._tracking_client.store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+    return client
 
 
 def _mlflow() -> ModuleType:

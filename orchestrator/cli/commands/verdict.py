@@ -161,9 +161,8 @@ def _print(answers: list[Answer]) -> None:
     console().print(table)
     for one in answers:
         found, row = one.judgement, short_id(one.judgement.claim.row)
-        log(
-            f"{row}{', tuned' if one.tuned else ''}{f', {one.size}' if sized else ''}, {found.metric}: {found.verdict.word}: {found.verdict.reason}"
-        )
+        which = (", tuned" if one.tuned else "") + (f", {one.size}" if sized else "")
+        log(f"{row}{which}, {found.metric}: {found.verdict.word}: {found.verdict.reason}")
         if line := one.session:
             word, where = "accepted" if line["accepted"] else "not accepted", f"claim {line['number']} of session {line['name']}"
             log(f"{row}, {found.metric}: {word}: p = {line['p']:.2g}, level {line['level']:.2g}, {where}")

@@ -14,10 +14,10 @@ def chart(found: Ladder) -> Spec | None:
     for line in found.lines:
         for each in line.points:
             if each.params:
-                answer = each.effect.get("other_seeds_and_sentences", {})
-                ends = {name: answer[name] for name in ("low", "high") if name in answer}
+                known = None if each.effect.difference is None else each.effect.difference.other_sentences
+                ends = {} if known is None else {"low": known.low, "high": known.high}
                 about = {"row": short_id(line.row), "metric": line.metric, "size": each.profile, "x": each.params}
-                points.append(about | {"y": each.effect["delta"], **ends})
+                points.append(about | {"y": each.effect.delta, **ends})
     rows = list(dict.fromkeys(point["row"] for point in points))
     colours = [f"var(--c{i + 1})" if i + 1 < COLOURS else "var(--grey)" for i in range(len(rows))]
     panels = [_panel(metric, rows, colours) for metric in dict.fromkeys(point["metric"] for point in points)]
