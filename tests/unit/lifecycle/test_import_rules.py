@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.files import documents
-from orchestrator.ledger import manifest
+from orchestrator.ledger import weights
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
@@ -59,11 +59,12 @@ def test_a_record_that_would_fill_the_memory_is_refused_before_it_is_parsed(arch
     key = "ef" * 32
     Ledger(archived).write_train(key, {"status": "done", "lists": [[]] * 200})
     monkeypatch.setattr(documents, "MOST_VALUES", 100)
-    monkeypatch.setattr(manifest, "encode_manifest", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr(weights, "_sealed", lambda _: pytest.fail("it was parsed"))
     with pytest.raises(UserError, match=rf"{key[:16]}/train\.json: not a whole record"):
         import_ledger(archived, tmp_path / "ours")
-    with pytest.raises(manifest.CorruptError, match="not readable"):
-        manifest.decode_manifest(json.dumps({"manifest": [[]] * 200}).encode())
+    (tmp_path / "manifest.json").write_text(json.dumps({"manifest": [[]] * 200}))
+    with pytest.raises(weights.CorruptError, match="not readable"):
+        weights.read_manifest(tmp_path / "manifest.json", "ab" * 32)
 
 
 def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
