@@ -8,10 +8,10 @@ from typer import Argument, Option
 
 from orchestrator.cli.once import InPairs
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
-from orchestrator.safe_text import log, visible
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
 from orchestrator.specs.text_form import Form, Pieces
 from orchestrator.sweeps.options import CACHE
@@ -80,8 +80,7 @@ def get(name: Annotated[str, Argument(help="Name of an entry in search_spaces/da
     from orchestrator.data import fetch
 
     written = fetch.get(name, data_dir, log)
-    for path in written:
-        typer.echo(visible(str(path)))
+    echo(map(str, written))
     log(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
 
 

@@ -6,11 +6,11 @@ import typer
 from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, Results, TrackingUri
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store
-from orchestrator.safe_text import log, visible
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
 
@@ -40,7 +40,7 @@ def status(
         known = [sweep.name for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
         raise UserError(f"{shown(name)}: no sweep of it in {place}; {nearest(name, known)}")
     elif not sweeps:
-        typer.echo(visible(f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"))
+        echo([f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"])
     else:
         for sweep in sweeps:
             console().print(runs_table(sweep.runs, sweep.summary))

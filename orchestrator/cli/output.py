@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.safe_text import json_text
+import typer
+
+from orchestrator.safe_text import json_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +20,12 @@ def print_json(value: Any) -> None:
     """One compact line of JSON on stdout."""
     sys.stdout.write(json_text(value, separators=(",", ":"), default=str) + "\n")
     sys.stdout.flush()
+
+
+def echo(lines: Iterable[str]) -> None:
+    """Lines on stdout, whose unprintable characters are escaped."""
+    for line in lines:
+        typer.echo(visible(line))
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -11,10 +11,10 @@ import typer
 from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Results, Seed, Seeds, Sets, expand_options
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.safe_text import log, visible
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
 
@@ -57,7 +57,7 @@ def new(
 
     need_folder(data_dir, "--data-dir")
     path = write_table(address, corpus, data_dir)
-    typer.echo(visible(display(path)))
+    echo([display(path)])
     given = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
     log(f"next: nmt-ablate sweep {address} --engine local{given}")
 
@@ -130,15 +130,12 @@ def list_(
     if as_json:
         print_json({"rows": chosen, "grids": grids})
     elif prefix:
-        for row in chosen:
-            typer.echo(visible(f"{row['id']:<44} {row['kind']:<9} {row['label']}"))
-        for grid in grids:
-            hint = f"(plan counts its rows, list {grid['table']}/ lists them)"
-            typer.echo(visible(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint}"))
+        echo(f"{row['id']:<44} {row['kind']:<9} {row['label']}" for row in chosen)
+        hint = "(plan counts its rows, list {}/ lists them)"
+        echo(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint.format(grid['table'])}" for grid in grids)
     else:
-        for address, table in known.items():
-            grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
-            typer.echo(visible(f"{address:<32} {len(table.written):>3} rows   {table.document.file}{grid_too}"))
+        grid_of = {address: f" and a grid of {len(table.grid.axes)} axes" for address, table in known.items() if table.grid is not None}
+        echo(f"{name:<32} {len(table.written):>3} rows   {table.document.file}{grid_of.get(name, '')}" for name, table in known.items())
     for line in problems:
         log(f"warning: {line}")
 
@@ -159,14 +156,10 @@ def explain(
     if as_json:
         print_json(explanation)
     else:
-        given = visible(" ".join(explanation["given"])) or "everything"
-        typer.echo(f"{given}: {rows:,} of {explanation['combinations']:,} combinations are rows")
-        for name in examples:
-            typer.echo(visible(f"  row: {name}"))
-        if rows > len(examples):
-            typer.echo(f"  and {rows - len(examples):,} more")
-        for reason in explanation["excluded"]:
-            typer.echo(visible(f"  excluded ({reason['combinations']:,}): {reason['line']}"))
+        echo([f"{' '.join(explanation['given']) or 'everything'}: {rows:,} of {explanation['combinations']:,} combinations are rows"])
+        echo(f"  row: {name}" for name in examples)
+        echo([f"  and {rows - len(examples):,} more"] * (rows > len(examples)))
+        echo(f"  excluded ({reason['combinations']:,}): {reason['line']}" for reason in explanation["excluded"])
     if not rows:
         raise typer.Exit(NOT_IN_GRID)
 
@@ -202,8 +195,7 @@ def describe(
     if as_json:
         print_json(reference.registry_list() if kind is None else reference.describe(kind))
         return
-    for registry, names in reference.registry_list().items() if kind is None else ():
-        typer.echo(f"{registry:<16} {', '.join(names)}")
+    echo(f"{registry:<16} {', '.join(names)}" for registry, names in reference.registry_list().items() if kind is None)
     for component in () if kind is None else reference.describe(kind):
         typer.echo(f"{component['registry']}/{component['kind']}  (version {component['version']}, {component['source']})\n")
         typer.echo(textwrap.indent(component["doc"], "    "))
@@ -211,9 +203,8 @@ def describe(
             default = "required" if option["required"] else f"default {option['default']}"
             typer.echo(f"\n    {option['name']}: {option['type']}, {default}", nl=False)
             if option["description"]:
-                indent = " " * 8
-                words = textwrap.fill(option["description"], 136, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-                typer.echo(f"\n{words}", nl=False)
+                words = textwrap.fill(option["description"], 128, break_on_hyphens=False)
+                typer.echo(f"\n{textwrap.indent(words, ' ' * 8)}", nl=False)
         typer.echo("\n")
 
 

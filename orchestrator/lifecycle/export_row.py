@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import models
@@ -60,39 +61,8 @@ if __name__ == "__main__":
     main(FOLDER)
 '''
 
-
-CARD = """# {name}
-
-{about}, trained as one row of an ablation table.
-
-    python translate.py < source.txt > target.txt
-
-| | |
-|---|---|
-{facts}
-
-## Figures
-
-| test set | figure | signature |
-|---|---|---|
-{scores}
-
-One training with one seed: no spread is known from this folder alone.
-
-## Assumed (not stated by the paper)
-
-{assumed}
-
-## Files
-
-`model.safetensors` weights, `*.vocab` subwords, `config.json` model, text processing and search, `row.yaml` the resolved row
-(`nmt-ablate run row.yaml` trains it again), `capsule.json` what it was trained with, `SHA256SUMS` (`sha256sum -c SHA256SUMS`), `models/`
-and `translator/` the code.
-
-Requirements: torch, numpy, safetensors; sentencepiece for BPE and unigram vocabularies, sacremoses for Moses tokenisation.
-
-The code is Apache-2.0. The licence of the corpus holds for what is made of it: look it up before you pass the weights on.
-"""
+CARD = Path(__file__).with_name("model_card.md")
+"""The model card; `$NAME` is filled in."""
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
@@ -196,7 +166,7 @@ def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     for name, found in metadata["scores"].items():
         figures = ", ".join(f"{title} {_figure(found[key])}" for key, title in TITLES.items() if key in found)
         scores.append(f"| {markdown(name)} | {figures} | {markdown(str(found.get('signature', '')))} |")
-    return CARD.format(
+    return Template(CARD.read_text(encoding="utf-8")).substitute(
         name=f"{markdown(metadata['id'])}, seed {metadata['seed']}",
         about=f"{markdown(metadata['label'])}. A translation model from {source} to {target}",
         facts="\n".join(f"| {markdown(name)} | {_text(value)} |" for name, value in facts.items()),

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from orchestrator.cli.output import echo
 from orchestrator.engines.ray.address import find_dashboard, find_token
 from orchestrator.engines.ray.jobs import sweep_job, upload
 from orchestrator.engines.ray.jobs.api import Client, exit_code, follow, is_active, join
@@ -17,7 +18,7 @@ from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
 from orchestrator.errors import Detached, UserError
 from orchestrator.ledger import provenance
 from orchestrator.paths import ROOT
-from orchestrator.safe_text import log, visible
+from orchestrator.safe_text import log
 
 Folders = Mapping[str, str | None]
 """Options of `sweep` that name folders of the cluster."""
@@ -106,16 +107,11 @@ def _print_dry_run(job: SweepJob) -> None:
         token = ""
     with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
         upload.copy(files, Path(folder), job.extra, token)
-    for line in (
-        f"job:     {job.id}",
-        f"sweep:   {job.name}, {job.runs} runs",
-        f"command: {job.entrypoint}",
-        *(f"         {name}={value}" for name, value in job.env.items()),
-        f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}",
-        *(f"         and, from outside of the checkout, {name}" for name in job.extra),
-        *(f"left out, for its name: {name}" for name in files.withheld),
-    ):
-        typer.echo(visible(line))
+    echo([f"job:     {job.id}", f"sweep:   {job.name}, {job.runs} runs", f"command: {job.entrypoint}"])
+    echo(f"         {name}={value}" for name, value in job.env.items())
+    echo([f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}"])
+    echo(f"         and, from outside of the checkout, {name}" for name in job.extra)
+    echo(f"left out, for its name: {name}" for name in files.withheld)
 
 
 def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> None:
