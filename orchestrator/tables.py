@@ -1,6 +1,6 @@
 """Tables for the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.markup import escape
 from rich.table import Table
@@ -16,6 +16,14 @@ def cell(text: object) -> str:
 def counted(number: int, word: str) -> str:
     """`1 run`, `0 runs`, `1,200 runs`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def filled_table(lines: Sequence[Mapping[str, object]], *, title: str | None = None, numeric: Iterable[str] = ()) -> Table:
+    """Returns a table of lines with the same columns: heading -> text."""
+    table = make_table(lines[0], title=title, numeric=numeric)
+    for line in lines:
+        table.add_row(*map(cell, line.values()))
+    return table
 
 
 def make_table(columns: Iterable[str], *, title: str | None = None, numeric: Iterable[str] = ()) -> Table:

@@ -113,7 +113,7 @@ def gc(
     from orchestrator.cli.output import console
     from orchestrator.lifecycle import garbage
     from orchestrator.lifecycle.collect import collect
-    from orchestrator.tables import cell, make_table
+    from orchestrator.tables import filled_table
 
     need_folder(results, "--results")
     plan = garbage.find(results, weights=weights)
@@ -127,11 +127,12 @@ def gc(
         print_json(record | {"items": [item.as_json() for item in removed], "kept": [item.as_json() for item in kept]})
     else:
         for title, word, items in (("removed" if delete else "would be removed", "kind", removed), ("kept", "rule", kept)):
-            table = make_table(("what", word, "size", "row", "why"), title=title, numeric=("size",))
-            for i in items:  # the folder of the run or kind, and the name
-                table.add_row(cell("/".join(i.path.parts[-2:])), i.rule or i.kind, decimal(i.size), cell(i.row), cell(i.why))
-            if items:
-                console().print(table)
+            lines = [  # what: the folder of the run or kind, and the name
+                {"what": "/".join(i.path.parts[-2:]), word: i.rule or i.kind, "size": decimal(i.size), "row": i.row, "why": i.why}
+                for i in items
+            ]
+            if lines:
+                console().print(filled_table(lines, title=title, numeric=("size",)))
     for line in plan.notes:
         log(f"warning: {line}")
     if delete:

@@ -192,14 +192,14 @@ def repro(
     from orchestrator.lifecycle import recorded
     from orchestrator.lifecycle.reproduce import fresh_folder, reproduce
     from orchestrator.lifecycle.verdict import Tolerance
-    from orchestrator.tables import cell, make_table
+    from orchestrator.tables import filled_table
 
     def show(title: str, first: str, parts: Iterable[tuple[Any, ...]]) -> None:
-        table = make_table((first, "recorded", "again", ""), title=title)
-        for what, before, again, word in parts:
-            values = (f"{value:.6g}" if isinstance(value, float) else "" if value is None else value for value in (before, again))
-            table.add_row(what, *map(cell, values), word)
-        console().print(table)
+        def text(value: Any) -> Any:
+            return f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
+
+        lines = [{first: what, "recorded": text(before), "again": text(again), "": word} for what, before, again, word in parts]
+        console().print(filled_table(lines, title=title))
 
     need_folder(options.data_dir, "--data-dir")
     ledger = open_ledger(options.results)

@@ -69,7 +69,7 @@ def noise(
     from orchestrator.specs.rows import resolve
     from orchestrator.sweeps.names import sweep_name
     from orchestrator.sweeps.plan import Data
-    from orchestrator.tables import make_table
+    from orchestrator.tables import filled_table
 
     rows = [row for row in resolve(target, sets=options.sets, profile=options.profile) if row.kind == "run"]
     if len(rows) != 1:
@@ -87,13 +87,13 @@ def noise(
     noise_floor.save(finder.ledger, record)
     if options.as_json:
         print_json(record)
-    columns = ("metric", "mean", "sd over seeds", "se over sentences", "range of rows", "range / sd")
-    printed = make_table(columns, title=f"{row.id}, {record['seeds']} seeds", numeric=columns[1:])
+    columns = {"mean": "mean", "sd over seeds": "sd", "se over sentences": "sentences"}
+    columns |= {"range of rows": "range", "range / sd": "signal_to_noise"}
+    lines = []
     for name, found in record["metrics"].items():
-        digits = 4 if name == "nll" else 2
-        values = (found[key] for key in ("mean", "sd", "sentences", "range", "signal_to_noise"))
-        printed.add_row(TITLES[name], *("" if value is None else f"{value:.{digits}f}" for value in values))
-    console(stderr=options.as_json).print(printed)
+        values = {column: "" if found[key] is None else f"{found[key]:.{4 if name == 'nll' else 2}f}" for column, key in columns.items()}
+        lines.append({"metric": TITLES[name]} | values)
+    console(stderr=options.as_json).print(filled_table(lines, title=f"{row.id}, {record['seeds']} seeds", numeric=columns))
 
 
 def submit(

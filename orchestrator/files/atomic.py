@@ -46,7 +46,7 @@ def replacing(path: Path, renamed: Callable[[], None] = lambda: None) -> Iterato
 
     The block makes the content durable. renamed: called between the rename and the sync of the directory.
     """
-    tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    tmp = temporary(path)
     try:
         yield tmp
         tmp.replace(path)
@@ -56,6 +56,11 @@ def replacing(path: Path, renamed: Callable[[], None] = lambda: None) -> Iterato
         raise
     renamed()
     fsync_dir(path.parent)
+
+
+def temporary(path: Path) -> Path:
+    """A new name beside `path`, which `gc` and `remove_temporary` know as a leftover."""
+    return path.with_name(f".{path.name[-100:]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def write_new(path: Path, data: bytes, written: Callable[[], None] = lambda: None) -> None:

@@ -4,8 +4,6 @@ Each path is checked again and deleted under the lock of its run or sweep.
 """
 
 import contextlib
-import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,7 +89,7 @@ def _delete(item: Item) -> None:
     path = item.path
     fault("gc_pre_rename")
     if path.is_dir() and item.kind != "leftover":
-        path = path.rename(path.with_name(f".{path.name[-100:]}.{os.getpid()}-{secrets.token_hex(4)}.tmp"))
+        path = path.rename(atomic.temporary(path))
         atomic.fsync_dir(path.parent)
         fault("gc_post_rename")
     atomic.remove(path)

@@ -102,10 +102,8 @@ def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False)
         yield Item(run, "run", f"{occupant} is at work on it", row=row, rule="running")
         return
     for folder in (run, *(run / name for name in ("rungs", "decode", "score", "tune", "search", *KINDS))):
-        if not folder.is_symlink():
-            yield from (
-                Item(path, "temporary", KILLED, run.name, row) for path in sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])
-            )
+        left = [] if folder.is_symlink() else sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])
+        yield from (Item(path, "temporary", KILLED, run.name, row) for path in left)
     if not held:
         yield from _stale_lock(run / "lock", run.name, row)
     orphan = bool(sweeps.names) and not sweeps.unreadable and key not in sweeps.rows and key not in sweeps.children

@@ -8,9 +8,10 @@ from pydantic import ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
-from orchestrator.ledger.results import Ledger, Record
+from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import FINISHED
-from orchestrator.specs.positions import shown
+from orchestrator.specs.messages import problems_of
+from orchestrator.specs.positions import dotted, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.plan import Data, keys_for
@@ -45,24 +46,20 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
         raise UserError(f"{row.id}: corpus {row.spec.data.corpus} is absent (--data-dir); see `nmt-ablate data get {row.spec.data.corpus}`")
     if ledger.read_train(keys.train) is not None:
         _check_finished(ledger, keys.train, row.id)
-        chain, current = {}, row
-        while current is not None:
-            chain[current.id] = keys_for(current, data)
-            current = current.parent  # type: ignore[assignment]
-        return Recorded(row, chain)
-    others = [run.key for run in ledger.runs() if _is_of(ledger.read_spec(run.key), row)]
-    others = [key[:16] for key in others if (ledger.read_train(key) or {}).get("status") in FINISHED]
+        return Recorded(row, {each.id: keys_for(each, data) for each in (row, *row.ancestors)})
+    specs = {run.key: ledger.read_spec(run.key) or {} for run in ledger.runs()}
+    others = [key for key, spec in specs.items() if (spec.get("id"), spec.get("seed")) == (row.id, row.spec.seed)]
+    others = [key[:16] for key in others if _status(ledger, key) in FINISHED]
     few = f"only runs of an earlier spec or corpus: {', '.join(others[:8])}" if others else "no recorded run"
     raise UserError(f"{row.id} seed {row.spec.seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key")
 
 
-def _is_of(recorded: Record | None, row: Row) -> bool:
-    return row.spec is not None and recorded is not None and (recorded.get("id"), recorded.get("seed")) == (row.id, row.spec.seed)
+def _status(ledger: Ledger, key: str) -> str | None:
+    return (ledger.read_train(key) or {}).get("status")
 
 
 def _check_finished(ledger: Ledger, key: str, name: str) -> None:
-    status = (ledger.read_train(key) or {}).get("status")
-    if status not in FINISHED:
+    if (status := _status(ledger, key)) not in FINISHED:
         raise UserError(f"{name}: its recorded run is {status or 'unfinished'}; expected one that is done")
 
 
@@ -75,9 +72,9 @@ def _from_spec(ledger: Ledger, key: str) -> Recorded:
     try:
         spec = RunSpec.model_validate(recorded.get("spec"))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{address}: its recorded spec is none that this version can run: {where}: {first['msg']}") from None
+        first = problems_of(error, RunSpec)[0]
+        why = f"{dotted(first.path)}: {first.message}"
+        raise UserError(f"{address}: its recorded spec is none that this version can run: {why}") from None
     training = ledger.read_train(key) or {}
     started = (training.get("parent") or {}).get("key")
     if spec.init_from is not None and started is None:

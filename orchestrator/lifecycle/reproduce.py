@@ -32,10 +32,9 @@ from orchestrator.training.runtime import Runtime, best_device
 
 @dataclass(frozen=True)
 class Reproduced:
-    """Tasks and verdicts of the row's parents and, last, of the row itself. folder: where they ran."""
+    """Tasks and verdicts of the row's parents and, last, of the row itself."""
 
     verdicts: list[tuple[Task, Verdict]]
-    folder: Path
 
     @property
     def verdict(self) -> Verdict:
@@ -48,19 +47,19 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
     assert recorded.row.spec is not None
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
     tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
-    recorded_trainings = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") for task in tasks}
+    trainings = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") or {} for task in tasks}
     for task in tasks:
-        if recorded_trainings[task.id] is None:
+        if not trainings[task.id]:
             raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
     (folder / "sweeps").mkdir(exist_ok=True)
     verdicts = []
     with interrupt.listening():
         for task in tasks:
-            _run(replace(task, workers=int((recorded_trainings[task.id] or {}).get("world_size") or 1)))
+            _run(replace(task, workers=int(trainings[task.id].get("world_size") or 1)))
             if interrupt.requested():  # during the decoding
                 raise KeyboardInterrupt
             verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
-    return Reproduced(verdicts, folder)
+    return Reproduced(verdicts)
 
 
 def _run(task: Task) -> None:

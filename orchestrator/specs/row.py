@@ -69,6 +69,11 @@ class Row:
     control_rows: tuple[str, ...] = ()
     search_gap: float | None = None
 
+    @property
+    def ancestors(self) -> list[Row]:
+        """The rows that training starts from, the nearest first."""
+        return [] if self.parent is None else [self.parent, *self.parent.ancestors]
+
     def at(self, seed: int) -> Row:
         """Returns the row and its parents with another seed."""
         if self.spec is None:

@@ -26,11 +26,7 @@ def to_yaml(row: Row) -> str:
 
 def as_plain(row: Row) -> dict[str, Any]:
     data = as_data(row) | {"spec": row.spec.model_dump() if row.spec is not None and row.kind == "run" else None}
-    parents: dict[str, Any] = {}
-    parent = row.parent
-    while parent is not None and parent.spec is not None:
-        parents[parent.id] = parent.spec.model_dump()
-        parent = parent.parent
+    parents = {parent.id: parent.spec.model_dump() for parent in row.ancestors if parent.spec is not None}
     return data | ({"parents": parents} if parents else {})
 
 

@@ -21,7 +21,7 @@ from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.task import make_tasks
-from orchestrator.tables import cell, make_table
+from orchestrator.tables import filled_table
 from orchestrator.tuning import choice
 from orchestrator.tuning.search import Arm, Search, arms_of
 from orchestrator.tuning.trials import Tuning
@@ -86,22 +86,15 @@ def search_arms(search: Search, arms: Sequence[Arm]) -> Records:
 
 def show(records: Records) -> None:
     """A table of the arms on stderr, and their warnings."""
-    heads = ("arm", "trials", "as written", "best", "chosen values", "updates", "device-hours")
-    metric = records[0]["tune"]["select"]
-    table = make_table(heads, title=f"search by {metric}", numeric=("trials", "as written", "best", "updates", "device-hours"))
+    lines = []
     for record in records:
         chosen = record["trials"][record["chosen"]] if record["chosen"] is not None else None
         written = record["trials"][0]["value"]
-        table.add_row(
-            cell(short_id(record["row"])),
-            str(len(record["trials"])),
-            "" if written is None else f"{written:.4f}",
-            "" if chosen is None else f"{chosen['value']:.4f}",
-            cell(choice.said(record)),
-            f"{record['updates']:,}",
-            f"{record['seconds'] / 3600:.2f}",
-        )
-    console(stderr=True).print(table)
+        line = {"arm": short_id(record["row"]), "trials": len(record["trials"]), "as written": "" if written is None else f"{written:.4f}"}
+        line |= {"best": "" if chosen is None else f"{chosen['value']:.4f}", "chosen values": choice.said(record)}
+        lines.append(line | {"updates": f"{record['updates']:,}", "device-hours": f"{record['seconds'] / 3600:.2f}"})
+    title, numeric = f"search by {records[0]['tune']['select']}", ("trials", "as written", "best", "updates", "device-hours")
+    console(stderr=True).print(filled_table(lines, title=title, numeric=numeric))
     for record in records:
         for line in record["warnings"]:
             log(f"warning: {short_id(record['row'])}: {line}")
