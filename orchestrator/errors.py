@@ -8,12 +8,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class UserError(Exception):
-    """Bad input. `lines` are complete one-line messages without the `error: ` prefix. Exit code 2."""
+class CommandError(Exception):
+    """An error that ends a command. `lines` are complete one-line messages without the `error: ` prefix. code: the exit code."""
+
+    code = 1
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
         self.lines = list(lines)
+
+
+class UserError(CommandError):
+    """Bad input."""
+
+    code = 2
 
 
 @contextlib.contextmanager
@@ -37,24 +45,26 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[
     return found
 
 
-class LockedError(Exception):
-    """Another live process owns the run. Exit code 3."""
+class Detached(CommandError):
+    """The user detached from a job that continues elsewhere. `lines` say how to reattach."""
+
+    code = 130
 
 
-class Detached(Exception):
-    """The user detached from a job that continues elsewhere. `lines` say how to reattach. Exit code 130."""
+class LockedError(CommandError):
+    """Another live process owns the run."""
 
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = list(lines)
+    code = 3
 
 
-class FencedError(Exception):
+class FencedError(CommandError):
     """This process lost its lock to a newer owner and must not write any more."""
 
+    code = 3
 
-class RemoteError(Exception):
-    """The server of a bucket failed for a reason that may pass: unreachable, slow or refusing. One line. Exit code 1."""
+
+class RemoteError(CommandError):
+    """The server of a bucket failed for a reason that may pass: unreachable, slow or refusing."""
 
 
 class StopTraining(Exception):

@@ -22,7 +22,7 @@ from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
 from orchestrator.cli.once import OnceEach
 from orchestrator.cli.output import version
-from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
+from orchestrator.errors import CommandError, Detached
 from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
 
@@ -107,16 +107,11 @@ def run(arguments: Sequence[str]) -> int:
         if end.code == 130:  # typer ends so at Ctrl-C
             return _interrupted()
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except UserError as error:
-        return _say(2, *error.lines)
-    except (LockedError, FencedError) as error:
-        return _say(3, str(error))
-    except RemoteError as error:
-        return _say(1, str(error))
     except Detached as left:
-        for line in left.lines:
-            log(line)
-        return 130
+        log(left.lines[0])
+        return left.code
+    except CommandError as error:
+        return _say(error.code, *error.lines)
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:

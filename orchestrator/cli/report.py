@@ -125,12 +125,12 @@ def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
 
     Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
     """
-    from orchestrator.cli.commands.request import resolve_one
+    from orchestrator.cli.commands.request import Request
     from orchestrator.decoding.translate import lines_of
     from orchestrator.lifecycle.translator import load_translator
 
     need_folder(options.data_dir, "--data-dir")
-    translator = load_translator(resolve_one(row, seed, options), options)
+    translator = load_translator(Request.of(row, options, seed=seed).one(), options)
     for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
         sys.stdout.write(line + "\n")
 
@@ -149,7 +149,7 @@ def export(
 
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """
-    from orchestrator.cli.commands.request import open_ledger, resolve_one
+    from orchestrator.cli.commands.request import Request
     from orchestrator.data.prepare import prepare
     from orchestrator.lifecycle.export_row import export_row
     from orchestrator.lifecycle.translator import task_of
@@ -157,11 +157,12 @@ def export(
     need_folder(options.data_dir, "--data-dir")
     need_folder(options.results, "--results")
     make_parent(to, "--to")
-    found = resolve_one(row, seed, options)
+    request = Request.of(row, options, seed=seed)
+    found = request.one()
     assert found.spec is not None
     task = task_of(found, options)
     prepared = prepare(found.spec.data, options.data_dir, options.cache_dir)
-    exported = export_row(found, task, prepared, open_ledger(options.results), to)
+    exported = export_row(found, task, prepared, request.finder.ledger, to)
     if as_json:
         record = {"folder": str(to), "id": found.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}
         print_json(record | {"scores": exported.metadata["scores"], "keys": task.keys.as_dict()})
@@ -187,7 +188,7 @@ def repro(
 
     Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
     """
-    from orchestrator.cli.commands.request import open_ledger, resolve_one
+    from orchestrator.cli.commands.request import Request, open_ledger
     from orchestrator.cli.output import console, stdout_to_stderr
     from orchestrator.lifecycle import recorded
     from orchestrator.lifecycle.reproduce import fresh_folder, reproduce
@@ -208,7 +209,7 @@ def repro(
             raise UserError(f"{target}: a train key implies seed, profile and overrides; expected none of these options")
         run = recorded.by_key(ledger, target)
     else:
-        run = recorded.of_row(ledger, resolve_one(target, seed, options), options.data_dir)
+        run = recorded.of_row(ledger, Request.of(target, options, seed=seed).one(), options.data_dir)
     key = run.keys[run.row.id].train or ""
     with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
         reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))

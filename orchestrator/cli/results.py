@@ -40,13 +40,13 @@ def add(
 
     Example:  nmt-ablate results add fairseq.de --row mine/first/fairseq --seed 1 --system "fairseq 0.12.2"
     """
-    from orchestrator.cli.commands.request import resolve_rows
+    from orchestrator.cli.commands.request import Request
     from orchestrator.lifecycle import external
 
     need_folder(options.data_dir, "--data-dir")
     for folder, name in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, name)
-    rows = resolve_rows(row, options)
+    rows = Request.of(row, options).rows
     if len(rows) != 1:
         raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
     for each in external.add(file, external.read(file, seed), rows[0], options, {"system": system, "note": note}):

@@ -78,11 +78,11 @@ def show(
 
     Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
     """
-    from orchestrator.cli.commands.request import resolve_rows
+    from orchestrator.cli.commands.request import Request
     from orchestrator.specs.show import as_plain, to_yaml
 
     options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, results=results, cache_dir=cache_dir)
-    row, *more = resolve_rows(target, options, seed=seed)
+    row, *more = Request.of(target, options, seed=seed).rows
     if more:
         raise UserError(f"{target}: found {1 + len(more)} rows; expected one: {', '.join(each.id for each in (row, *more[:23]))}")
     if as_json:

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from orchestrator.cli.commands import tune
-from orchestrator.cli.commands.request import open_ledger, resolve_rows
+from orchestrator.cli.commands.request import Request, open_ledger
 from orchestrator.cli.commands.sizes import at_sizes
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
@@ -65,7 +65,7 @@ def _plan(
     for target in dict.fromkeys(targets):
         try:
             found = find_all(target)
-            rows += resolve_rows(found, options, data=data, preparing=max_probes > 0)
+            rows += Request.of(found, options, data=data, preparing=max_probes > 0).rows
             section = sweep_of(found, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]

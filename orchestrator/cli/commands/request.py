@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator.cost import controls
 from orchestrator.errors import UserError
@@ -22,6 +23,8 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 
+Asked = str | list[index.Target]
+
 
 def published_ledgers() -> list[Path]:
     """Read-only ledgers that come with the product."""
@@ -31,27 +34,6 @@ def published_ledgers() -> list[Path]:
 def open_ledger(results: Path) -> Ledger:
     """The ledger of `--results`, with the published results behind it."""
     return Ledger(results, published_ledgers())
-
-
-def resolve_rows(
-    target: str | list[index.Target], options: RowOptions, *, seed: int | None = None, data: Data | None = None, preparing: bool = False
-) -> list[Row]:
-    """The rows of `target` with their matched controls; prints which of these could not be resolved. See `cost.controls.resolve`."""
-    need_folder(options.data_dir, "--data-dir")
-    data, given = data or Data(options.data_dir, options.cache_dir), parse(options.controls)
-    found = index.find_all(target)
-    rows, left_out = controls.resolve(found, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
-    for line in left_out:
-        log(line)
-    if not found[0].tuned:
-        return rows
-    finder = Finder(open_ledger(options.results), data)
-    return [choice.tuned_row(row, finder, found[0].table.tune) for row in rows]
-
-
-def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
-    """The only row of `target` that runs. UserError for none or several."""
-    return only(target, resolve_rows(target, options, seed=seed))
 
 
 def only(target: object, rows: list[Row]) -> Row:
@@ -99,18 +81,31 @@ class Request:
         rows: With their matched controls.
     """
 
-    target: str
+    target: Asked
     options: RowOptions
     found: list[index.Target]
     rows: list[Row]
     finder: Finder
 
     @classmethod
-    def of(cls, target: str, options: RowOptions, *, seed: int | None = None, preparing: bool = False, data: Data | None = None) -> Request:
-        """UserError for an unknown target, an invalid spec or a folder that does not exist."""
+    def of(
+        cls, target: Asked, options: RowOptions, *, seed: int | None = None, preparing: bool = False, data: Data | None = None
+    ) -> Request:
+        """UserError for an unknown target, an invalid spec or a folder that does not exist. Prints which controls could not be resolved."""
+        need_folder(options.data_dir, "--data-dir")
         data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
-        rows = resolve_rows(found, options, seed=seed, data=data, preparing=preparing)
-        return cls(target, options, found, rows, Finder(open_ledger(options.results), data))
+        settings: dict[str, Any] = {"sets": options.sets, "profile": options.profile, "seed": seed, "preparing": preparing}
+        rows, left_out = controls.resolve(found, data, given=parse(options.controls), **settings)
+        for line in left_out:
+            log(line)
+        finder = Finder(open_ledger(options.results), data)
+        if found[0].tuned:
+            rows = [choice.tuned_row(row, finder, found[0].table.tune) for row in rows]
+        return cls(target, options, found, rows, finder)
+
+    def one(self) -> Row:
+        """The only row that runs. UserError for none or several."""
+        return only(self.target, self.rows)
 
     def again(self) -> Request:
         """The same request, which reads results anew."""
@@ -127,7 +122,7 @@ class Request:
         whole = self.rows
         if any(each.rows or each.control for each in self.found):
             everything = list({each.table.path: index.Target(each.table) for each in self.found}.values())
-            whole = resolve_rows(everything, self.options, data=self.finder.data)
+            whole = Request.of(everything, self.options, data=self.finder.data).rows
             whole += [row for row in self.rows if row.id not in {other.id for other in whole} and not row.id.endswith(TUNED)]
         found = []
         for address, file, rows in replace(self, rows=whole).tables():

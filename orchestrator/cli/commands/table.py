@@ -56,7 +56,7 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
     """
     families = [family for family in request.families() if family.named(request.rows)]
     if baseline is not None and len({family.address for family in families}) > 1:
-        raise UserError(f"--baseline {shown(baseline)}: {shown(request.target)} has several tables; expected one")
+        raise UserError(f"--baseline {shown(baseline)}: {shown(str(request.target))} has several tables; expected one")
     made = [_section(family, baseline, request, seeds) for family in families]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
