@@ -11,7 +11,7 @@ from orchestrator.cli.commands.sizes import at_sizes
 from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Cost, Costs
-from orchestrator.errors import UserError
+from orchestrator.errors import for_each
 from orchestrator.files.folders import make
 from orchestrator.ledger.component_sources import warnings
 from orchestrator.ledger.results import Ledger
@@ -21,7 +21,6 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
-from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row, baseline, by_table, starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table_file import TableFile
@@ -42,42 +41,29 @@ COLUMNS = ("row", "seeds", "params", "FLOP/update", "FLOP", "time", "memory", "r
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
-def plan(
-    targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
-) -> None:
-    """Prints what rows would do and cost at each size. max_probes: new probes; 0: none. every_row: print long tables whole."""
+def plan(targets: list[str], options: RowOptions, seeds: str | None, **settings: Any) -> None:
+    """Prints what rows would do and cost at each size. settings: see `_plan`."""
     for size in (sizes := at_sizes(targets[0], options)):
         if len(sizes) > 1:
             log(f"size {size.profile}:")
-        _plan(targets, size, seeds, force=force, max_probes=max_probes, every_row=every_row, as_json=as_json)
+        _plan(targets, size, seeds, **settings)
 
 
 def _plan(
     targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
 ) -> None:
-    data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
-    requested = parse_seeds(seeds)
-    errors: list[str] = []
-    rows: list[Row] = []
-    default_seeds: set[int] = set()
-    scheduler: dict[str, Any] = {}
-    grids: list[TableFile] = []
-    for target in dict.fromkeys(targets):
-        try:
-            found = find_all(target)
-            rows += Request.of(found, options, data=data, preparing=max_probes > 0).rows
-            section = sweep_of(found, options.profile)
-            default_seeds |= set(section.seeds)
-            scheduler = section.model_dump()["scheduler"]
-            grids += [each.table for each in found if not each.rows and each.table.grid is not None]
-        except UserError as error:
-            errors += error.lines
-    if errors:
-        raise UserError(*dict.fromkeys(errors))
+    """max_probes: new probes; 0: none. every_row: print long tables whole."""
+    data, ledger, requested = Data(options.data_dir, options.cache_dir), open_ledger(options.results), parse_seeds(seeds)
+    requests = for_each(lambda target: Request.of(target, options, data=data, preparing=max_probes > 0), dict.fromkeys(targets))
+    rows = [row for request in requests for row in request.rows]
+    found = [each for request in requests for each in request.found]
+    sections = for_each(lambda request: sweep_of(request.found, options.profile), requests)
+    default_seeds = {seed for section in sections for seed in section.seeds}
+    grids = [each.table for each in found if not each.rows and each.table.grid is not None]
 
     tuning = None
     if tune.wanted(options, requested):
-        tuning = tune.tuning_of([found.table for target in dict.fromkeys(targets) for found in find_all(target)], options.tune_with)
+        tuning = tune.tuning_of([each.table for each in found], options.tune_with)
         requested = list(tuning.spec.seeds.judge)
         arms_of([row for row in rows if row.kind == "run"], tuning)  # every value fits
     costs = Costs(data, options.results)
@@ -115,7 +101,7 @@ def _plan(
         *(f"warning: {line}" for line in warnings({(row.id, row.seed): row.changed for row in planned_rows.every}, options.arguments)),
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
-        *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], scheduler),
+        *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], sections[-1].scheduler.model_dump()),
         *_search_lines(search),
         *(line for table, found in power.items() for line in _power_lines(table, found)),
         *problems,
