@@ -212,13 +212,13 @@ def repro(
         run = recorded.of_row(ledger, Request.of(target, options, seed=seed).one(), options.data_dir)
     key = run.keys[run.row.id].train or ""
     with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
-        reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))
-    verdict = reproduced.verdict
+        verdicts = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))
+    last, verdict = verdicts[-1]
     if as_json:
         summary = {"id": run.row.id, "train_key": key, "verdict": verdict.verdict, "reproduced": verdict.reproduced}
-        runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in reproduced.verdicts]
+        runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in verdicts]
         print_json(summary | {"into": None if into is None else str(into), "runs": runs})
-    for task, found in () if as_json else reproduced.verdicts:
+    for task, found in () if as_json else verdicts:
         show(f"{task.name}: {found.verdict}", "what", ((one.what, one.recorded, one.again, one.word) for one in found.measures))
     if verdict.capsule and not as_json:
         words = {True: "can change bits", False: "cannot change bits"}
@@ -226,6 +226,6 @@ def repro(
         show("what it was made with", "part of the capsule", parts)
     for line in verdict.reasons:
         log(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
-    log(f"{run.row.id} seed {reproduced.verdicts[-1][0].seed}: {verdict.verdict}")
+    log(f"{run.row.id} seed {last.seed}: {verdict.verdict}")
     if not verdict.reproduced or (strict and verdict.verdict != "same bits"):
         raise typer.Exit(1)

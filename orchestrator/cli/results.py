@@ -101,7 +101,7 @@ def import_(
     if not dry_run:
         object_store.push(results)
     if as_json:
-        print_json({"results": object_store.display_path(results), "dry_run": dry_run, **merged.as_json()})
+        print_json({"results": object_store.display_path(results), "dry_run": dry_run, **vars(merged)})
     counts = {"added": merged.added, "completed": merged.completed, "kept as here": merged.kept, "the same": merged.same}
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")

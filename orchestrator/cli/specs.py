@@ -176,9 +176,9 @@ def ablate(
     """
     from orchestrator.specs.grid.ablate import ablation
 
-    table = ablation(target, baseline)
-    sys.stdout.write(table.yaml)
-    for line in table.notes:
+    text, notes = ablation(target, baseline)
+    sys.stdout.write(text)
+    for line in notes:
         log(line)
 
 

@@ -70,7 +70,6 @@ TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-
 class Exported:
     """An exported folder. files: name -> size in bytes."""
 
-    folder: Path
     files: dict[str, int]
     weights_sha256: str
     metadata: dict[str, Any]
@@ -99,7 +98,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         _write(tmp / "SHA256SUMS", "".join(f"{sha256}  {name}\n" for name, sha256 in files.items()).encode())
         fault("export_pre_rename")
     sizes = {name: (folder / name).stat().st_size for name in (*files, "SHA256SUMS")}
-    return Exported(folder, sizes, about["weights_sha256"], metadata)
+    return Exported(sizes, about["weights_sha256"], metadata)
 
 
 def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import interrupt
@@ -29,20 +29,11 @@ from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task, make_tasks
 from orchestrator.training.runtime import Runtime, best_device
 
-
-@dataclass(frozen=True)
-class Reproduced:
-    """Tasks and verdicts of the row's parents and, last, of the row itself."""
-
-    verdicts: list[tuple[Task, Verdict]]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the row itself."""
-        return self.verdicts[-1][1]
+Verdicts = list[tuple[Task, Verdict]]
+"""Of the rows that a row starts from and, last, of the row itself."""
 
 
-def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
+def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Verdicts:
     """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
     assert recorded.row.spec is not None
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
@@ -59,7 +50,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
             if interrupt.requested():  # during the decoding
                 raise KeyboardInterrupt
             verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
-    return Reproduced(verdicts)
+    return verdicts
 
 
 def _run(task: Task) -> None:

@@ -43,9 +43,6 @@ class Imported:
     sweeps: list[str] = field(default_factory=list)
     files: int = 0
 
-    def as_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
     """Writes the packed form of runs and copies their sweep files.

@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -23,16 +22,8 @@ SOURCE = "ablations"
 FULL, BASE = "full", "baseline"
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """An ablation table. yaml: content of its file; notes: lines for the user."""
-
-    yaml: str
-    notes: list[str]
-
-
-def ablation(target: str, baseline: str | None = None) -> Ablation:
-    """Returns the leave-one-out table of a row. Raises UserError if `target` is not a single row or has no component to revert."""
+def ablation(target: str, baseline: str | None = None) -> tuple[str, list[str]]:
+    """Returns the file of a row's leave-one-out table, and notes. Raises UserError for no single row, or one that is its baseline."""
     row = _only(target, shown(target))
     base = _baseline(row, target, baseline)
     assert row.spec is not None and base.spec is not None
@@ -62,7 +53,7 @@ def ablation(target: str, baseline: str | None = None) -> Ablation:
     difference = _difference(model, back, pieces)
     if difference not in [known for _, known in made.values()] and not _refusals(row, difference):
         made[BASE] = f"components of {base.id}", difference
-    return Ablation(_yaml(row, base, made, list(sweep_of(target).seeds)), notes)
+    return _yaml(row, base, made, list(sweep_of(target).seeds)), notes
 
 
 def _only(target: str, where: str) -> Row:

@@ -18,7 +18,7 @@ Write = Callable[..., Path]
 
 def made(target: str, folder: Path, **options: str) -> dict[str, Row]:
     path = folder / "ablated.yaml"
-    path.write_text(ablation(target, **options).yaml)
+    path.write_text(ablation(target, **options)[0])
     return {row.id.rsplit("/", 1)[1]: row for row in resolve(path)}
 
 
