@@ -115,7 +115,7 @@ def list_(
         inside = prefix.startswith(f"{address}/")
         rows = {name: raw for name, raw in (table.rows if inside else table.written).items() if f"{address}/{name}".startswith(prefix)}
         matched = {}
-        if prefix and rows and (given is not None or any(raw.figures.controls for raw in table.written.values())):
+        if prefix and rows and (given is not None or any(raw.figures.data.get("controls") for raw in table.written.values())):
             matched = wanted(resolve(str(table.path)), given)
         for name, raw in rows.items():
             row = {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}

@@ -7,7 +7,7 @@ from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, Position, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
-from orchestrator.specs.row import Figures, Row, other_scorings
+from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SCORED, RowHeader, segments
 from orchestrator.specs.table_file import ParsedRow, TableFile
@@ -39,16 +39,16 @@ class Resolver:
         of, against = subjects(table, parsed), compared_with(table, parsed)
         return replace(row, label=head.label or name, of=of, control_rows=controls, compare_with=against)
 
-    def made(self, address: str, head: RowHeader, figures: Figures, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
+    def made(self, address: str, head: RowHeader, figures: Located, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
         """Returns the row of a head and a resolved spec. where: FILE:LINE."""
         file, _, line = where.rpartition(":")
         scale = Profile() if self.profile is None else self.profile[0]
-        bound = figures.failed_below  # rows that state none have none; a profile replaces that of the others
-        bound = bound if bound is None or scale.failed_below is None else scale.failed_below
-        also = {} if spec is None else other_scorings(figures.also, spec, scale.score.get("test"))
+        bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
+        bound = None if bound is None else float(bound if scale.failed_below is None else scale.failed_below)
+        also = {} if spec is None else other_scorings(figures, spec, scale.score.get("test"))
         own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
-        own |= {name: getattr(figures, name) for name in ("analysis", "significance", "controls")}
-        own |= {"also": also, "means": dict(figures.means.data), "failed_below": bound}
+        own |= {"also": also, "failed_below": bound, "controls": tuple(figures.data.get("controls", ()))}
+        own |= {name: figures.data[name] for name in ("means", "analysis", "significance") if name in figures.data}
         return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, **own)
 
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
@@ -84,7 +84,7 @@ def check_written(table: TableFile) -> None:
             found = check.check(parsed.spec)
             problems += found.problems
             with collecting(problems):
-                other_scorings(parsed.figures.also, found.spec) if found.spec is not None else None
+                other_scorings(parsed.figures, found.spec) if found.spec is not None else None
         for reference in (subjects, compared_with, _no_circle):
             with collecting(problems):
                 reference(table, parsed)

@@ -11,7 +11,7 @@ from orchestrator.specs import check
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 from orchestrator.specs.profiles import test_set
 from orchestrator.specs.schema import RunSpec, ScoreSpec
-from orchestrator.specs.table import FigureHeader, RowHeader
+from orchestrator.specs.table import FigureHeader
 
 
 @dataclass(frozen=True)
@@ -131,50 +131,30 @@ def as_data(row: Row) -> dict[str, Any]:
     return {name: value for name, value in (head | {"failed_below": row.failed_below}).items() if value is not None}
 
 
-def _nothing() -> Located:
-    return Located({}, Position("", ()))
+def with_figures(file: Located, document: Document, at: KeyPath) -> Located:
+    """Returns the figures of a file with those of the mapping at `at` on top. null removes a figure, or stands for the file's value."""
+    own = Located.of(document, at, lambda name: name in FigureHeader.model_fields)
+    own.data = {name: value for name, value in own.data.items() if value is not None or name == "failed_below"}
+    found = file.merged(own)
+    for name in ("also", "means"):
+        found.data[name] = {figure: value for figure, value in found.data.get(name, {}).items() if value is not None}
+    return found
 
 
-@dataclass
-class Figures:
-    """Figures with source positions. also: name -> differences to the row's `score` section. means: name -> names of figures."""
-
-    also: Located = field(default_factory=_nothing)
-    means: Located = field(default_factory=_nothing)
-    analysis: str | None = None
-    significance: str | None = None
-    failed_below: float | None = None
-    controls: tuple[str, ...] = ()
-
-    def merged(self, document: Document, at: KeyPath, head: FigureHeader) -> Figures:
-        """Returns a copy with the mapping at `at` of a document on top; null removes a figure."""
-        also, means = (self._over(name, document, at, head) for name in ("also", "means"))
-        bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
-        controls = self.controls if head.controls is None else tuple(head.controls)
-        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound, controls)
-
-    def _over(self, name: str, document: Document, at: KeyPath, head: FigureHeader) -> Located:
-        found: Located = getattr(self, name)
-        if name not in head.model_fields_set:
-            return found
-        found = found.merged(Located.of(document, (*at, name)))
-        found.data = {figure: value for figure, value in found.data.items() if value is not None}
-        return found
-
-
-def row_figures(file: Figures, document: Document, at: KeyPath, head: RowHeader) -> Figures:
+def row_figures(file: Located, document: Document, at: KeyPath, kind: str) -> Located:
     """Returns the figures of the row at `at`, merged onto the file's. Mistakes become problems of the document.
 
     An analysis has only its analysis and significance, a quoted or external row nothing.
     """
-    found = file.merged(document, at, head)
-    if head.kind == "analysis" and found.analysis is None:
+    found = with_figures(file, document, at)
+    if kind == "analysis" and "analysis" not in found.data:
         document.wrong(at, "analysis is missing; expected the row or the file to name one")
-    if head.kind != "run":
-        return Figures(analysis=found.analysis, significance=found.significance) if head.kind == "analysis" else Figures()
-    for name, parts in found.means.data.items():
-        known = [*found.also.data, "bleu"]
-        if name in found.also.data:
+    if kind != "run":
+        found.data = {name: found.data[name] for name in ("analysis", "significance") if kind == "analysis" and name in found.data}
+        return found
+    known = [*found.data["also"], "bleu"]
+    for name, parts in found.data["means"].items():
+        if name in found.data["also"]:
             wrong = "found the name of a figure in also; expected another name"
         elif not parts:
             wrong = "found an empty list; expected figures named in also, or bleu"
@@ -182,23 +162,24 @@ def row_figures(file: Figures, document: Document, at: KeyPath, head: RowHeader)
             wrong = f"found '{shown(unknown[0])}'; {nearest(unknown[0], known)}"
         else:
             continue
-        document.problems.append(found.means.at((name,)).line(wrong))
+        document.problems.append(found.at(("means", name)).line(wrong))
     return found
 
 
-def other_scorings(also: Located, spec: RunSpec, profile_test: str | None = None) -> dict[str, ScoreSpec]:
-    """Applies each scoring's differences to the `score` section of `spec`: name -> section. Raises UserError with one line per problem.
+def other_scorings(figures: Located, spec: RunSpec, profile_test: str | None = None) -> dict[str, ScoreSpec]:
+    """Applies each difference in `also` to the `score` section of `spec`: name -> section. Raises UserError with one line per problem.
 
     profile_test: the test set of a profile (see `profiles.test_set`).
     """
+    also = figures.data.get("also", {})
 
     def scoring(name: str) -> ScoreSpec:
-        score = spec.score.model_dump() | also.data[name]
+        score = spec.score.model_dump() | also[name]
         score["test"] = test_set(score["test"], profile_test)
-        positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in also.data[name]}
-        other = check.check(Located(spec.sections() | {"score": score}, also.at((name,)), positions))
+        positions: dict[KeyPath, Position] = {("score", key): figures.at(("also", name, key)) for key in also[name]}
+        other = check.check(Located(spec.sections() | {"score": score}, figures.at(("also", name)), positions))
         if other.spec is None:
             raise UserError(*other.problems)
         return other.spec.score
 
-    return dict(zip(also.data, for_each(scoring, also.data), strict=True))
+    return dict(zip(also, for_each(scoring, also), strict=True))

@@ -13,7 +13,7 @@ from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, KeyPath, Located, shown
 from orchestrator.specs.profiles import Override, for_parent
 from orchestrator.specs.resolver import Resolver
-from orchestrator.specs.row import Figures, Row, as_data, row_figures
+from orchestrator.specs.row import Row, as_data, row_figures
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments
 from orchestrator.specs.table_file import TableFile
@@ -41,7 +41,7 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
             problems.append(document.at(path).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each"))
     if (head.spec is None) == (head.kind == "run"):
         problems.append(document.at(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec"))
-    figures = row_figures(Figures(), document, (), head)
+    figures = row_figures(Located({}, document.home), document, (), head.kind)
     spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
     with collecting(problems):
         row = replace(resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1"), control=control)

@@ -18,7 +18,7 @@ from orchestrator.specs.claims import Claim
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import Model, validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
-from orchestrator.specs.row import Figures, row_figures
+from orchestrator.specs.row import row_figures, with_figures
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TableSource, TemplateHead, segments
 from orchestrator.specs.tune import TuneSpec
@@ -35,7 +35,7 @@ class ParsedRow(NamedTuple):
     head: RowHead
     spec: Located
     position: Position
-    figures: Figures
+    figures: Located
 
 
 class Template(NamedTuple):
@@ -58,7 +58,7 @@ class TableFile:
     templates: dict[str, Template] = field(default_factory=dict)
     sweep: SweepSpec | None = None
     columns: list[str] = field(default_factory=list)
-    figures: Figures = field(default_factory=Figures)
+    figures: Located = field(default_factory=lambda: Located({}, Position("", ())))
     grid: Grid | None = None
     claims: list[Claim] = field(default_factory=list)
     control_rows: list[str] = field(default_factory=list)
@@ -148,7 +148,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         table.source, table.columns, table.sweep = head.source, head.expect_columns, head.sweep
         table.claims, table.control_rows, table.tune, table.ladder = head.claims, head.control_rows, head.tune, head.ladder
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
-        table.figures = table.figures.merged(document, (), head)
+        table.figures = with_figures(table.figures, document, ())
     for section, add in (("templates", _template), ("rows", _row)):
         named = data.get(section)
         for name, value in named.items() if isinstance(named, dict) else ():
@@ -224,7 +224,7 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         else:
             document.wrong((*path, "use", i), f"found '{shown(used)}'; {nearest(used, table.templates)}")
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
-    figures = Figures() if valid is None else row_figures(table.figures, document, path, head)
+    figures = Located({}, position) if valid is None else row_figures(table.figures, document, path, head.kind)
     spec = base.merged(own)
     if head.kind == "external":  # it has no model and no training
         spec.data = defaults() | {"train": {"max_steps": 1}} | {part: spec.data[part] for part in ("data", "score") if part in spec.data}
