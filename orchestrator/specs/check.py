@@ -44,9 +44,11 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Check
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
     if spec is not None:
-        wrong, too_few_bits = whole(spec), _too_few_bits(spec)
-        unfit = not wrong and bool(unfit or too_few_bits)
-        problems += wrong + too_few_bits
+        wrong, precision = whole(spec), spec.decode.precision
+        reason = None if precision == "fp32" else needs_fp32(spec.model)
+        unfit = not wrong and bool(unfit or reason)
+        problems += wrong
+        problems += [] if reason is None else [Problem(("decode", "precision"), f"found {precision}; expected fp32: {reason}")]
     lines = [row.line(p.path, p.message) for p in problems]
     return Checked(None, lines, spec is not None and unfit) if lines else Checked(spec, [])
 
@@ -113,13 +115,6 @@ def needs_fp32(model: ModelSpec) -> str | None:
     return None
 
 
-def _too_few_bits(spec: RunSpec) -> list[Problem]:
-    """Returns the problem with the precision of decoding, if any: translations and scores would differ from fp32."""
-    found = spec.decode.precision
-    reason = None if found == "fp32" else needs_fp32(spec.model)
-    return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]
-
-
 def bf16_warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
     """Returns one warning per reason against bf16 training, with the rows concerned. specs: pairs of row and spec."""
     rows: dict[str, dict[str, None]] = {}
@@ -127,8 +122,8 @@ def bf16_warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
         reason = needs_fp32(spec.model) if spec.train.precision == "bf16" else None
         if reason is not None:
             rows.setdefault(reason, {})[row] = None
-    return [f"warning: {_few(list(names))}: train.precision bf16: {reason}" for reason, names in rows.items()]
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more rows" if len(names) > 3 else "")
+    found = []
+    for reason, names in rows.items():
+        more = f" and {len(names) - 3} more rows" if len(names) > 3 else ""
+        found.append(f"warning: {', '.join(list(names)[:3])}{more}: train.precision bf16: {reason}")
+    return found

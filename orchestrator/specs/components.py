@@ -79,14 +79,9 @@ def check_component(
         options = model.model_validate(value).model_dump()
     except ValidationError as error:
         return None, problems_of(error, model, at)
-    message = None if site is None else refusal(registry, options, site)
-    return options, [Problem(at, message)] if message else []
-
-
-def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> str | None:
-    """Returns why the component's own `check` refuses the site, or None. All options must be present and of the right types."""
-    own = getattr(REGISTRIES[registry].get(component["kind"]), "check", None)
-    return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
+    own = None if site is None else getattr(REGISTRIES[registry].get(kind), "check", None)
+    refusal = None if own is None else own(site, **{name: option for name, option in options.items() if name != "kind"})
+    return options, [Problem(at, refusal)] if refusal else []
 
 
 def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], bool]:

@@ -84,15 +84,9 @@ def _cells(name: str, key: dict[str, Any], owner: dict[str, Any], titles: dict[s
     words = type_of(key, lambda name: _link(titles.get(name, name)), lambda value: f"`{value}`")
     rest = words.removesuffix(" | null")
     type_ = rest.replace(" | ", ", ") + (" or null" if rest != words else "")
-    default = "required" if name in owner.get("required", []) else _default(key)
+    default = "required" if name in owner.get("required", []) else f"`{json.dumps(key.get('default'))}`" if "$ref" not in key else ""
+    default = default if default == '`""`' else default.replace('"', "")
     return f"{type_} | {default} | {_text(key.get('description', ''))} |"
-
-
-def _default(key: dict[str, Any]) -> str:
-    value = key.get("default")
-    if "$ref" in key:
-        return ""
-    return f"`{json.dumps(value)}`" if value == "" else f"`{json.dumps(value)}`".replace('"', "")
 
 
 def _link(heading: str) -> str:

@@ -91,7 +91,10 @@ def check_written(table: TableFile) -> None:
     problems += _misspelt(table)
     if table.grid is not None:
         with collecting(problems):
-            _check_names(table)
+            names = table.grid.combinations
+            if taken := [name for name in table.written if name in names]:
+                words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
+                raise UserError(table.grid.position.line(words))
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     refuse(problems)
@@ -110,15 +113,6 @@ def _misspelt(table: TableFile) -> list[str]:
         found = check.check(table.shared.merged(own)).problems
         lines += [line for line in found if line.startswith(places) and ": unknown " in line]
     return lines
-
-
-def _check_names(table: TableFile) -> None:
-    """Raises UserError if a combination of the grid has the name of a row."""
-    assert table.grid is not None
-    names = table.grid.combinations
-    if taken := [name for name in table.written if name in names]:
-        words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
-        raise UserError(table.grid.position.line(words))
 
 
 def _rungs(table: TableFile) -> list[str]:

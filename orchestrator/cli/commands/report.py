@@ -74,7 +74,8 @@ def report(
         found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
         one_row = len(request.found) == 1 and request.found[0].row is not None
         names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
-    name = _file_name(sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls)))
+    name = sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls))
+    name = name.replace("/", "-").replace(":", "-")[:LONGEST]
     made = list(found.values())
     texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
     path = _write_markdown(made, options, name, to, texts, climbed) if as_markdown else _write_page(made, options, name, to, climbed)
@@ -103,10 +104,6 @@ def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path |
     if not options.no_tracking and (warning := log_page(options.results, options.slug, options.tracking_uri)):
         log(warning)
     return path
-
-
-def _file_name(name: str) -> str:
-    return name.replace("/", "-").replace(":", "-")[:LONGEST]
 
 
 def _title(found: Sequence[Section]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index
-from orchestrator.specs.grid.axes import CompiledAxis, Value, text, words
+from orchestrator.specs.grid.axes import Value, text, words
 from orchestrator.specs.grid.combinations import Grid, row_name
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.rows import validate
@@ -73,23 +73,13 @@ def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
         elif name in only:
             wrong = f"found {name} twice; expected one value for each axis"
         else:
-            wrong = _unknown(axes[name], value)
+            if not axes[name].axis.random and not any(_is(value, each) for each in axes[name].values):
+                wrong = f"unknown value of {name}; {nearest(value, [text(v.plain) for v in axes[name].values])}"
             only[name] = functools.partial(_is, value)
         problems += [f"{shown(item)}: {wrong}"] if wrong else []
     if problems:
         raise UserError(*problems)
     return only
-
-
-def _unknown(axis: CompiledAxis, value: str) -> str | None:
-    limits = axis.axis.loguniform
-    if limits is None:
-        known = any(_is(value, each) for each in axis.values)
-        return None if known else f"unknown value of {axis.name}; {nearest(value, [text(v.plain) for v in axis.values])}"
-    with contextlib.suppress(ValueError):
-        if limits.low <= float(value) <= limits.high:
-            return None
-    return f"expected a number from {limits.low:g} to {limits.high:g}"
 
 
 def _is(given: str, value: Value) -> bool:

@@ -1,13 +1,10 @@
 import errno
 import json
 import resource
-import shutil
 import signal
-import subprocess
 
 import pytest
 
-from orchestrator.errors import FencedError
 from orchestrator.files import atomic, documents
 
 POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
@@ -46,35 +43,6 @@ def test_file_size_limit(tmp_path, forked):
 
     assert forked(work) == 0
     assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_real_full_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("mounting a tmpfs is not permitted here")
-    try:
-        atomic.write_bytes(disk / "file", b"old")
-        with pytest.raises(OSError) as caught:
-            atomic.write_bytes(disk / "file", bytes(200_000))
-        assert caught.value.errno == errno.ENOSPC
-        assert (disk / "file").read_bytes() == b"old" and [p.name for p in disk.iterdir()] == ["file"]
-        atomic.write_bytes(disk / "file", b"new")
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-        shutil.rmtree(disk)
-
-
-def test_fence_before_the_rename(tmp_path):
-    path = tmp_path / "value"
-    path.write_bytes(b"theirs")
-
-    def check() -> None:
-        raise FencedError("over")
-
-    with pytest.raises(FencedError):
-        atomic.write_bytes(path, b"ours", check=check)
-    assert path.read_bytes() == b"theirs" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_link_in_the_way_is_replaced_not_followed(tmp_path):

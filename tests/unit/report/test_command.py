@@ -27,5 +27,3 @@ def test_bad_baselines(table: Run) -> None:
     code, _, err = table("--baseline", "bse")
     assert code == 2 and err.count("\n") == 1 and "--baseline bse" in err and "base" in err
     assert table("--baseline", "demo/small/wide")[0] == table("--baseline", "wide")[0] == 0
-    code, _, err = table("--format", "pdf")
-    assert code == 2 and "'pdf' is not one of" in err
