@@ -26,7 +26,7 @@ from orchestrator.ledger.keys import model_meaning, short, training_key
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import memory, parameters
-from orchestrator.sweeps.plan import Data, ancestors
+from orchestrator.sweeps.plan import Data
 from orchestrator.training.runtime import best_device
 
 FORMAT = 2
@@ -61,12 +61,7 @@ class Cost:
 
     def as_json(self) -> dict[str, Any]:
         seconds = {"train": self.train, "around": self.around, "all": self.seconds}
-        return {
-            "basis": self.basis,
-            "devices": self.devices,
-            "updates": self.updates,
-            "flop_update": self.flop_update,
-            "flop": self.flop,
+        return {name: getattr(self, name) for name in ("basis", "devices", "updates", "flop_update", "flop")} | {
             "seconds": {name: None if value is None else round(value, 3) for name, value in seconds.items()},
             "device_hours": None if self.seconds is None else round(self.seconds * self.devices / 3600, 6),
             "memory_bytes": self.memory,
@@ -92,14 +87,10 @@ class Costs:
         prepared = None if spec is None else self.data.prepared(spec.data)
         if spec is None or prepared is None:
             return None
-        train = spec.train
-        return {
+        train = {name: getattr(spec.train, name) for name in ("threads", "precision", "compile", "recompute")}
+        return train | {
             "format": FORMAT,
             "machine": machine(),
-            "threads": train.threads,
-            "precision": train.precision,
-            "compile": train.compile,
-            "recompute": train.recompute,
             "model": json.loads(canonical(model_meaning(spec.model))),
             "vocab": [prepared.src_size, prepared.tgt_size],
             "data": training_key(dict(prepared.manifest)),
@@ -112,7 +103,7 @@ class Costs:
 
         Returns a line for each row whose probe failed.
         """
-        lineage = [each for row in rows for each in (*ancestors(row), row) if each.kind == "run"]
+        lineage = [each for row in rows for each in row.lineage if each.kind == "run"]
         for data in {row.spec.data.model_dump_json(): row.spec.data for row in lineage if row.spec is not None}.values():
             if self.data.manifest(data) is not None:
                 prepare(data, self.data.data_dir, cache_dir)
@@ -150,7 +141,7 @@ class Costs:
 
     def of_all(self, rows: Sequence[Row]) -> dict[str, Cost]:
         """Costs of the rows and of the rows that they start from, by id."""
-        by_id = {each.id: each for row in rows for each in (*ancestors(row), row) if each.kind == "run"}
+        by_id = {each.id: each for row in rows for each in row.lineage if each.kind == "run"}
         return {name: self.of(row) for name, row in by_id.items()}
 
     def of(self, row: Row, workers: int | None = None) -> Cost:

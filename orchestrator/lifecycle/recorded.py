@@ -46,7 +46,7 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
         raise UserError(f"{row.id}: corpus {row.spec.data.corpus} is absent (--data-dir); see `nmt-ablate data get {row.spec.data.corpus}`")
     if ledger.read_train(keys.train) is not None:
         _check_finished(ledger, keys.train, row.id)
-        return Recorded(row, {each.id: keys_for(each, data) for each in (row, *row.ancestors)})
+        return Recorded(row, {each.id: keys_for(each, data) for each in row.lineage})
     specs = {run.key: ledger.read_spec(run.key) or {} for run in ledger.runs()}
     others = [key for key, spec in specs.items() if (spec.get("id"), spec.get("seed")) == (row.id, row.spec.seed)]
     others = [key[:16] for key in others if _status(ledger, key) in FINISHED]

@@ -15,7 +15,6 @@ from orchestrator.scoring.significance.estimator import INFINITE, Answer, answer
 from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import Row
-from orchestrator.sweeps.plan import ancestors
 
 NLL = "nll"
 UNEVEN = 1.25
@@ -46,7 +45,7 @@ class Size:
     def _took(self, row: Row, lengths: Lengths) -> tuple[float, float] | None:
         """Operations and mean seconds of a training, with those of the rows that it starts from."""
         operations = seconds = 0.0
-        for each in (*ancestors(row), row):
+        for each in row.lineage:
             outcomes = self.section.done(each.id) if each.id in self.section.outcomes else self.section.finder.outcomes(each)
             records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in outcomes]
             prepared = None if each.spec is None else self.section.finder.data.prepared(each.spec.data)

@@ -70,9 +70,9 @@ class Row:
     search_gap: float | None = None
 
     @property
-    def ancestors(self) -> list[Row]:
-        """The rows that training starts from, the nearest first."""
-        return [] if self.parent is None else [self.parent, *self.parent.ancestors]
+    def lineage(self) -> list[Row]:
+        """The rows that training starts from, the first one first, and the row itself."""
+        return [*([] if self.parent is None else self.parent.lineage), self]
 
     def at(self, seed: int) -> Row:
         """Returns the row and its parents with another seed."""

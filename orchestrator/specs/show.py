@@ -26,7 +26,7 @@ def to_yaml(row: Row) -> str:
 
 def as_plain(row: Row) -> dict[str, Any]:
     data = as_data(row) | {"spec": row.spec.model_dump() if row.spec is not None and row.kind == "run" else None}
-    parents = {parent.id: parent.spec.model_dump() for parent in row.ancestors if parent.spec is not None}
+    parents = {parent.id: parent.spec.model_dump() for parent in reversed(row.lineage[:-1]) if parent.spec is not None}
     return data | ({"parents": parents} if parents else {})
 
 

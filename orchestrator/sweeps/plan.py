@@ -158,7 +158,7 @@ def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Dat
     without_weights: set[str | None] = set()
     for row, seed in requested:
         seeded = row.at(seed)
-        lineage = ancestors(seeded)
+        lineage = seeded.lineage[:-1]
         result.rates |= {each.id: each.spec.optim.summary() for each in (seeded, *lineage) if each.spec is not None}
         for parent in lineage:
             if (parent.id, seed) not in known:
@@ -184,7 +184,7 @@ def _notes(rows: Sequence[Row], result: Plan, data: Data) -> list[str]:
     if lacking := sorted({str(spec.data.corpus) for spec in specs.values() if data.manifest(spec.data) is None}):
         notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     notes += [f"warning: {line}" for line in data.unexpected(rows)]
-    return notes + bf16_warnings((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
+    return notes + bf16_warnings((each.id, each.spec) for row in rows for each in row.lineage if each.spec is not None)
 
 
 def keys_for(row: Row, data: Data) -> Keys:
@@ -201,11 +201,6 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     """Keys of each other scoring of the row's training, by name."""
     assert row.spec is not None
     return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
-
-
-def ancestors(row: Row) -> list[Row]:
-    """The chain of rows from which the row starts, the first one first."""
-    return [] if row.parent is None else [*ancestors(row.parent), row.parent]
 
 
 def _without_weights(lineage: Sequence[Row], data: Data, ledger: Ledger) -> set[str | None]:

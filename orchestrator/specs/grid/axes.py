@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import yaml
+
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid.schema import UNSET, Axis
 from orchestrator.specs.positions import Document, KeyPath, Position, describe, nearest
@@ -245,17 +247,12 @@ def _check(document: Document, path: KeyPath, axis: str, wanted: Any, values: li
 
 def words(given: Any) -> str:
     """Formats a condition as in the file: `aggregation: mlrf, depth: {above: 24}`."""
-    if isinstance(given, list):
-        return " or ".join(words(each) for each in given)
-    return ", ".join(f"{axis}: {_flow(value)}" for axis, value in given.items())
+    return " or ".join(map(words, given)) if isinstance(given, list) else _flow(given)[1:-1]
 
 
 def _flow(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{{words(value)}}}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Formats plain data as YAML on one line."""
+    return str(yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)).removesuffix("\n...\n").removesuffix("\n")
 
 
 def _is_number(value: Any) -> bool:

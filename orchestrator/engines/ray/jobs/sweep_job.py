@@ -143,11 +143,7 @@ def _tables(target: str, rows: Sequence[Row]) -> list[Path]:
     """The files from which the target's rows are read, through `extends` and `init_from`."""
     found: dict[Path, None] = {}
     waiting = [match.table.path for match in index.find_all(target)]
-    for row in rows:
-        current: Row | None = row
-        while current is not None:
-            waiting.append(Path(current.source_file))
-            current = current.parent
+    waiting += [Path(each.source_file) for row in rows for each in row.lineage]
     for path in waiting:  # grows while it is read
         if (path := path.absolute()) not in found:
             found[path] = None
