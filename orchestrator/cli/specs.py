@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Results, Seed, Seeds, Sets, expand_options
+from orchestrator.cli.options import AsJson, Controls, DataDir, Seed, Seeds, expand_options
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
-from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
+from orchestrator.sweeps.options import RowOptions
 
 NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
@@ -62,14 +62,11 @@ def new(
     log(f"next: nmt-ablate sweep {address} --engine local{given}")
 
 
+@expand_options()
 def show(
     target: Annotated[str, Argument(metavar="ROW|FILE", help="paper/table/row or FILE.yaml#row.")],
+    options: RowOptions,
     seed: Seed = None,
-    profile: Profile = None,
-    sets: Sets = None,
-    data_dir: DataDir = None,
-    results: Results = RESULTS,
-    cache_dir: CacheDir = CACHE,
     as_json: AsJson = False,
 ) -> None:
     """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it. A matched control needs its data.
@@ -81,7 +78,6 @@ def show(
     from orchestrator.cli.commands.request import Request
     from orchestrator.specs.show import as_plain, to_yaml
 
-    options = RowOptions(profile=profile, sets=sets, data_dir=data_dir, results=results, cache_dir=cache_dir)
     row, *more = Request.of(target, options, seed=seed).rows
     if more:
         raise UserError(f"{target}: found {1 + len(more)} rows; expected one: {', '.join(each.id for each in (row, *more[:23]))}")

@@ -9,7 +9,6 @@ import pytest
 from orchestrator.cli.main import run
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
-from orchestrator.data.text_processor import TextProcessor
 from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
 from orchestrator.sweeps.metric_compatibility import metric_warnings
@@ -75,6 +74,4 @@ def test_data_add_reads_nfc_and_commands_show_unknown_tokens(
 def test_translations_of_decomposed_text_are_those_of_composed_text(mixed: Path, tmp_path: Path, tiny_entry, catalogued) -> None:
     catalogued(tiny_entry(normal_form="NFC"))
     prepared = prepare(DATA, mixed, tmp_path / "cache")
-    text = {"languages": ["de", "en"], "tokenizer": "none", "lowercase": False, "subword": "bpe", "vocabularies": ["src", "tgt"]}
-    processor = TextProcessor(prepared.path, text | {"documents": False, "form": "raw", "truncate": None, "normal_form": "NFC"})
-    assert processor.encode_text(["h\u00fcnd"]) == processor.encode_text([normalize("NFD", "h\u00fcnd")])
+    assert prepared.encode_text(["h\u00fcnd"]) == prepared.encode_text([normalize("NFD", "h\u00fcnd")])
