@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
-from orchestrator.specs.positions import Located, Position, nearest, shown
+from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
 from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
@@ -141,7 +141,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
     """Returns the table and the name of the row that `init_from` names. Raises UserError if there is none."""
-    return _named(table, parsed, parsed.head.init_from or "", table.document.at(("rows", parsed.name, "init_from")))
+    return _named(table, parsed, parsed.head.init_from or "", "init_from")
 
 
 def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
@@ -149,18 +149,14 @@ def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
 
     Raises UserError if it is not another row of the table of kind run or external, or if the rows that it leads to come back to this one.
     """
-    name, position = parsed.head.compare_with, table.document.at(("rows", parsed.name, "compare_with"))
+    name = parsed.head.compare_with
     if name is None:
         return None
-    home, row = _named(table, parsed, name, position, SCORED)
+    home, row = _named(table, parsed, name, "compare_with", kinds=SCORED)
     if home is not table:
+        position = table.document.at(("rows", parsed.name, "compare_with"))
         raise UserError(position.line(f"found '{shown(name)}', a row of another table; {nearest(name, table.rows)}"))
-    seen, current = [parsed.name], row
-    while current in table.rows and current not in seen:
-        seen.append(current)
-        current = (table.rows[current].head.compare_with or "").removeprefix(f"{table.address}/")
-    if current == parsed.name:
-        raise UserError(position.line(f"found a circle: {' -> '.join([*seen, current])}; expected rows that end at a baseline"))
+    _no_circle(table, parsed, "compare_with")
     return f"{table.address}/{row}"
 
 
@@ -168,14 +164,15 @@ def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
     """Returns the addresses of the rows in `of`. Raises UserError with one line for each that is not a row of kind run."""
 
     def address(i: int) -> str:
-        home, row = _named(table, parsed, parsed.head.of[i], table.document.at(("rows", parsed.name, "of", i)))
+        home, row = _named(table, parsed, parsed.head.of[i], "of", i)
         return f"{home.address}/{row}"
 
     return for_each(address, range(len(parsed.head.of)))
 
 
-def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position, kinds: Sequence[str] = ("run",)) -> tuple[TableFile, str]:
-    """Returns the table and the name of another row of one of the kinds, by its name in `table` or its address."""
+def _named(table: TableFile, parsed: ParsedRow, name: str, *key: str | int, kinds: Sequence[str] = ("run",)) -> tuple[TableFile, str]:
+    """Returns the table and the name of another row of one of the kinds, by its name in `table` or its address. key: which names it."""
+    position = table.document.at(("rows", parsed.name, *key))
     home, row = table, name.removeprefix(f"{table.address}/") if segments(name, 3, 4) else name
     if name in table.rows:
         row = name
@@ -194,20 +191,20 @@ def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position, k
     return home, row
 
 
-def _no_circle(table: TableFile, parsed: ParsedRow) -> None:
-    """Raises UserError if the row that `init_from` names is missing, or if a circle of them begins with this row."""
+def _no_circle(table: TableFile, parsed: ParsedRow, key: str = "init_from") -> None:
+    """Raises UserError if the row that `key` names is missing, or if a circle of them begins with this row."""
     seen: list[str] = []
     home, current = table, parsed
     try:
-        while current.head.init_from is not None and (place := f"{home.address}/{current.name}") not in seen:
+        while (name := getattr(current.head, key)) is not None and (place := f"{home.address}/{current.name}") not in seen:
             seen.append(place)
-            home, name = parent(home, current)
-            current = home.rows[name]
+            home, row = _named(home, current, name, key, kinds=SCORED if key == "compare_with" else ("run",))
+            current = home.rows[row]
     except UserError:
         if len(seen) == 1:  # the reference of a later row is reported with that row
             raise
         return
     order = [f"{table.address}/{name}" for name in table.written]
     if seen and current is parsed and seen[0] == next(place for place in order if place in seen):
-        position = table.document.at(("rows", parsed.name, "init_from"))
-        raise UserError(position.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one"))
+        names = " -> ".join(place.removeprefix(f"{table.address}/") for place in (*seen, seen[0]))
+        raise UserError(table.document.at(("rows", parsed.name, key)).line(f"found a circle: {names}; expected a row that ends it"))
