@@ -40,9 +40,14 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[
     for item in items:
         with collecting(problems):
             found.append(function(item))
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    raise_all(problems)
     return found
+
+
+def raise_all(problems: Iterable[str]) -> None:
+    """Raises UserError with the distinct lines, if there are any."""
+    if lines := dict.fromkeys(problems):
+        raise UserError(*lines)
 
 
 class Detached(CommandError):

@@ -9,7 +9,7 @@ from typer import Argument, Option
 from orchestrator.cli.once import InPairs
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
 from orchestrator.cli.output import echo, print_json
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
@@ -102,8 +102,7 @@ def check(
         print_json([vars(report) for report in reports] if len(reports) > 1 else vars(reports[0]))
     for report in reports:
         report.log()
-    if problems := [line for report in reports for line in report.problems]:
-        raise UserError(*problems)
+    raise_all(line for report in reports for line in report.problems)
 
 
 @app.command()

@@ -129,7 +129,6 @@ def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
     from orchestrator.decoding.translate import lines_of
     from orchestrator.lifecycle.translator import load_translator
 
-    need_folder(options.data_dir, "--data-dir")
     translator = load_translator(Request.of(row, options, seed=seed).one(), options)
     for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
         sys.stdout.write(line + "\n")
@@ -154,7 +153,6 @@ def export(
     from orchestrator.lifecycle.export_row import export_row
     from orchestrator.lifecycle.translator import task_of
 
-    need_folder(options.data_dir, "--data-dir")
     need_folder(options.results, "--results")
     make_parent(to, "--to")
     request = Request.of(row, options, seed=seed)

@@ -9,7 +9,7 @@ from string import Template
 from orchestrator.data.check import Report, check
 from orchestrator.data.expected_text import of_files
 from orchestrator.data.text import CorpusText
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces
 from orchestrator.specs import corpora, languages
@@ -49,14 +49,12 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **fo
     path = own_search_spaces() / "data" / f"{name}.yaml"
     if not path.exists() and name in corpora.list_entries():
         problems.append(f"{name}: the name of a corpus of the product; expected another")
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     paths = {split: [str(file.resolve()) for file in each] for split, each in files.items()}
     splits = {split: Split(src=each[0], tgt=each[1:]) for split, each in paths.items()}
     entry = CorpusEntry.model_validate({"name": name, "src": src, "tgt": tgt, "splits": splits, **form})
     report = check(entry, None)
-    if report.problems:
-        raise UserError(*report.problems)
+    raise_all(report.problems)
     text = of_files(entry, None, paths)
     own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
     content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"

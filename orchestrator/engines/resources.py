@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.specs.sweep import Resources, size
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.memory import estimate, gigabytes
@@ -127,8 +127,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    raise_all(problems)
     return demands
 
 
@@ -193,8 +192,7 @@ def check_local(tasks: Sequence[Task]) -> None:
     """UserError with a line for each task that needs more CPUs than this machine has."""
     capacity = Capacity((Node(local_cpus(), drivers=1),))
     problems = [(task.id, capacity.problem(Demand(task.workers, float(task.spec.train.threads)))) for task in tasks]
-    if lines := dict.fromkeys(f"{id}: {problem}" for id, problem in problems if problem):
-        raise UserError(*lines)
+    raise_all(f"{id}: {problem}" for id, problem in problems if problem)
 
 
 def local_cpus() -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from orchestrator.errors import raise_all
 from orchestrator.specs.positions import Document, KeyPath, describe, nearest
 
 Model = typing.TypeVar("Model", bound=BaseModel)
@@ -67,7 +68,7 @@ def validated(document: Document, path: KeyPath, model: type[Model], beside: tup
 def valid(document: Document, model: type[Model]) -> Model:
     """Validates a document. Raises UserError with one line per fault: file, line, key."""
     found = validated(document, (), model)
-    document.refuse()
+    raise_all(document.problems)
     assert found is not None
     return found
 

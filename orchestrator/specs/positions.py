@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
@@ -91,11 +90,6 @@ class Document(Located):
 
     def wrong(self, path: KeyPath, message: str) -> None:
         self.problems.append(self.at(path).line(message))
-
-    def refuse(self) -> None:
-        """Raises UserError if there are problems."""
-        if self.problems:
-            raise UserError(*dict.fromkeys(self.problems))
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: set[KeyPath]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from orchestrator.errors import UserError, for_each
+from orchestrator.errors import UserError, for_each, raise_all
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
@@ -92,7 +92,7 @@ def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> t
     profile, known = valid(document, Profile), list_entries()
     for corpus in (corpus for corpus in profile.corpora if corpus not in known):
         document.wrong(("corpora", corpus), f"unknown corpus; {nearest(corpus, known)}")
-    document.refuse()
+    raise_all(document.problems)
     return profile, document
 
 

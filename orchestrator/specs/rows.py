@@ -3,7 +3,7 @@
 from itertools import chain
 from pathlib import Path
 
-from orchestrator.errors import UserError, for_each
+from orchestrator.errors import UserError, for_each, raise_all
 from orchestrator.specs import index, profiles
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import Resolver, UnfitError, check_written, refuse
@@ -43,8 +43,7 @@ def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     rows = for_each(lambda name: resolver.row(table, name), names)
     if table.grid is not None and not target.rows:
         found, problems = grid_rows(table, resolver)
-        if problems:
-            raise UserError(*problems)
+        raise_all(problems)
         rows += found
     return rows
 
@@ -105,8 +104,7 @@ def _union(tables: list[TableFile]) -> SweepSpec:
         for table, sweep in zip(tables, sweeps, strict=True)
         if sweep.scheduler.kind != "fifo"
     ]
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     seeds = list(dict.fromkeys(seed for sweep in sweeps for seed in sweep.seeds))
     limits = [sweep.concurrency for sweep in sweeps if sweep.concurrency is not None]
     return SweepSpec(seeds=sorted(seeds), concurrency=min(limits, default=None))

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, collecting, raise_all
 from orchestrator.safe_text import visible
 from orchestrator.specs import check, controls, yaml_file
 from orchestrator.specs.messages import valid
@@ -45,8 +45,7 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
     spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
     with collecting(problems):
         row = replace(resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1"), control=control)
-    if problems or document.problems:
-        raise UserError(*dict.fromkeys([*document.problems, *problems]))
+    raise_all([*document.problems, *problems])
     return row if seed is None else row.at(seed)
 
 

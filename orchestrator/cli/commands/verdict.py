@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.commands.request import Request
 from orchestrator.cli.commands.sizes import at_sizes
 from orchestrator.cli.output import console, print_json
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
@@ -82,16 +82,14 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         address, file, rows = family.address, family.file, family.rows
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
         stated, known = claims.of_table(address, file.claims), known | outcomes
-        problems += (
-            [] if session is None else sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
-        )
+        if session is not None:
+            problems += sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
         named = family.named(request.rows)
         own = [Answer(one, bool(family.searches)) for one in found if one.claim.row in named]
         _add_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
         answers += own
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     if session is not None:
         answers = _in_session(headlines(answers), session, finder.ledger.root, known)
     return answers

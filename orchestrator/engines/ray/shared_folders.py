@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.errors import UserError
+from orchestrator.errors import raise_all
 
 TIMEOUT = 120.0
 """Seconds within which a node must answer; on a busy machine it may first have to start a process."""
@@ -29,8 +29,7 @@ def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None
     finally:
         for probe in probes:
             probe.unlink(missing_ok=True)
-    if lines:
-        raise UserError(*lines)
+    raise_all(lines)
 
 
 def _query_nodes(probes: list[str], readable: list[str]) -> list[str]:

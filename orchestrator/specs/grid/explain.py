@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.specs import index
 from orchestrator.specs.grid.axes import Value, text, words
 from orchestrator.specs.grid.combinations import Grid, row_name
@@ -77,8 +77,7 @@ def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
                 wrong = f"unknown value of {name}; {nearest(value, [text(v.plain) for v in axes[name].values])}"
             only[name] = functools.partial(_is, value)
         problems += [f"{shown(item)}: {wrong}"] if wrong else []
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     return only
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.engines.execute import check_engine
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import in_search_spaces
@@ -102,8 +102,7 @@ def _folders(options: Mapping[str, Any]) -> dict[str, str]:
         for name, value in given.items()
         if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value)
     ]
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     return {FOLDERS[name]: value for name, value in given.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger.provenance import CODE, COMMIT_FILE, dump_commit, git, run_git
 from orchestrator.specs.positions import display, shown
 
@@ -72,8 +72,7 @@ def collect(root: Path, needed: Iterable[Path] = ()) -> Upload:
     if upload.bytes >= MAX_BYTES:
         largest = max(upload.files, key=lambda name: (root / name).stat().st_size)
         problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest file is {largest}")
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     return upload
 
 
@@ -99,8 +98,7 @@ def copy(upload: Upload, folder: Path, extra: Mapping[str, bytes], token: str) -
             shutil.copy(upload.root / name, target)
         if token and token.encode() in target.read_bytes():
             problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out of the checkout")
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)
     (folder / COMMIT_FILE).write_bytes(dump_commit(*git()))
 
 
