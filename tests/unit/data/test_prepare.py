@@ -193,8 +193,6 @@ def test_filters_that_leave_nothing_say_so(tiny, tmp_path):
 def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):
     with pytest.raises(UserError, match=r"cannot learn a bpe vocabulary of 10 pieces: .*required_chars"):
         prepare(spec(subword=Subword(size=10)), tiny, tmp_path / "cache")
-    with pytest.raises(UserError, match="cannot learn a word vocabulary of 4"):
-        prepare(spec(subword=Subword(kind="word", size=4)), tiny, tmp_path / "cache")
 
 
 def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
