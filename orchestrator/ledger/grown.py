@@ -49,3 +49,6 @@ GROWN: dict[str, Any] = {
 """Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs had in effect.
 
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
+
+LATER = ("batch.pad_to", "optim.restart.batch.pad_to")
+"""Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""

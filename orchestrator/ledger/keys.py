@@ -19,7 +19,7 @@ from typing import Any
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
-from orchestrator.ledger.grown import GROWN
+from orchestrator.ledger.grown import GROWN, LATER
 from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.components import WHOLE_SLOTS
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
@@ -181,6 +181,16 @@ def model_meaning(model: ModelSpec) -> dict[str, Any]:
                 section |= {slot: _with_defaults(slot, section[slot]) for slot in _SIDE if slot in section}
             found[name] = section
     return found
+
+
+def recorded(spec: RunSpec) -> dict[str, Any]:
+    """The spec as plain data, without its seed and the fields of LATER that have their old value. Records of claims hold its digest."""
+
+    def kept(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+        known = {name: value for name, value in section.items() if path + name not in LATER or not _as_before(path + name, value)}
+        return {name: kept(value, f"{path}{name}.") if isinstance(value, dict) else value for name, value in known.items()}
+
+    return kept(spec.model_dump(mode="json", exclude={"seed"}))
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:

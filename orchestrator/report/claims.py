@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import recorded
 from orchestrator.report import noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRow
@@ -199,7 +200,7 @@ class Comparisons:
         seeds = {name: [o.seed for o in found] for name, found in done.items() if found}
         runs = {name: digest(sorted(str(o.keys.score) for o in done[name]))[:16] for name in seeds}
         both = [self.rows[name].spec for name in (claim.row, claim.against) if name in self.rows]
-        specs = [spec.model_dump(mode="json", exclude={"seed"}) for spec in both if spec is not None]
+        specs = [recorded(spec) for spec in both if spec is not None]
         return State(digest([claim.row, claim.against, *specs])[:16], claim.row, str(claim.against), seeds, runs)
 
     def _record(self, looks: Looks, made: Sequence[Judgement], states: Mapping[tuple[str, str | None], State]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_tell, write_document
-from orchestrator.ledger.keys import short
+from orchestrator.ledger.keys import recorded, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import WIDTHS
 from orchestrator.report.effects import Effects, Outcomes
@@ -38,7 +38,7 @@ class Floor:
 
 def family(spec: RunSpec) -> dict[str, Any]:
     """What rows of a family have in common."""
-    return {name: getattr(spec, name).model_dump(mode="json") for name in SECTIONS}
+    return {name: section for name, section in recorded(spec).items() if name in SECTIONS}
 
 
 def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger import keys
-from orchestrator.ledger.keys import Keys, keys_of, short
+from orchestrator.ledger.keys import Keys, keys_of, recorded, short
 from orchestrator.specs.schema import RunSpec
 
 MANIFEST = {
@@ -245,3 +245,9 @@ def test_pinned():
     assert digest({"b": [1, 2.5, None, True, "ü"], "a": {}}) == "1c922e1eab358e36a50c0245289284ba60874441d900ab3ef821d07c1ef0d859"
     assert key().train == "54ea522ab8e9324792686411ab75fb6efaf21ea7d0bd6eca711ebd5817b8c756"
     assert short(key().train) == key().train[:16]
+
+
+def test_a_later_field_leaves_the_digests_of_recorded_specs_as_they_were():
+    """Looks and noise floors are known by such digests."""
+    assert "pad_to" not in recorded(spec())["batch"] and recorded(spec(("batch.pad_to", 16)))["batch"]["pad_to"] == 16
+    assert "stages" in recorded(spec())["batch"] and "seed" not in recorded(spec())
