@@ -23,13 +23,14 @@ source: {paper: benchmark, table: train-runs}
 data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
 batch: {unit: tokens, size: 300}
 model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 100}
 rows: {two: {workers: 2}}
 """
 START = """
 import runpy, sys
 from orchestrator.engines import resources
-resources.local_cpus = lambda: int(sys.argv[1])
-del sys.argv[1]
+cpus = int(sys.argv.pop(1))
+resources.local_cpus = lambda: cpus
 runpy.run_module("orchestrator", run_name="__main__")
 """
 HELPERS = ("ImplicitFunc", "TrainController", "DatasetManager", "PlacementGroupCleaner", "SynchronizationActor", "_QueueActor")
@@ -43,10 +44,13 @@ def main() -> None:
         words = ["sweep", str(folder / "spec.yaml"), "--engine", "ray", "--no-tracking", "--seeds", ",".join(map(str, range(1, many + 1)))]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "NMT_FAULT": "step@3:sleep600"}
         command = [sys.executable, "-c", START, str(2 * many), *words]
-        driver = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+        with (folder / "stderr").open("w") as file:
+            driver = subprocess.Popen(command, cwd=folder, env=environment, stderr=file)
         try:
             while len(list(folder.glob("results/*/journal.jsonl"))) < many and driver.poll() is None:
                 time.sleep(1)
+            if driver.poll() is not None:
+                sys.exit((folder / "stderr").read_text()[-2000:])
             time.sleep(5)
             report(many, f"nmt-ray-{driver.pid}-".encode())
         finally:
