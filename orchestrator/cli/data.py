@@ -6,8 +6,7 @@ from typing import Annotated, NamedTuple
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.once import InPairs
-from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
+from orchestrator.cli.options import AsJson, CacheDir, DataDir, InPairs, Profile, Sets
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError, raise_all
 from orchestrator.files.folders import make, need_folder

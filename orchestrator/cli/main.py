@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
-from orchestrator.cli.once import OnceEach
+from orchestrator.cli.options import OnceEach
 from orchestrator.cli.output import version
 from orchestrator.errors import CommandError, Detached
 from orchestrator.safe_text import LOGGED, log
