@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Length, Lengths
 from orchestrator.cost.widths import TOLERANCE, widened
+from orchestrator.cost.work import Length, Lengths
 from orchestrator.data import prepare
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError

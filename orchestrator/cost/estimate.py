@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Lengths
+from orchestrator.cost.work import Lengths
 from orchestrator.data.prepare import prepare
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.files.documents import read_or_tell, write_document

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Lengths
+from orchestrator.cost.work import Lengths
 from orchestrator.report.effects import Effect, Effects, interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import OfRow

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from orchestrator.ledger.run_lock import owner
-from orchestrator.tracking.artifacts import PAGE, copy_page
+from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.lineage import write_dataset, write_model
 from orchestrator.tracking.overview import Shown, overview, rounded, row_names, words
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore

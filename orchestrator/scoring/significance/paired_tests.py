@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.ledger.statistics import corpus_bleu
-from orchestrator.scoring.significance.bleu_statistics import Counts
+from orchestrator.scoring.significance.sentence_statistics import Counts
 from orchestrator.specs.schema import ScoreSpec
 from orchestrator.specs.table import TestName
 

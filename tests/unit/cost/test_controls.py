@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.cost.controls import lengthened, resolve
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Lengths
 from orchestrator.cost.widths import TOLERANCE, nearest, widened
+from orchestrator.cost.work import Lengths
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import rows as specs

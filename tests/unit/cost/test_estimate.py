@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.cost.estimate import FOLDER, Cost, Costs
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Lengths
 from orchestrator.cost.plan_costs import lines, totals
+from orchestrator.cost.work import Lengths
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger

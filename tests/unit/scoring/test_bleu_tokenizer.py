@@ -9,7 +9,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.bleu import mteval
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.bleu_statistics import statistics
+from orchestrator.scoring.significance.sentence_statistics import bleu_statistics as statistics
 from orchestrator.specs import bleu_tokenizer, languages
 from orchestrator.specs.bleu_tokenizer import check_installed, score_fields, tokenizer_of
 from orchestrator.specs.corpora import list_entries, load_entry

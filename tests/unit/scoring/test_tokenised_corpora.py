@@ -8,7 +8,7 @@ from orchestrator.ledger.keys import keys_of, manifest_key, split_key, training_
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.bleu import multi_bleu
 from orchestrator.scoring.scores import sacre_bleu, score
-from orchestrator.scoring.significance.bleu_statistics import statistics
+from orchestrator.scoring.significance.sentence_statistics import bleu_statistics as statistics
 from orchestrator.specs import corpora
 from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec, Subword, TrainSpec
 

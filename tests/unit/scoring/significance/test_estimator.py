@@ -11,10 +11,10 @@ from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from orchestrator.ledger.statistics import corpus_bleu
-from orchestrator.scoring.significance.bleu_statistics import _sentence_statistics
 from orchestrator.scoring.significance.estimator import Arm, answer, detectable, difference, holm, seeds_needed
 from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.scoring.significance.paired_tests import bootstrap
+from orchestrator.scoring.significance.sentence_statistics import _of_bleu as _sentence_statistics
 from orchestrator.specs.schema import ScoreSpec
 
 SPEC = ScoreSpec()

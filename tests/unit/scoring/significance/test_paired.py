@@ -9,9 +9,10 @@ import pytest
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.bleu_statistics import Counts, statistics
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, bootstrap, compare, sign_test
 from orchestrator.scoring.significance.rules import RULES
+from orchestrator.scoring.significance.sentence_statistics import Counts
+from orchestrator.scoring.significance.sentence_statistics import bleu_statistics as statistics
 from orchestrator.specs.schema import ScoreSpec
 from tests.unit.scoring.support import Text
 

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.bleu_statistics import statistics
 from orchestrator.scoring.significance.paired_tests import bootstrap
+from orchestrator.scoring.significance.sentence_statistics import bleu_statistics as statistics
 from orchestrator.specs.schema import ScoreSpec
 from tests.unit.scoring.support import Text
 
