@@ -83,7 +83,6 @@ def _several(names: list[str]) -> str:
 
 
 def _short(address: str) -> str:
-    """A row's name in its table."""
     return address.split("/", 2)[-1]
 
 
@@ -100,7 +99,6 @@ class Matcher:
         self._tried: set[str] = set()
 
     def row(self, control: Control, of: Row, against: Row) -> Row:
-        """The control. UserError if it cannot be resolved."""
         make = self._widened if control.kind == "params" else self._trained
         spec, parent, how = make(of, against)
         checked = check.valid(spec.sections(), control.name, spec)

@@ -43,7 +43,6 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 
 
 def _predictions(model: ModelSpec) -> int:
-    """How many times the output layer is applied to a position."""
     if model.head is None:
         return 1
     options = {name: value for name, value in model.head.items() if name != "kind"}

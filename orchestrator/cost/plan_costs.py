@@ -71,7 +71,6 @@ def _work(run: Planned) -> list[tuple[str, str | None, bool]]:
 
 
 def lines(sums: Mapping[str, Sum], costs: Iterable[Cost], scheduler: dict[str, Any] | None = None) -> list[str]:
-    """The totals as text. costs: of each run."""
     names = {"shared": "equal work once", "done": "done", "left": "left to do"}
     found = [f"{name:<17}{sums[key]}" for key, name in names.items()]
     of = {basis: counted(number, "run") for basis, number in Counter(cost.basis for cost in costs).items()}

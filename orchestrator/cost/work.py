@@ -93,7 +93,6 @@ class Lengths:
         return Length(updates, mean, epochs if every == "epoch" else -(-updates // int(every)))
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
-        """The tokens of a split of the prepared data."""
         if (key := (prepared.key, name)) not in self._splits:
             pairs = prepared.pairs(name)
             self._splits[key] = Tokens.of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)

@@ -115,7 +115,6 @@ def _sha256(file: str) -> str | None:
 
 
 def _read(file: str) -> tuple[str, frozenset[str]]:
-    """Returns (sha256, imported modules)."""
     path = ROOT / file
     status = path.stat()
     return _parsed(path, status.st_mtime_ns, status.st_size)

@@ -42,7 +42,6 @@ def belongs(name: str) -> bool:
 
 
 def of_a_run(name: str) -> bool:
-    """Whether a file or group is one of a run."""
     return re.match(rf"{_RUN}(?:/|$)", name) is not None
 
 

@@ -141,7 +141,6 @@ class RunReader:
         return next((key for key in found if key is not None), None) or key_in(self.spec(run), run.name)
 
     def tell(self, path: Path, reason: str) -> None:
-        """Reports a damaged file."""
         if path not in self._told:
             self._told.add(path)
             self.on_bad(path, reason)

@@ -111,7 +111,6 @@ class Ledger:
         self._write(train_key, f"decode/{short(checked(decode_key))}.json", decode_key, record, "decode")
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
-        """The result of `tuning.tune`."""
         return self._find(train_key, f"tune/{short(checked(tune_key))}.json", tune_key)
 
     def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:

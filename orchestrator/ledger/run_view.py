@@ -36,7 +36,6 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
         return self.as_stated or self.status in FINISHED
 
 
@@ -118,7 +117,6 @@ class RunView:
 
     @property
     def score(self) -> Record | None:
-        """The row's own score."""
         return self.scores[""]
 
     @property
@@ -164,5 +162,4 @@ class RunView:
 
     @property
     def is_held(self) -> bool:
-        """Whether a live process holds the run's lock."""
         return self.keys.train is not None and owner(self.ledger.run_dir(self.keys.train) / "lock") is not None

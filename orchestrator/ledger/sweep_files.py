@@ -152,7 +152,6 @@ def heads(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
-    """Replaces a sweep file. What is there and is none is renamed `.corrupt`."""
     if os.path.lexists(path) and read_or_tell(path) is None:
         atomic.set_aside(path)
     document = json.loads(json.dumps(atomic.plain(record)))

@@ -69,7 +69,6 @@ def columns(table: Table) -> list[Column]:
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
-    """(headers, rows) of `columns`."""
     found = columns(table)
     return [column.title for column in found], [list(row) for row in zip(*(column.cells for column in found), strict=True)]
 

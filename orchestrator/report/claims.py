@@ -174,7 +174,6 @@ class Comparisons:
         return self._effects[metric]
 
     def _test(self, claim: RowClaim, effects: Sequence[Effect], expected: Expectation) -> Any:
-        """Equal for claims that are the same test on the same runs."""
         runs = self._of_metric(str(claim.metric)).runs
         return runs.get(claim.row), frozenset(runs[effect.against] for effect in effects), claim.metric, expected.sign
 

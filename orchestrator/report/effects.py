@@ -65,7 +65,6 @@ class Effect:
         return None if self.difference is None else verdicts.agreement(self.metric, self.delta)
 
     def at(self, level: float) -> Effect:
-        """The same effect, tested at another level of significance."""
         return replace(self, difference=None if self.difference is None else self.difference.at(level))
 
     def as_json(self) -> dict[str, Any]:

@@ -69,7 +69,6 @@ class Finder:
 
     @cached_property
     def reader(self) -> StatisticsReader:
-        """Reads the sentence statistics of these results."""
         return StatisticsReader(self.ledger)
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
@@ -90,7 +89,6 @@ class Finder:
         return {seed: found for seed, found in keys.items() if found is not None}
 
     def limited(self, seeds: Iterable[int]) -> Finder:
-        """A finder of these seeds alone."""
         made = copy.copy(self)
         made.only = frozenset(seeds)
         return made
@@ -141,7 +139,6 @@ class Finder:
         return next((keys for start, keys in starts if start and start.get("key") == parent), None)
 
     def score(self, row: Row, keys: Keys) -> Record | None:
-        """The score record under a row's keys, or None."""
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:

@@ -74,7 +74,6 @@ def _width(column: Column) -> int:
 
 
 def _alignment(column: Column) -> str:
-    """Long texts are wrapped."""
     long = not column.numeric and max(map(len, column.cells)) > WRAPPED
     return rf">{{\raggedright\arraybackslash}}p{{{0.4 * WRAPPED:.0f}em}}" if long else "r" if column.numeric else "l"
 

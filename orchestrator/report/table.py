@@ -189,7 +189,6 @@ def _untested(
 def _speeds(
     rows: Sequence[Row], finder: Finder, seeds: Sequence[int], base: str | None
 ) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
-    """Speeds of each row relative to the base, and their measurement."""
     if base is None:
         return {}, None
     keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}

@@ -78,7 +78,6 @@ class Asha:
         return promoted
 
     def stopped(self) -> dict[str, int]:
-        """The rung of each stopped run."""
         return _stopped(self.records)
 
     def _cutoff(self, values: list[float]) -> float | None:

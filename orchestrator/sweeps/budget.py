@@ -88,7 +88,6 @@ class Budget:
         return BudgetExceeded(f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes")
 
     def active(self) -> int:
-        """Number of devices that work for the sweep now."""
         held = ((lock, owner(lock)) for lock in self.devices)
         return sum(self.devices[lock] for lock, record in held if record is not None and record != self._stale[lock])
 

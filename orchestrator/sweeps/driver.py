@@ -144,7 +144,6 @@ class Sweep:
         return outcome.finished or (outcome.status == "stopped" and (task.name in stopped or self._has_reached(task)))
 
     def _has_reached(self, task: Task) -> bool:
-        """Whether the run has stopped at the rung of `until`."""
         return task.until is not None and task.until in self.ledger.read_rungs(task.train_key)
 
     def _start_order(self, tasks: list[Task]) -> list[Task]:

@@ -83,7 +83,6 @@ class RunProgress:
         return 0 if self.status in ENDED else max(0, self.total - self.steps)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Takes a report of the run."""
         step, now = int(line.get("step", 0)), line.get("t")
         self.steps, self.total = step, int(line.get("total_steps", self.total))
         self.figures |= {label: float(line[key]) for key, (label, _) in FIGURES.items() if isinstance(line.get(key), (int, float))}

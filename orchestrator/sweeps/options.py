@@ -109,7 +109,6 @@ class ExecutionOptions(RowOptions):
 
     @property
     def slug(self) -> str:
-        """The name as a file name."""
         return self.name.replace("/", "-").replace(":", "-")
 
     @property
@@ -123,5 +122,4 @@ class ExecutionOptions(RowOptions):
 
     @property
     def metric(self) -> str:
-        """The metric by which the scheduler compares runs."""
         return str(self.scheduler.get("metric", "valid/nll"))

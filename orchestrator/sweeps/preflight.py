@@ -53,7 +53,6 @@ def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path
 
 
 def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
-    """Groups the tasks by distinct data section."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         groups.setdefault(task.spec.data.model_dump_json(), []).append(task)

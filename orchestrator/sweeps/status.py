@@ -95,7 +95,6 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
 
 
 def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
-    """A line for each run."""
     numeric = ("seed", "steps", "valid", "tok/s", "BLEU", "left")
     table = make_table(("row", "seed", "status", *numeric[1:]), title=title, numeric=numeric)
     short = short_names([run.row for run in runs])

@@ -35,7 +35,6 @@ PAGE = "report.html"
 
 
 def page_of(results: Path, sweep_id: str) -> Path:
-    """Where the page of a sweep is."""
     return Path(results) / "reports" / f"{sweep_id}.html"
 
 

@@ -63,7 +63,6 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    """Returns whether the URI is an MLflow server, not a database."""
     return uri.startswith(("http://", "https://"))
 
 

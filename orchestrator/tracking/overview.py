@@ -33,7 +33,6 @@ def row_names(sweep: SweepRecord) -> dict[str, str]:
 
 
 def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
-    """Points and tags of the sweep's run. states: of every row and seed."""
     ended = sorted((run for run in runs if run.result.state in FINAL), key=lambda run: (run.result.ended, run.row, run.seed))
     names = list(dict.fromkeys(row_names(sweep).values()))
     by_row: dict[str, list[RunResult]] = {name: [] for name in names}

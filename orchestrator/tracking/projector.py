@@ -125,7 +125,6 @@ class Projector:
             self.store.write_status(stored.parent, STATUS[state], end)
 
     def _row(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, *, live: bool) -> str:
-        """Writes the run of a row. Returns the row's state."""
         result = read_result(self.roots, row, sweep)
         if result is None:
             return "pending"

@@ -200,7 +200,6 @@ def ledger_id(results: Path) -> str:
 
 
 def artifacts_of(results: Path) -> str:
-    """Address of the folder of a local store's artifacts."""
     return (results / "mlflow-artifacts").resolve().as_uri()
 
 
@@ -245,7 +244,6 @@ def _mlflow() -> ModuleType:
 
 
 def _user() -> str:
-    """The user name shown on a shared server."""
     with contextlib.suppress(OSError, KeyError):
         return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
     return "unknown"

@@ -131,7 +131,6 @@ def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
 
 
 def notes(searches: Mapping[str, Record]) -> list[str]:
-    """How the rows of a table were tuned, and the doubts about each."""
     if not searches:
         return []
     first = next(iter(searches.values()))["tune"]
@@ -154,7 +153,6 @@ def said(record: Mapping[str, Any]) -> str:
 
 
 def apply(row: Row, record: Mapping[str, Any]) -> Row:
-    """The row `ROW@tuned` of a search; as written if no trial ended well."""
     return named(with_chosen(row, record))
 
 

@@ -102,7 +102,6 @@ class Search:
         return [trial for _, _, trial in sorted(found, key=lambda each: each[:2])]
 
     def keys(self, trial: Trial) -> dict[int, str]:
-        """Search seed -> train key."""
         return {seed: self.records[trial.row.id, seed]["keys"]["train"] for seed in self.spec.seeds.search}
 
     def statuses(self, trial: Trial) -> list[str]:
@@ -143,7 +142,6 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def finite(value: Any) -> float | None:
-    """A finite number, else None."""
     found = number(value)
     return found if found is not None and math.isfinite(found) else None
 

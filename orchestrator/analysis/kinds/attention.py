@@ -168,7 +168,6 @@ def draw_layers(figure: Figure, records: Records) -> None:
 
 
 def _map(records: Records, title: str, columns: str, names: str) -> figures.HeatMap:
-    """Returns a map of the first tokens, the target's from top to bottom."""
     table = _table(records, "position", columns)
     table.index = [token for _, token in group_by(records, "position", "token")]
     table.columns = [name for _, name in group_by(records, columns, names)]

@@ -170,7 +170,6 @@ def draw_difficulty(figure: Figure, records: Records) -> None:
 
 
 def _draw(figure: Figure, records: Records, value: str) -> Axes:
-    """Draws one line per row; the number of sentences is below each group."""
     counts = {r["group"]: r["sentences"] for r in reversed(records)}
     names = {group: f"{group.replace('<=', '≤ ').replace('>', '> ')}\n{count} sent." for group, count in counts.items()}
     points = [r | {"place": names[r["group"]]} for r in records if r["group"] != "all" and r[value] is not None]

@@ -56,7 +56,6 @@ def gradient_norms(context: AnalysisContext) -> Analysis:
 
 
 def _norms(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    """Returns the finite norms in order of layers and updates."""
     last = context.integer("steps", 1)
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= last]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]

@@ -92,7 +92,6 @@ class Bucket:
                 raise
 
     def list(self, prefix: str | None = None) -> list[Meta]:
-        """The objects in a folder (None: all)."""
         with self._naming("list", prefix or "objects"):
             return [meta for chunk in self._store.list(prefix) for meta in chunk]
 

@@ -37,7 +37,6 @@ class Provenance:
 
 
 def provenance(section: Section) -> Provenance:
-    """Of every run of the table, finished or not."""
     ledger = section.finder.ledger
     runs: list[RunLine] = []
     letters: dict[str, str] = {}

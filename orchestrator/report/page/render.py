@@ -69,7 +69,6 @@ def page(
 
 
 def _claims(sections: Sequence[Section]) -> dict[str, Any]:
-    """The claims of all tables, with what their cells sort by."""
     found = claims_table(sections)
     keys = [[_sort_key(cell) for cell in row] for row in found.rows]
     numeric = [all(isinstance(key, float) for key in column if key != "") for column in zip(*keys, strict=True)]

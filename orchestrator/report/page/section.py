@@ -41,7 +41,6 @@ class Section:
         return starts(self.rows, self.base)
 
     def done(self, row: str) -> list[SeedResult]:
-        """The finished seeds of a row."""
         return [o for o in self.outcomes.get(row, ()) if o.status == "done" and o.bleu is not None]
 
 
@@ -55,7 +54,6 @@ class Headline:
 
 
 def headline(section: Section) -> Headline:
-    """The first lines of the page."""
     lines = section.table.rows
     run = [line for line in lines if line.kind in SCORED]
     done = [line for line in run if has_figures(line)]

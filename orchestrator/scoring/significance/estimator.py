@@ -155,7 +155,6 @@ def satterthwaite(v: float, v1: float, df: float) -> float:
 
 
 def answer(delta: float, variance: float, df: float, level: float = LEVEL) -> Answer:
-    """Tests D = delta with this variance and these degrees of freedom."""
     se = math.sqrt(variance)
     half = quantile(1 - level / 2, df) * se
     p = 2 * float(stdtr(min(df, INFINITE), -abs(delta) / se)) if se else float(delta == 0)

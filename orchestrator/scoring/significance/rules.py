@@ -45,7 +45,6 @@ RULES: dict[str, Rule] = {"both": Rule("both", _DAGGERS), "sign": Rule("sign", _
 
 
 def tests_in_words(test: TestName, samples: int) -> str:
-    """The deciding test in words, for notes."""
     sign = "sign test (Collins et al. 2005)"
     bootstrap = f"paired bootstrap (Koehn 2004, {samples:,} resamples)"
     return {

@@ -58,7 +58,6 @@ def score_of(metric: str, spec: ScoreSpec) -> Callable[[Numbers], Floats]:
 
 
 def packed(statistics: Mapping[str, Numbers]) -> dict[str, str]:
-    """The statistics as text, for a score record."""
     return {name: pack(values) for name, values in statistics.items()}
 
 

@@ -116,7 +116,6 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
 
 
 def former(word: str, claimed: bool) -> str:
-    """The earlier word for a verdict."""
     return FORMER.get(word, ("underpowered" if claimed else "undecided") if word == OPEN else word)
 
 
