@@ -8,7 +8,7 @@ import numpy as np
 from orchestrator.report.looks import level_of
 from orchestrator.scoring.significance.estimator import LEVEL, Difference, answer, holm
 from orchestrator.scoring.significance.mixed import MixedModel
-from orchestrator.scoring.significance.verdicts import strongest
+from orchestrator.scoring.significance.verdicts import p_of
 
 SPREADS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "equal": lambda _: np.ones(12),
@@ -92,7 +92,7 @@ def looked(tables: int) -> str:
 def controlled(tables: int) -> str:
     """A Markdown table of families: eleven rows without a difference, each against the baseline and two controls, on two metrics.
 
-    The metrics of a run correlate by 0.5. A row is called better if it beats all three, and worse by Bonferroni (`strongest`).
+    The metrics of a run correlate by 0.5. A row is called better if it beats all three, and worse by Bonferroni (`p_of`).
     """
     lines = ["| seeds a row | claims significant at 5 % | tables with any after Holm | power |", "|---|---|---|---|"]
     for k in (2, 3, 5):
@@ -120,7 +120,7 @@ def _against_all(model: MixedModel[int], rows: dict[int, dict[int, float]], row:
         deltas.append(float(np.mean(list(rows[row].values())) - np.mean(list(rows[control].values()))) + effect)
         test = answer(deltas[-1], spread.variance * 2 / k, spread.df)
         found.append(Difference(deltas[-1], (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
-    p = strongest(found, deltas, 1.0)[1]
+    p = p_of(found, deltas, 1.0)
     assert p is not None
     return p
 

@@ -23,7 +23,7 @@ import yaml
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import checked, sealed
+from orchestrator.files.documents import checked, read_or_tell, sealed
 from orchestrator.files.folders import no_file
 from orchestrator.files.json_lines import records_or_warning
 from orchestrator.ledger import packed
@@ -204,6 +204,12 @@ class Ledger:
                 if _NAME.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
                     found.setdefault(record["key"], record)
         return list(found.values())
+
+    def documents(self, folder: str) -> Iterator[Record]:
+        """The sealed documents beside the runs in `folder`, as noise and speed. Damaged ones are named and passed over."""
+        for path in (path for root in (self.root, *self.mirrors) for path in sorted((root / folder).glob("*.json"))):
+            if (document := read_or_tell(path)) is not None:
+                yield document
 
     def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,13 +144,6 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def heads(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """ "claims" and "looks" of all sweep files of these ledgers."""
-    for path in (path for root in roots for path in paths(root)):
-        record = read_or_tell(path) or {}
-        yield {name: record[name] for name in ("claims", "looks") if name in record}
-
-
 def write(path: Path, record: Mapping[str, Any]) -> None:
     if os.path.lexists(path) and read_or_tell(path) is None:
         atomic.set_aside(path)
@@ -203,10 +196,6 @@ def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str,
 
 def recorded_claims(roots: Iterable[Path], table: str) -> list[dict[str, Any]]:
     """{"recorded", "claim"} of each claim on a table in the sweep files of these ledgers."""
-    found = []
-    for head in heads(roots):
-        entries = head.get("claims")
-        for entry in entries if isinstance(entries, list) else []:
-            if isinstance(entry, dict) and entry.get("table") == table and isinstance(entry.get("recorded"), (int, float)):
-                found += [{"recorded": entry["recorded"], "claim": claim} for claim in entry.get("claims", []) if isinstance(claim, dict)]
-    return found
+    records = (read_or_tell(path) or {} for root in roots for path in paths(root))
+    entries = [entry for record in records for entry in record.get("claims") or [] if entry["table"] == table]
+    return [{"recorded": entry["recorded"], "claim": claim} for entry in entries for claim in entry["claims"]]

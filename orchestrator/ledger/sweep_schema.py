@@ -42,8 +42,15 @@ class _Row(_Strict):
     also: dict[str, _Scoring] | None = None
 
 
+class _Claims(_Strict):
+    table: str
+    recorded: float
+    claims: list[dict[str, Any]]
+
+
 class Content(_Strict):
     name: str | None = None
+    claims: list[_Claims] | None = None
     rows: list[_Row]
 
 

@@ -19,7 +19,7 @@ from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, strongest
+from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -70,7 +70,10 @@ class Comparisons:
         own_nll = {(claim.row, claim.against) for claim in self.claims if claim.metric == NLL}
         asked = [each for claim in self.claims for each in self._asked(claim, (claim.row, claim.against) not in own_nll)]
         found = [self._effects_of(claim, expected.sign) for claim, _, expected in asked]
-        raw = [_p(effects, expected.sign) for effects, (_, _, expected) in zip(found, asked, strict=True)]
+        raw = [
+            p_of([effect.difference for effect in effects], [effect.delta for effect in effects], expected.sign)
+            for effects, (_, _, expected) in zip(found, asked, strict=True)
+        ]
         tests: dict[Any, float] = {}  # a claim on the same runs counts once
         names = [self._test(claim, effects, expected) for effects, (claim, _, expected) in zip(found, asked, strict=True)]
         tests |= {name: p for name, p in zip(names, raw, strict=True) if p is not None}
@@ -214,12 +217,6 @@ class Comparisons:
 
     def _metric(self, row: str) -> str:
         return main_metric(self.rows[row])
-
-
-def _p(effects: Sequence[Effect], sign: float) -> float | None:
-    if not effects:
-        return None
-    return strongest([effect.difference for effect in effects], [effect.delta for effect in effects], sign)[1]
 
 
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:

@@ -131,15 +131,12 @@ class Effects:
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
             devices = {
-                self.runs[row_id]: dict(zip(self.seeds[row_id], self._devices(row_id), strict=True))
+                self.runs[row_id]: {seed: str(each["device"]) for seed, each in zip(self.seeds[row_id], self.capsules[row_id], strict=True)}
                 for row_id in alike
                 if self.capsules[row_id]
             }
             self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor, devices)
         return self._models[key]
-
-    def _devices(self, row: str) -> list[str]:
-        return [str(capsule["device"]) for capsule in self.capsules[row]]
 
     def between(self, row: str, against: str) -> Effect | None:
         """The effect of a row against another; None if one has no figures, they were scored differently or share runs."""

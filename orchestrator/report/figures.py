@@ -130,8 +130,5 @@ def front(ours: Mapping[str, Mapping[str, Any] | None]) -> dict[str, bool]:
 
 def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
     """Whether each point is on the front: no other is at least as high in every number and higher in one."""
-    return [not any(_beats(other, point) for other in points) for point in points]
-
-
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+    beats = lambda one, other: one != other and all(a >= b for a, b in zip(one, other, strict=True))  # noqa: E731
+    return [not any(beats(other, point) for other in points) for point in points]

@@ -148,27 +148,22 @@ class Finder:
         outcome, record, scored = view.outcome, view.training, view.score
         if not record:
             return None
+        lacking = "not scored this way: add the file again" if row.kind == "external" else "not scored"
         made = SeedResult(
             seed,
             outcome.status,
-            outcome.reason,
+            lacking if outcome.status == "trained" else outcome.reason,
             view.steps,
+            params=record.get("params") if outcome.as_stated or outcome.status in ("done", "trained") else None,
             keys=keys,
             system=(record.get("external") or {}).get("system", ""),
             stated=outcome.as_stated,
             changed=tuple(view.changed),
         )
-        params = record.get("params")
-        if outcome.as_stated:
-            return replace(made, params=params)
-        if outcome.status == "trained":
-            reason = "not scored this way: add the file again" if row.kind == "external" else "not scored"
-            return replace(made, reason=reason, params=params)
         if outcome.status != "done" or scored is None:
             return made
         return replace(
             made,
-            params=params,
             bleu=view.bleu,
             chrf=(scored.get("chrf") or {}).get("score"),
             signature=scored.get("signature"),

@@ -5,14 +5,14 @@ another's. Plans use it to say what their seeds can find, in tables it counts as
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_or_tell, write_document
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import recorded, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import WIDTHS
@@ -76,22 +76,12 @@ def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
     """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
     wanted = family(spec)
     found: list[tuple[bool, float, Floor]] = []
-    for record in _records(ledger):
-        try:
-            stored, of = record["metrics"][metric], record["family"]
-            spread = Spread(float(stored["sd"]) ** 2, int(stored["df"]))
-            alike = (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"])
-        except (ValueError, KeyError, TypeError):
-            continue  # absent for this metric, or damaged: it is measured again by `noise`
-        if alike:
-            found.append((of == wanted, spread.df, Floor(str(record["row"]), spread, of == wanted)))
+    for record in ledger.documents(FOLDER):
+        stored, of = record["metrics"].get(metric), record["family"]
+        if stored is not None and (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"]):
+            spread = Spread(stored["sd"] ** 2, stored["df"])
+            found.append((of == wanted, spread.df, Floor(record["row"], spread, of == wanted)))
     return max(found, key=lambda each: each[:2], default=(False, 0, None))[2]
-
-
-def _records(ledger: Ledger) -> Iterator[Any]:
-    for path in (path for root in (ledger.root, *ledger.mirrors) for path in sorted((root / FOLDER).glob("*.json"))):
-        if (record := read_or_tell(path)) is not None:
-            yield record
 
 
 def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:

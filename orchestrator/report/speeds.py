@@ -4,10 +4,9 @@
 """
 
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.files.documents import read_or_tell
 from orchestrator.ledger.results import Ledger
 
 FOLDER = "speed"
@@ -18,11 +17,10 @@ SPEEDS = ("train_speed", "decode_speed")
 def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
     """Returns {row: speeds relative to row `base`} and the measurement they come from, ({}, None) without one.
 
-    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest. Damaged files are
-    named and skipped.
+    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest.
     """
     best: tuple[int, str, dict[str, dict[str, float]], dict[str, Any]] | None = None
-    for document in _documents(ledger):
+    for document in ledger.documents(FOLDER):
         found = _ratios(document, keys, base)
         rank = (len(found), str(document.get("measured", "")))
         if found and (best is None or rank > best[:2]):
@@ -31,7 +29,7 @@ def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tu
 
 
 def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base: str) -> dict[str, dict[str, float]]:
-    rows = {str(row.get("train_key")): row for row in document["rows"] if isinstance(row, dict)}
+    rows = {str(row["train_key"]): row for row in document["rows"]}
     measured = {row_id: rows[key] for row_id, known in keys.items() for key in sorted(known) if key in rows}
     if base not in measured:
         return {}
@@ -41,20 +39,8 @@ def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base:
     }
 
 
-def ratio_of(rates: Any, base: Any) -> float | None:
+def ratio_of(rates: Sequence[float] | None, base: Sequence[float] | None) -> float | None:
     """Median over rounds of the ratio of two rates, so that a temporary slowdown affects both. None for lists that do not match."""
-    if not isinstance(rates, list) or not isinstance(base, list) or len(rates) != len(base) or not rates:
-        return None
-    if not all(isinstance(rate, (int, float)) and rate > 0 for rate in (*rates, *base)):
+    if not rates or not base or len(rates) != len(base) or min(*rates, *base) <= 0:
         return None
     return statistics.median(own / other for own, other in zip(rates, base, strict=True))
-
-
-def _documents(ledger: Ledger) -> list[dict[str, Any]]:
-    found = []
-    for root in (ledger.root, *ledger.mirrors):
-        for path in sorted((root / FOLDER).glob("*.json")):
-            document = read_or_tell(path)
-            if document is not None and isinstance(document.get("rows"), list):
-                found.append(document)
-    return found

@@ -141,10 +141,9 @@ class Sweep:
         outcome = view_of(task, self.ledger).outcome
         if outcome.status == "done" and spec_is_damaged(task, self.ledger):
             return False
-        return outcome.finished or (outcome.status == "stopped" and (task.name in stopped or self._has_reached(task)))
-
-    def _has_reached(self, task: Task) -> bool:
-        return task.until is not None and task.until in self.ledger.read_rungs(task.train_key)
+        return outcome.finished or (
+            outcome.status == "stopped" and (task.name in stopped or task.until in self.ledger.read_rungs(task.train_key))
+        )
 
     def _start_order(self, tasks: list[Task]) -> list[Task]:
         """Start order. ASHA decides by order of arrival, so pinned rows come first and the rest is shuffled with the recorded seed."""

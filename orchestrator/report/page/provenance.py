@@ -47,7 +47,7 @@ def provenance(section: Section) -> Provenance:
             whole = outcome.capsule or (ledger.read_capsule(key) if key else None) or {}
             capsule = {name: value for name, value in whole.items() if name not in NOT_SHOWN}
             text = json.dumps(capsule, sort_keys=True)
-            letter = letters.setdefault(text, _letter(len(letters))) if capsule else ""
+            letter = letters.setdefault(text, chr(ord("A") + count) if (count := len(letters)) < 26 else f"A{count}") if capsule else ""
             if capsule:
                 environments[letter] = {name: value for name, value in flat(capsule).items() if value is not None}
             shipped = bool(key) and is_shipped(ledger, key)
@@ -59,10 +59,6 @@ def provenance(section: Section) -> Provenance:
         for seed in [next((o.seed for o in section.outcomes.get(row.id, ())), 1)]
     }
     return Provenance(runs, environments, commands)
-
-
-def _letter(index: int) -> str:
-    return chr(ord("A") + index) if index < 26 else f"A{index}"
 
 
 ABSENT = "–"

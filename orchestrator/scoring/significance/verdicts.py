@@ -63,16 +63,16 @@ class Verdict:
     seeds: int | None = None
 
 
-def strongest(differences: Sequence[Difference | None], deltas: Sequence[float], sign: float) -> tuple[int, float | None]:
-    """(index of the strongest control, p of the claim that the row differs from it and from no other control in the other way).
+def p_of(differences: Sequence[Difference | None], deltas: Sequence[float], sign: float) -> float | None:
+    """p of the claim that the row differs from its strongest control and from no other one in the other way; None without any.
 
     differences: to each control, with the differences of the means in `deltas`; the strongest control leaves the row the least.
     """
-    first = min(range(len(deltas)), key=lambda i: sign * deltas[i])
     p = [each.other_sentences.p for each in differences if each is not None]
-    if len(p) < len(differences):
-        return first, None
-    return first, max(p) if sign * deltas[first] > 0 else min(1.0, len(p) * p[first])
+    if not p or len(p) < len(differences):
+        return None
+    first = min(range(len(deltas)), key=lambda i: sign * deltas[i])
+    return max(p) if sign * deltas[first] > 0 else min(1.0, len(p) * p[first])
 
 
 def judge(expected: Expectation, found: Difference | None, p: float | None = None, *, controls: int = 1, level: float = LEVEL) -> Verdict:

@@ -59,15 +59,6 @@ def test_a_newer_attempt_at_the_same_work_takes_the_lock_and_no_other_does(tmp_p
     plain.release()
 
 
-def test_snapshots_of_a_lost_timeline_go(tmp_path):
-    """Whoever saves 25 went on from 20: 30 and 40 come from weights that are no more."""
-    store = Store(tmp_path, KEY)
-    for steps, kept in (((10, 20, 30, 40, 25), (20, 25)), ((26, 27), (25, 26, 27))):
-        for step in steps:
-            store.save_snapshot(step, {"w": torch.full((1,), float(step))}, 3)
-        assert [path.stem for path in store.snapshots()] == [f"step-{step:08d}" for step in kept]
-
-
 def test_an_average_is_the_mean_of_every_snapshot_and_a_copy_is_of_every_parameter(tmp_path):
     for step, values in ((1, (1.0, 10.0)), (2, (2.0, 20.0)), (3, (6.0, 60.0))):
         Store(tmp_path, KEY).save_snapshot(step, {name: torch.full((2,), value) for name, value in zip("ab", values, strict=True)}, 3)

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.scoring.significance.estimator import Difference, answer
 from orchestrator.scoring.significance.mixed import Spread
-from orchestrator.scoring.significance.verdicts import Expectation, Verdict, agreement, former, judge, strongest
+from orchestrator.scoring.significance.verdicts import Expectation, Verdict, agreement, former, judge, p_of
 
 
 def found(delta: float, se: float = 0.1, df: float = 20) -> Difference:
@@ -60,9 +60,9 @@ def test_what_a_verdict_says() -> None:
 
 def test_the_row_has_to_beat_the_strongest_control() -> None:
     far, near, above = found(2.0), found(0.25), found(-0.25)
-    assert strongest([far, near], [2.0, 0.25], 1.0) == (1, near.other_sentences.p)
-    assert strongest([far, above], [2.0, -0.25], 1.0) == (1, pytest.approx(2 * above.other_sentences.p)), "the strongest was chosen"
-    assert strongest([far, near], [2.0, 0.25], -1.0)[0] == 0 and strongest([far, None], [2.0, 0.1], 1.0) == (1, None)
+    assert p_of([far, near], [2.0, 0.25], 1.0) == near.other_sentences.p
+    assert p_of([far, above], [2.0, -0.25], 1.0) == pytest.approx(2 * above.other_sentences.p), "the strongest was chosen"
+    assert p_of([far, near], [2.0, 0.25], -1.0) == pytest.approx(2 * far.other_sentences.p) and p_of([far, None], [2.0, 0.1], 1.0) is None
     assert verdict(1.0, found(0.25, 0.13)).word == "no such effect" and verdict(1.0, found(0.25, 0.13), controls=3).word == "open"
 
 
