@@ -5,10 +5,9 @@ import signal
 
 import pytest
 
-from orchestrator.errors import FencedError, UserError
+from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed, unsealed
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.statistics import pack
 from tests.unit.history import append_history, publish
 
@@ -270,25 +269,6 @@ def test_history_after_a_crash(ledger):
     assert ledger.history(TRAIN) == [{"step": 10, "nll": 4.0}, {"step": 20, "nll": 3.5, "valid": 1.0}, {"step": 30, "nll": 2.0}]
     append_history(ledger, TRAIN, {"step": 40})
     assert ledger.history(TRAIN)[-1] == {"step": 40}
-
-
-def test_stale_owner_writes_nothing(tmp_path):
-    lock = RunLock(tmp_path / "lock", "row").acquire()
-    ledger = Ledger(tmp_path / "results", lock=lock)
-    fill(ledger)
-    before = files(ledger)
-    RunLock(tmp_path / "lock", "row").acquire()
-    for write in (
-        lambda: ledger.write_train(TRAIN, {"status": "failed"}),
-        lambda: ledger.write_rung(TRAIN, 99, {}),
-        lambda: ledger.write_decode(TRAIN, DECODE, {}, ["other"]),
-        lambda: ledger.write_score(TRAIN, SCORE, {"bleu": 1}),
-        lambda: ledger.write_capsule(TRAIN, {}),
-        lambda: ledger.write_spec(TRAIN, {}),
-    ):
-        with pytest.raises(FencedError):
-            write()
-    assert files(ledger) == before
 
 
 def test_mirror(ledger, tmp_path, bad):

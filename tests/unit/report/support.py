@@ -14,15 +14,25 @@ CAPSULE = {"git_commit": "c" * 40, "libraries": {"torch": "2.0"}}
 
 
 def write_run(
-    ledger: Ledger, row: Row, *, hypotheses: Sequence[str] = (), bleu: float | None = None, params: int = 1000, reports: Sequence[dict] = ()
+    ledger: Ledger,
+    row: Row,
+    *,
+    hypotheses: Sequence[str] = ("a",),
+    bleu: float | None = None,
+    status: str = "",
+    params: int = 1000,
+    reports: Sequence[dict] = (),
 ) -> None:
-    """A run of the row with its seed: stopped without a `bleu`. reports: lines of its history."""
+    """A run of the row with its seed: by default stopped without a `bleu`. reports: lines of its history."""
     keys = keys_for(row, Data(None))
     assert row.spec is not None and keys.train and keys.decode and keys.score
     ledger.write_spec(keys.train, {"id": row.id, "seed": row.spec.seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
-    status = "stopped" if bleu is None else "done"
+    status = status or ("stopped" if bleu is None else "done")
     speed = 90.0 + row.spec.seed + params / 100
-    ledger.write_train(keys.train, {"status": status, "steps": 4, "params": params, "tokens_per_second": speed, "reason": ""})
+    ledger.write_train(
+        keys.train,
+        {"status": status, "steps": 4, "params": params, "tokens_per_second": speed, "reason": "loss" if status == "diverged" else ""},
+    )
     ledger.write_capsule(keys.train, CAPSULE)
     (ledger.run_dir(keys.train) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
     if bleu is not None:

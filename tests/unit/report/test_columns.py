@@ -12,8 +12,9 @@ from orchestrator.report.find import Finder, rescored
 from orchestrator.report.table import Table, make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.sweeps.plan import Data
 from tests.unit.conftest import MINIMAL
+from tests.unit.report.support import write_run
 
 HEAD = MINIMAL.replace("rows:", "also: {valid: {test: valid}, folded: {lowercase: true}}\nmeans: {average: [bleu, folded]}\nrows:")
 ROWS = """\
@@ -26,19 +27,6 @@ ROWS = """\
 FIGURES = {"old": {1: (20.0, 21.0, 22.0)}, "base": {1: (30.0, 31.0, 32.0), 2: (32.0, 33.0, 36.0)}, "fused": {1: (33.0, 30.0, 35.0)}}
 
 
-def _put(ledger: Ledger, row: Row, seed: int, scores: tuple[float, float, float]) -> None:
-    """A finished run with its own score, the one of `valid` and the one of `folded`."""
-    seeded, data = row.at(seed), Data(None)
-    for one, bleu in zip((seeded, *(rescored(seeded, row.also[name]) for name in ("valid", "folded"))), scores, strict=True):
-        keys = keys_for(one, data)
-        assert one.spec is not None and keys.train is not None and keys.decode is not None and keys.score is not None
-        if one is seeded:
-            ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": one.spec.model_dump(), "keys": keys.as_dict()})
-            ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
-        ledger.write_decode(keys.train, keys.decode, {}, ["a"])
-        ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
-
-
 @pytest.fixture
 def rows(spec: Callable[..., Path]) -> list[Row]:
     return resolve(spec(ROWS, head=HEAD))
@@ -49,7 +37,11 @@ def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
     made = Ledger(tmp_path / "results")
     for row in rows:
         for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():
-            _put(made, row, seed, scores)
+            own = row.at(seed)
+            for one, bleu in zip(
+                (*(rescored(own, row.also[name]) for name in ("valid", "folded")), own), (*scores[1:], scores[0]), strict=True
+            ):
+                write_run(made, one, bleu=bleu)
     return made
 
 

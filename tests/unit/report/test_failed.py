@@ -20,6 +20,7 @@ from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.plan import Data, keys_for, plan
 from orchestrator.training import trainer
+from tests.unit.report.support import write_run
 
 HEAD = """\
 source: {paper: demo, table: deep}
@@ -53,12 +54,7 @@ def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
     made = Ledger(tmp_path / "results")
     for row in rows:
         status, bleu = RUNS[row.label]
-        keys = keys_for(row, Data(None))
-        assert keys.train and keys.decode and keys.score
-        made.write_train(keys.train, {"status": status, "steps": 2, "params": 1000, "reason": "loss" if status == "diverged" else ""})
-        if bleu is not None:
-            made.write_decode(keys.train, keys.decode, {}, ["a"])
-            made.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
+        write_run(made, row, status=status, bleu=bleu)
     return made
 
 

@@ -10,7 +10,8 @@ from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.table import Table, make
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.sweeps.plan import Data
+from tests.unit.report.support import write_run
 
 Write = Callable[..., Path]
 ROWS = (
@@ -22,31 +23,13 @@ ROWS = (
 )
 
 
-def ledger_with(path: Path, rows: list, figures: dict[str, dict[int, tuple[str, float]]]) -> Ledger:  # type: ignore[type-arg]
-    ledger, data = Ledger(path), Data(None)
-    for row in rows:
-        for seed, (status, bleu) in figures.get(row.id.rsplit("/", 1)[1], {}).items():
-            seeded = row.at(seed)
-            keys = keys_for(seeded, data)
-            ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
-            record = {"status": status, "steps": 4, "params": int(1000 + bleu), "tokens_per_second": 100.0, "reason": ""}
-            ledger.write_train(keys.train, record)
-            if status == "done":
-                ledger.write_decode(keys.train, keys.decode, {"sentences_per_second": 5.0}, ["a"])
-                score = {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x", "chrf": {"score": 50.0}}
-                ledger.write_score(keys.train, keys.score, score)
-    return ledger
-
-
 @pytest.fixture
 def table(spec: Write, tmp_path: Path) -> Table:
-    rows = resolve(spec(ROWS))
-    figures = {
-        "base": {1: ("done", 30.0), 2: ("done", 32.0)},
-        "fused": {1: ("done", 33.5), 2: ("stopped", 0)},
-        "cut": {1: ("stopped", 0.0)},
-    }
-    return make("demo/small", rows, Finder(ledger_with(tmp_path / "r", rows, figures), Data(None)), ["params", "bleu"])
+    rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
+    for name, seed, bleu in (("base", 1, 30.0), ("base", 2, 32.0), ("fused", 1, 33.5), ("fused", 2, None), ("cut", 1, None)):
+        row = next(row for row in rows if row.id.endswith(f"/{name}"))
+        write_run(ledger, row.at(seed), bleu=bleu, params=int(1000 + (bleu or 0)))
+    return make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"])
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -76,17 +76,6 @@ def test_a_run_within_the_tolerance_of_the_cutoff_goes_on(mode, inside, outside)
     assert asha.records[10][-1].cutoff == 5.0, "the tolerance is no part of the cutoff"
 
 
-def test_decisions_with_another_tolerance_are_not_taken_over(tmp_path):
-    path = tmp_path / "asha.json"
-    for tolerance in (0.0, 0.5):
-        path.unlink(missing_ok=True)
-        old = Asha([10], 3.0, "min", set(), path, tolerance)
-        assert old.decide("a", 10, 1.0) and not old.decide("b", 10, 5.0)
-        assert ("tolerance" in path.read_text()) is bool(tolerance)
-        assert Asha([10], 3.0, "min", set(), path, tolerance).stopped() == {"b": 10}
-        assert Asha([10], 3.0, "min", set(), path, 0.7).stopped() == {}
-
-
 def test_each_rung_has_its_own_arrivals_and_its_stopped_runs():
     asha = Asha([10, 30], 2.0, "min", set())
     assert [asha.decide(run, 10, value) for run, value in (("a", 1.0), ("b", 9.0), ("c", 0.5))] == [True, False, True]
@@ -103,23 +92,20 @@ def test_a_pinned_run_goes_on_whatever_its_value_which_counts_for_the_others():
     assert asha.decide("late", 10, 4.0) is True
 
 
-@pytest.mark.parametrize(("eta", "mode"), [(2.0, "min"), (3.0, "max")])
-def test_decisions_made_by_another_rule_are_not_taken_over(tmp_path, eta, mode):
-    path = tmp_path / "asha.json"
-    old = Asha([10], 3.0, "min", set(), path)
-    assert old.decide("a", 10, 1.0) and not old.decide("b", 10, 5.0)
-    assert Asha([10], 3.0, "min", set(), path).stopped() == {"b": 10}
-    other = Asha([10], eta, mode, set(), path)
-    assert other.records == {10: []} and other.stopped() == {}
+OTHERS = [((10,), 2.0, "min", 0.0), ((10,), 3.0, "max", 0.0), ((10,), 3.0, "min", 0.7), ((40,), 3.0, "min", 0.0)]
 
 
-def test_decisions_at_rungs_that_are_none_any_more_play_no_part(tmp_path):
+@pytest.mark.parametrize("tolerance", [0.0, 0.5])
+@pytest.mark.parametrize("other", OTHERS)
+def test_decisions_by_another_rule_or_at_other_rungs_are_not_taken_over(tmp_path, tolerance, other):
     path = tmp_path / "asha.json"
-    old = Asha([10, 20], 3.0, "min", set(), path)
+    old = Asha([10, 20], 3.0, "min", set(), path, tolerance)
     for rung in (10, 20):
         assert old.decide("a", rung, 1.0) and not old.decide("b", rung, 5.0)
-    assert set(Asha([20, 40], 3.0, "min", set(), path).records) == {20, 40}
-    assert Asha([40], 3.0, "min", set(), path).stopped() == {}
+    assert ("tolerance" in path.read_text()) is bool(tolerance)
+    assert set(Asha([20, 40], 3.0, "min", set(), path, tolerance).stopped()) == {"b"}
+    rungs, eta, mode, other_tolerance = other
+    assert Asha(list(rungs), eta, mode, set(), path, other_tolerance).stopped() == {}
 
 
 # ---------------------------------------------------------------- replay

@@ -11,11 +11,10 @@ import pytest
 
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.tracking.history import Point, text
+from orchestrator.tracking.history import text
 from orchestrator.tracking.overview import Shown, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
-from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
 
@@ -181,19 +180,6 @@ def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: An
     assert found.artifacts["hypotheses.txt"].is_relative_to(tmp_path / "here")
     alone = read_result([tmp_path / "here"], sweep.rows[0], sweep)
     assert alone is not None and alone.state == "running" and not {"bleu", "params"} & set(alone.metrics)
-
-
-def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None:
-    store = MlflowStore(tmp_path)
-    points, spec = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)], {f"p{i}": i for i in range(MAX_PARAMS + 3)}
-    store.create("run", {"nmt.sweep": "s"}, 0)
-    for state in ("running", "running", "done"):
-        (run,) = store.find({"nmt.sweep": "s"})
-        store.write(run, points=points, spec=spec, tags={"state": state})
-    (run,) = store.find({"nmt.sweep": "s"})
-    assert len(run.data.params) == MAX_PARAMS + 3 and run.data.tags["state"] == "done"
-    history = mlflow_client(tmp_path).get_metric_history(run.info.run_id, "loss")
-    assert [point.step for point in history] == list(range(MAX_METRICS + 5))
 
 
 def test_control_characters_reach_no_tag_and_no_page() -> None:
