@@ -94,7 +94,7 @@ def test_a_table_shows_failed_rows_and_why(rows: list[Row], ledger: Ledger) -> N
     assert [shown[name]["BLEU (ours)"] for name in RUNS] == ["30.00", "failed", "failed", "0.50"]
     assert [shown[name]["BLEU (paper)"] for name in RUNS] == ["27.64", "failed", "failed", ""]
     assert shown["poor"]["status"] == "failed: BLEU 4.99 is under 5" and shown["wild"]["status"] == "failed: diverged: loss"
-    assert shown["poor"]["params"] == "1,000" and shown["poor"]["delta"] == "" and shown["poor"]["steps"] == "2"
+    assert shown["poor"]["params"] == "1,000" and shown["poor"]["delta"] == "" and shown["poor"]["steps"] == "4"
     said = {row["id"].rsplit("/", 1)[1]: row for row in json.loads(json.dumps(table.as_json()))["rows"]}
     assert said["poor"]["reported"] == {"bleu": "failed"} and said["poor"]["ours"]["status"] == "failed"
     assert "bleu" not in said["poor"]["ours"]

@@ -84,7 +84,7 @@ def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.
     reconcile(results)
     assert _logged(results) == b"another", "`reconcile` brings a page that is new"
 
-    monkeypatch.setattr(command.render, "page", lambda *_: 1 / 0)
+    monkeypatch.setattr(command.render, "page", lambda *_, **options: 1 / 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "the table:" in out
     assert [line for line in err.splitlines() if "warning" in line] == [
