@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,25 +53,35 @@ class Node:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Resources of a cluster. gpu_memory: bytes of its smallest GPU, None if unknown."""
+    """Resources of a cluster. gpu_memory: bytes of its smallest GPU, None if unknown. addable: nodes that its autoscaler may add."""
 
     nodes: tuple[Node, ...]
     gpu_memory: int | None = None
+    addable: tuple[Node, ...] = ()
+
+    @property
+    def all_nodes(self) -> tuple[Node, ...]:
+        return self.nodes + self.addable
 
     @property
     def cpus(self) -> int:
-        return int(sum(node.cpus for node in self.nodes))
+        return int(sum(node.cpus for node in self.all_nodes))
 
     @property
     def gpus(self) -> int:
-        return int(sum(node.gpus for node in self.nodes))
+        return int(sum(node.gpus for node in self.all_nodes))
 
     @property
     def drivers(self) -> int:
         return int(sum(node.drivers for node in self.nodes))
 
     def slots(self, demand: Demand) -> int:
-        return sum(node.slots(demand) for node in self.nodes)
+        return sum(node.slots(demand) for node in self.all_nodes)
+
+    def resources(self, demand: Demand) -> dict[str, float]:
+        """What Ray is asked for each worker, by its names. Memory, if all nodes say how much they have: Ray then places runs by it too."""
+        known = demand.memory and all(node.memory is not None for node in self.all_nodes if node.cpus)
+        return demand.resources | ({"memory": float(demand.memory or 0)} if known else {})
 
     def max_concurrent(self, demand: Demand) -> int:
         """Number of such jobs that run concurrently. At least one, since `problem` has checked that it fits."""
@@ -78,8 +89,11 @@ class Capacity:
         return max(1, min(jobs, self.drivers) if demand.driver else jobs)
 
     def describe(self) -> str:
-        """`4 CPUs, 1 GPU`, `2 nodes: 4 CPUs + 4 CPUs`."""
-        return f"{len(self.nodes)} nodes: " * (len(self.nodes) > 1) + (" + ".join(node.describe() for node in self.nodes) or "none")
+        """`4 CPUs, 1 GPU`, `2 nodes: 4 CPUs + 4 CPUs`, `1 CPU and 2 x 1 CPU when needed`."""
+        nodes = [node.describe() for node in self.nodes if node.cpus or node.gpus]
+        live = f"{len(nodes)} nodes: " * (len(nodes) > 1) + " + ".join(nodes)
+        more = " + ".join(f"{many} x {kind}" for kind, many in Counter(node.describe() for node in self.addable).items())
+        return " and ".join(filter(None, [live, more and f"{more} when needed"])) or "none"
 
     def problem(self, demand: Demand) -> str | None:
         """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
@@ -94,13 +108,17 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker. driver: needs a driver slot."""
+    """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker. driver: needs a driver slot.
+
+    where: which nodes it may use, ` on nodes with zone=a`; empty for all.
+    """
 
     workers: int
     cpus: float
     gpus: float = 0.0
     driver: bool = False
     memory: int | None = None
+    where: str = ""
 
     @property
     def resources(self) -> dict[str, float]:
@@ -111,19 +129,20 @@ class Demand:
         """`2 x 0.5 GPU`, `4 CPUs with 10.0 GB (estimated)`."""
         each = quantity(self.gpus, "GPU") if self.gpus else quantity(self.cpus, "CPU")
         memory = "" if self.memory is None else f" with {gigabytes(self.memory)} (estimated)"
-        return (each if self.workers == 1 else f"{self.workers} x {each}") + memory
+        return (each if self.workers == 1 else f"{self.workers} x {each}") + memory + self.where
 
 
 def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Resources) -> list[Demand]:
     """Returns the demand of each job, in order. UserError with a line for each job that could never start."""
     demands, problems, data = [], [], _data(jobs[0][0])
+    where = f" on nodes with {options.selection}" if options.selection and "RAY_ADDRESS" in os.environ else ""
     for task in (job[0] for job in jobs):
         problem, threads = None, float(task.spec.train.threads)
         if capacity.gpus:
             fraction, problem = _gpu_fraction(task, capacity, options, data)
-            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1)
+            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1, where=where)
         else:
-            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data))
+            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data), where=where)
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")

@@ -72,7 +72,7 @@ class Lab:
         command += f" --dashboard-port={self.port} {agent} --num-cpus=2 --temp-dir={self.home}/r --block"
         shared = {name: str(self.home / name.lower()) for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR")}
         patience = {"RAY_raylet_start_wait_time_s": "400", "RAY_worker_register_timeout_seconds": "300"}  # a busy machine is no fault
-        of_the_nodes = patience | {"NMT_MIN_CPUS": "2", "MLFLOW_TRACKING_URI": f"sqlite:///{self.home}/server.db"}
+        of_the_nodes = patience | {"MLFLOW_TRACKING_URI": f"sqlite:///{self.home}/server.db"}
         environment = {name: value for name, value in self.environment.items() if name != "AWS_SECRET_ACCESS_KEY"}
         with (self.home / "head.log").open("wb") as log:
             return subprocess.Popen(["bash", "-c", command], cwd=self.home, env=environment | shared | of_the_nodes, stdout=log, stderr=log)
@@ -145,7 +145,6 @@ def test_a_sweep_goes_through_the_cluster(lab, submitted):
     train = json.loads((Path(rows["cluster/smoke/two-workers"]["result"]) / "train.json").read_text())
     assert train["world_size"] == 2
     assert Path(rows["cluster/smoke/baseline"]["result"]).parent == lab.home / "nmt_results"
-    assert "the cluster has 2 CPUs" in submitted.stdout
     for row in rows.values():  # the upload has no .git
         capsule = json.loads((Path(row["result"]) / "capsule.json").read_text())
         assert (capsule["git_commit"], capsule["dirty_sha256"]) == (lab.commit, None)

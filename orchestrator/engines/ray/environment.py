@@ -58,7 +58,7 @@ def configure(results: Path) -> None:
         "RAY_AUTH_MODE": "token",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; `NodeLossStopper` detects lost nodes
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; `Room` detects lost nodes
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler lets the workers save first

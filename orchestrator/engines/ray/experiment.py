@@ -1,7 +1,6 @@
 """A Tune experiment to which several sweeps give their trials, so that Tune keeps a process that has imported torch between them."""
 
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -17,28 +16,33 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.engines.ray.cluster import DRIVER, live_capacity
+from orchestrator.engines.ray.capacity import DRIVER
 from orchestrator.engines.ray.queue import ATTEMPTS, Job, JobQueue
-from orchestrator.engines.ray.schedulers import NODES_WAIT, AblationASHA, NodeLossStopper
-from orchestrator.engines.resources import Demand
+from orchestrator.engines.ray.schedulers import AblationASHA, Room
 from orchestrator.sweeps.asha import Asha
 
 Config = dict[str, Any]
 
+MOST_TRIALS = 1000
+"""At a time; `Feed` gives Tune fewer."""
+
 
 class Feed(Searcher):
-    """Gives Tune the waiting trials in order, until it is closed."""
+    """Gives Tune the waiting trials in order, as many at a time as there is room, until it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         super().__init__()
-        self.waiting, self.closed = deque[Config](), False
+        self.room, self.live, self.waiting, self.closed = room, set[str](), deque[Config](), False
 
     def suggest(self, trial_id: str) -> Any:
         """Called by Tune when it has room for a trial. None: there may be one later."""
-        return self.waiting.popleft() if self.waiting else Searcher.FINISHED if self.closed else None
+        if self.waiting and len(self.live) < self.room.many:
+            self.live.add(trial_id)
+            return self.waiting.popleft()
+        return Searcher.FINISHED if self.closed and not self.waiting else None
 
-    def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
-        """Tune wants this method."""
+    def on_trial_complete(self, trial_id: str, *arguments: Any, **options: Any) -> None:
+        self.live.discard(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
         """Tune wants a file; what a resumed sweep needs is in the ledger."""
@@ -61,26 +65,38 @@ class Ends(TrialProgressCallback):
 
 
 class Experiment:
-    """Runs jobs of one size, `many` at a time, as trials in a thread until it is closed.
+    """Runs jobs of one size, as many at a time as there is `room`, as trials in a thread until it is closed.
 
     trial: the function of a trial: of a job, or of a Train run whose workers share a queue of jobs. names: makes the name of a trial.
-    path: the folder of the experiment.
+    path: the folder of the experiment. resources, labels: of each worker, and of its node, by Ray's names.
     """
 
-    def __init__(self, trial: Callable[[Config], None], names: Callable[[Any], str], demand: Demand, many: int, path: Path) -> None:
+    def __init__(
+        self,
+        trial: Callable[[Config], None],
+        names: Callable[[Any], str],
+        room: Room,
+        resources: dict[str, float],
+        labels: dict[str, str],
+        path: Path,
+    ) -> None:
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        self.feed, self.ends, self.scheduler, self.problem = Feed(), Ends(), AblationASHA(), list[BaseException]()
-        self.node_loss = NodeLossStopper(demand, float(os.environ.get(NODES_WAIT, 600.0)), live_capacity)
-        self.many, self.given = many, 0
-        self.slot = {"queue": path.name, "workers": demand.workers, "resources": demand.resources, "storage": str(path.parent / "train")}
+        self.feed, self.ends, self.scheduler, self.problem = Feed(room), Ends(), AblationASHA(), list[BaseException]()
+        self.room, self.given, demand = room, 0, room.demand
+        self.slot = {"queue": path.name, "workers": demand.workers, "resources": resources, "labels": labels}
+        self.slot["storage"] = str(path.parent / "train")
         self.queue: Any = start_queue(path.name) if demand.driver else None
+        if demand.driver:
+            place = tune.PlacementGroupFactory([{DRIVER: 1}])
+        else:
+            place = tune.PlacementGroupFactory([resources], bundle_label_selector=[labels] if labels else None)
         tuner = tune.Tuner(
-            tune.with_resources(trial, tune.PlacementGroupFactory([{DRIVER: 1} if demand.driver else demand.resources])),
+            tune.with_resources(trial, place),
             tune_config=tune.TuneConfig(
                 search_alg=self.feed,
                 num_samples=-1,
                 scheduler=self.scheduler,
-                max_concurrent_trials=many,
+                max_concurrent_trials=MOST_TRIALS,
                 reuse_actors=True,  # saves the next trial the import of torch
                 trial_name_creator=names,
                 trial_dirname_creator=names,
@@ -91,7 +107,7 @@ class Experiment:
                 failure_config=tune.FailureConfig(max_failures=3),
                 verbose=0,
                 callbacks=[self.ends],
-                stop=self.node_loss,
+                stop=room,
             ),
         )
         self.thread = threading.Thread(target=self._fit, args=(tuner,), name="tune", daemon=True)
@@ -112,8 +128,12 @@ class Experiment:
             self._wait(lambda: False)
             return {name: reason for trial, reason in errors[known:] for name in names_of(trial.config["job"])}
         ray.get(self.queue.add.remote(jobs, asha, metric, stop))
-        self._give([self.slot] * (min(self.many, len(jobs)) - self.live))
+        self._give([self.slot] * (len(jobs) - self.live))
         self._wait(lambda: ray.get(self.queue.left.remote([trial.trial_id for trial, _ in errors])) == 0)
+        with suppress(IndexError):  # slots for which there was no room
+            while True:
+                self.feed.waiting.pop()
+                self.given -= 1
         undone, decided = ray.get(self.queue.outcome.remote(len(jobs)))
         if asha is not None:
             asha.records = decided.records
@@ -135,7 +155,7 @@ class Experiment:
             while self.live and not over():
                 time.sleep(0.1)
         except KeyboardInterrupt:
-            self.node_loss.closed = True
+            self.room.closed = True
             raise
         for problem in self.problem:
             raise problem
@@ -145,7 +165,7 @@ class Experiment:
         with suppress(RayError):
             None if self.queue is None else ray.get(self.queue.close.remote())
         self.feed.closed = True
-        self.thread.join(timeout=3 if self.node_loss.closed else 30)
+        self.thread.join(timeout=3 if self.room.closed else 30)
 
 
 def start_queue(name: str) -> Any:

@@ -62,6 +62,10 @@ class JobQueue:
         value = rung.get(self.metric, float("nan"))
         return self.asha is None or self.asha.decide(rung["run"], int(rung["rung"]), value)
 
+    def excuse(self, number: int) -> None:
+        """The attempt at a job that ends now is no failure: its node is taken away."""
+        self.attempts[number] -= 1
+
     def explain(self, number: int, reason: str) -> None:
         """Tells why an attempt at a job fails. The first worker names the cause; the others fail because of it."""
         self.reasons.setdefault(number, reason)

@@ -1,6 +1,6 @@
 """Tune's scheduler: FIFO until the sweep is stopped, with the durable decisions of `orchestrator.sweeps.asha`.
 
-And its stopper for lost nodes, for which Ray itself would wait for ever without a message.
+And what follows the nodes of the cluster. For lost ones Ray itself would wait for ever without a message.
 """
 
 import sys
@@ -13,7 +13,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.stopper import Stopper
 
-from orchestrator.engines.resources import Capacity, Demand
+from orchestrator.engines.resources import Capacity, Demand, quantity
 from orchestrator.sweeps.asha import Asha
 
 NODES_WAIT = "NMT_NODES_WAIT_S"
@@ -49,16 +49,19 @@ class AblationASHA(FIFOScheduler):
         return TrialScheduler.CONTINUE if promoted else TrialScheduler.STOP
 
 
-class NodeLossStopper(Stopper):
-    """Ends the sweep if the live nodes could not hold a single trial for `limit` consecutive seconds. `reason`: why, else None.
+class Room(Stopper):
+    """Follows the nodes of the cluster: `many` trials may run at the same time, at most `concurrency`.
 
-    closed: ends it in any case. Tune and Train wait for a lost node for ever. Trials that merely wait for each other are not affected.
+    Ends the sweep if no node, live or addable, could hold a single trial for `limit` consecutive seconds; `reason`: why, else None. Tune
+    and Train would wait for ever. Trials that merely wait for each other are not affected. closed: ends it in any case.
     """
 
-    def __init__(self, demand: Demand, limit: float, capacity: Callable[[], Capacity]) -> None:
-        self.demand, self.limit, self.capacity = demand, limit, capacity
+    def __init__(self, demand: Demand, limit: float, capacity: Callable[[], Capacity], concurrency: int | None = None) -> None:
+        self.demand, self.limit, self.capacity, self.concurrency = demand, limit, capacity, concurrency
         self.reason: str | None = None
         self.closed = False
+        self.many = 1
+        self._line = ""
         self._since: float | None = None
         self._next_poll = 0.0
 
@@ -72,12 +75,21 @@ class NodeLossStopper(Stopper):
             self._poll(now)
         return self.closed or self.reason is not None
 
+    def start(self, demand: Demand) -> None:
+        """Trials of a sweep begin, which need this much."""
+        self.demand, self._line = demand, ""
+        self._poll(time.monotonic())
+
     def _poll(self, now: float) -> None:
         capacity = self.capacity()
+        self.many = min(capacity.max_concurrent(self.demand), self.concurrency or capacity.cpus or 1)
+        line = f"{self.demand.describe()}: at most {quantity(self.many, 'run')} at a time on {capacity.describe()}"
         if capacity.slots(self.demand) >= self.demand.workers:
             if self._since is not None:
                 print("there is room again: going on", file=sys.stderr)
-            self._since = None
+            if line != self._line:
+                print(line, file=sys.stderr, flush=True)
+            self._since, self._line = None, line
             return
         lack = f"needs {self.demand.describe()}; the nodes that are left have {capacity.describe()}"
         if self._since is None:

@@ -14,8 +14,9 @@ from ray.train.collective import broadcast_from_rank_zero
 from ray.train.torch import TorchConfig, TorchTrainer
 from torch import nn
 
+from orchestrator.engines.ray.preemption import Drained, run_task
 from orchestrator.engines.ray.queue import WAIT
-from orchestrator.engines.worker import RungReporter, run_task
+from orchestrator.engines.worker import RungReporter
 from orchestrator.errors import StopTraining
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
@@ -84,6 +85,10 @@ def worker_loop(config: dict[str, Any]) -> None:
             for task in map(Task.of, ray.get(queue.job.remote(number))):
                 if not run_task(task, runtime, [RungReporter(task.name, decide)]):
                     return
+        except Drained:
+            if runtime.is_main:
+                ray.get(queue.excuse.remote(number))
+            raise
         except Exception as error:
             ray.get(queue.explain.remote(number, f"{type(error).__name__}: {error}"))
             raise
@@ -95,20 +100,25 @@ def _distributed(module: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(module)
 
 
-def fit(queue: str, workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
+def fit(queue: str, workers: int, resources: dict[str, float], labels: dict[str, str], storage: str, claim: str) -> None:
     """Works off a queue with one Train run inside a Tune trial. Rows resume from our own checkpoints, so each attempt has a new name.
 
     queue: name of the actor. resources: of each worker, {"CPU": n} or {"GPU": n}, as decided by the driver (this process may see no GPU).
+    labels: a label selector of their nodes.
     """
     use_gpu = "GPU" in resources
     TorchTrainer(
         worker_loop,
         train_loop_config={"queue": queue, "claim": claim},
         torch_config=NodeTorchConfig(backend="nccl" if use_gpu else "gloo"),
-        scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources, label_selector=labels or None
+        ),
         run_config=ray.train.RunConfig(
             name=f"{claim}-{os.getpid()}",
             storage_path=storage,
-            failure_config=ray.train.FailureConfig(max_failures=1000, controller_failure_limit=1000),  # the queue counts those of a job
+            failure_config=ray.train.FailureConfig(  # the queue counts failures of a job
+                max_failures=1000, max_preemption_failures=-1, controller_failure_limit=1000, relax_collectives_on_preemption=True
+            ),
         ),
     ).fit()

@@ -4,8 +4,8 @@ Import it through `engines.execute.ray_engine`, which first sets the environment
 """
 
 import os
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ from ray import tune
 from ray.tune.execution import class_cache
 
 from orchestrator import interrupt
-from orchestrator.engines.ray.cluster import LEAVING, cluster, with_gpu_memory
+from orchestrator.engines.ray.capacity import live_capacity, with_gpu_memory
+from orchestrator.engines.ray.cluster import LEAVING, cluster
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.experiment import Experiment
+from orchestrator.engines.ray.preemption import run_task
+from orchestrator.engines.ray.schedulers import NODES_WAIT, Room
 from orchestrator.engines.ray.shared_folders import check_shared
-from orchestrator.engines.resources import Capacity, Demand, job_demands, quantity
-from orchestrator.engines.worker import RungReporter, run_task
+from orchestrator.engines.resources import Demand, job_demands
+from orchestrator.engines.worker import RungReporter
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
@@ -48,9 +51,10 @@ def run(
     UserError if a job could never start.
     """
     options, failures, stop = Resources.model_validate(resources or {}), dict[str, str](), interrupt.stop_file(results, name)
-    with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)) as capacity, interrupt.passing_on(stop):
+    with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)), interrupt.passing_on(stop):
+        capacity = live_capacity(options)
         if capacity.gpus and options.gpu == "auto":
-            capacity = with_gpu_memory(capacity)
+            capacity = with_gpu_memory(capacity, options)
         demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
         if "RAY_ADDRESS" in os.environ:
             tasks = [task for job in jobs for task in job]
@@ -60,7 +64,7 @@ def run(
             if stop.exists():
                 break
             group = [(job, demand) for job, demand in demands if _size(demand) == size]
-            failures |= _run_group(group, asha, metric, capacity, options, name, results, concurrency)
+            failures |= _run_group(group, asha, metric, options, name, results, concurrency)
         if stop.exists():
             raise KeyboardInterrupt
     return failures
@@ -88,7 +92,6 @@ def _run_group(
     group: Sequence[tuple[Sequence[Task], Demand]],
     asha: Asha | None,
     metric: str,
-    capacity: Capacity,
     options: Resources,
     name: str,
     results: Path,
@@ -96,14 +99,13 @@ def _run_group(
 ) -> dict[str, str]:
     """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
-    many = capacity.max_concurrent(demand)
-    print(f"{demand.describe()}: at most {quantity(many, 'run')} at a time on {capacity.describe()}", file=sys.stderr, flush=True)
-    experiment = open_experiment(demand, min(many, concurrency or capacity.cpus or 1), name, results)
+    experiment = open_experiment(demand, options, concurrency, name, results)
+    experiment.room.start(demand)
     if asha is not None and asha.path is not None:
         asha.path = asha.path.resolve()  # actors have another working folder
     jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(results, name).resolve()
     failures = experiment.run(jobs, demand.gpus > 0, asha, metric, stop)
-    if (reason := experiment.node_loss.reason) is not None:
+    if (reason := experiment.room.reason) is not None:
         ledger = Ledger(results)
         for task in (task for job, _ in group for task in job):
             if (ledger.read_train(task.train_key) or {}).get("status") != "done":
@@ -111,15 +113,21 @@ def _run_group(
     return failures
 
 
-def open_experiment(demand: Demand, many: int, name: str, results: Path) -> Experiment:
-    """The Tune experiment for `many` jobs of this size at a time: the last one if it still runs and fits, else a new one."""
+def open_experiment(demand: Demand, options: Resources, concurrency: int | None, name: str, results: Path) -> Experiment:
+    """The Tune experiment for jobs of this size: the last one if it still runs and fits, else a new one."""
     global _last
-    key, storage = (demand.workers, demand.resources, many, results), (results / "ray").resolve()
+    capacity, resources, labels = partial(live_capacity, options), demand.resources, dict[str, str]()
+    if "RAY_ADDRESS" in os.environ:  # the Ray of one machine counts its memory otherwise
+        resources, labels = capacity().resources(demand), options.selector
+        if options.accelerator_type is not None:
+            resources[f"accelerator_type:{options.accelerator_type}"] = 0.001
+    key, storage = (demand.workers, resources, labels, concurrency, results), (results / "ray").resolve()
     if _last is None or _last[0] != key or not _last[1].thread.is_alive():
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0
-        experiment = Experiment(trial, _trial_name, demand, many, storage / f"{name.replace('/', '-')}-{number}")
+        room = Room(demand, float(os.environ.get(NODES_WAIT, 600.0)), capacity, concurrency)
+        experiment = Experiment(trial, _trial_name, room, resources, labels, storage / f"{name.replace('/', '-')}-{number}")
         LEAVING.callback(experiment.close)
         _last = (key, experiment)
     return _last[1]

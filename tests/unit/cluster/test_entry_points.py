@@ -38,10 +38,10 @@ def calls(tmp_path: Path) -> list[str]:
     return [line for line in lines if line != "ready"]
 
 
-def test_it_waits_for_cpus_makes_the_data_s_folder_and_does_not_wait_for_the_server(job, tmp_path):
+def test_it_makes_the_data_s_folder_and_does_not_wait_for_the_server(job, tmp_path):
     data = tmp_path / "share" / "data"
-    assert job("spec.yaml", NMT_MIN_CPUS="12", NMT_DATA_DIR=str(data), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == 0
-    assert calls(tmp_path) == ["cluster/wait_for_cpus.py 12 --seconds 900", "-m orchestrator sweep spec.yaml"]
+    assert job("spec.yaml", NMT_DATA_DIR=str(data), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == 0
+    assert calls(tmp_path) == ["-m orchestrator sweep spec.yaml"]
     assert data.is_dir()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.engines.ray.cluster import DRIVER
+from orchestrator.engines.ray.capacity import DRIVER, NODE_TYPES
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
@@ -82,20 +82,26 @@ def test_drivers_sit_on_the_head():
     assert all("resources" not in group["rayStartParams"] for group in spec["workerGroupSpecs"])
 
 
-def test_a_job_waits_for_the_cpus_that_the_pods_have():
-    spec = ray_objects()["RayCluster"]["spec"]
-    groups = [(1, spec["headGroupSpec"]), *((group["replicas"], group) for group in spec["workerGroupSpecs"])]
-    cpus = sum(count * int(group["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"]) for count, group in groups)
-    (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
-    assert {"name": "NMT_MIN_CPUS", "value": str(cpus)} in head["env"]
-    assert all(group["minReplicas"] == group["replicas"] == group["maxReplicas"] for _, group in groups[1:])
+@pytest.mark.parametrize("spec", [ray_objects()["RayCluster"]["spec"], patched("RayCluster")["spec"]], ids=["cpu", "gpu"])
+def test_workers_scale_from_none_and_sweeps_know_what_may_come(spec):
+    (group,), (head,) = spec["workerGroupSpecs"], spec["headGroupSpec"]["template"]["spec"]["containers"]
+    assert (
+        spec["enableInTreeAutoscaling"]
+        and spec["autoscalerOptions"]["idleTimeoutSeconds"]
+        and group["minReplicas"] == group["replicas"] == 0
+    )
+    (types,) = [yaml.safe_load(one["value"]) for one in head["env"] if one["name"] == NODE_TYPES]
+    limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+    memory = int(limits["memory"].removesuffix("Gi")) * 2**30
+    resources = {"CPU": int(limits["cpu"]), "memory": memory} | ({"GPU": 1} if "nvidia.com/gpu" in limits else {})
+    assert types == {group["groupName"]: {"resources": resources, "max_workers": group["maxReplicas"]}}
 
 
 @pytest.mark.parametrize("name", pods())
 def test_no_pod_is_root_or_may_become_it(name):
     """What the namespace enforces (Pod Security Standard `restricted`), and limits, without which one row could take a whole machine."""
     spec = pods()[name]["spec"]
-    assert spec["automountServiceAccountToken"] is False
+    assert spec["automountServiceAccountToken"] is name.endswith("-head")  # for the autoscaler
     security = spec["securityContext"]
     assert security["runAsNonRoot"] is True and security["runAsUser"] > 0 and security["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))

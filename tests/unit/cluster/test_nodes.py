@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ray")
-from orchestrator.engines.ray.schedulers import NodeLossStopper
+from orchestrator.engines.ray.schedulers import Room
 from orchestrator.engines.ray.shared_folders import problems
 from orchestrator.engines.ray.train import interface_of
 from orchestrator.engines.resources import Capacity, Demand, Node
@@ -20,14 +20,14 @@ def capacities(*cpus: tuple[float, ...]) -> Callable[[], Capacity]:
 
 
 def test_trials_end_where_there_is_no_room_for_long_enough_and_not_before(capsys):
-    room = NodeLossStopper(Demand(2, 1.0), 0.0, capacities((1, 1), (1,), (1,)))
+    room = Room(Demand(2, 1.0), 0.0, capacities((1, 1), (1,), (1,)))
     assert [room.stop_all() for _ in range(4)] == [False, False, True, True]
     assert room.reason == "nodes were lost: needs 2 x 1 CPU; the nodes that are left have 1 CPU; waited 0 s"
     assert "waiting at most" in capsys.readouterr().err and room("trial", {}) is False
 
 
 def test_room_that_comes_back_ends_the_waiting(capsys):
-    room = NodeLossStopper(Demand(1, 2.0), 0.0, capacities((1,), (2,), (1,), (2,)))
+    room = Room(Demand(1, 2.0), 0.0, capacities((1,), (2,), (1,), (2,)))
     assert not any(room.stop_all() for _ in range(4))
     assert capsys.readouterr().err.count("there is room again") == 2
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from orchestrator.engines.ray.cluster import DRIVER
+from orchestrator.engines.ray.capacity import DRIVER
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = ["ray-cluster.yaml", "ray-cluster-local.yaml"]
@@ -25,7 +25,8 @@ def test_ray_fills_in_and_accepts_them(name):
     types = prepared["available_node_types"]
     assert prepared["head_node_type"] in types  # the schema accepts any name here
     workers = [node for kind, node in types.items() if kind != prepared["head_node_type"] or len(types) == 1]
-    assert sum(node["min_workers"] for node in workers) == sum(node["max_workers"] for node in workers) == prepared["max_workers"] > 0
+    assert sum(node["max_workers"] for node in workers) == prepared["max_workers"] > 0
+    assert sum(node["min_workers"] for node in workers) == (0 if prepared["provider"]["type"] == "aws" else prepared["max_workers"])
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -125,6 +125,55 @@ def test_jobs_auto_refuses_what_the_gpu_does_not_hold():
         side_by_side([[task()]], 9 * GB)
 
 
+def test_what_the_autoscaler_may_add_counts():
+    empty = replace(cluster(Node(0, drivers=64)), addable=(Node(4, memory=25 * GB), Node(4, memory=25 * GB)))
+    (demand,) = of(empty, task())
+    assert empty.max_concurrent(demand) == 4 and empty.describe() == "2 x 4 CPUs, 25.0 GB when needed"
+    assert empty.resources(demand) == {"CPU": 1.0, "memory": 10.0 * GB}
+    with pytest.raises(UserError, match=r"needs 8 CPUs .*; the cluster has 2 x 4 CPUs, 25\.0 GB when needed, so Ray would never"):
+        of(empty, task(threads=8))
+
+
+def test_a_sweep_on_nodes_with_labels_or_a_gpu(monkeypatch):
+    """Nodes of the autoscaler and their labels are read as the sweep reads them on the head."""
+    import orchestrator.engines.ray.capacity as ray_capacity
+
+    live = [
+        {"Alive": True, "Resources": {"driver": 64.0}, "Labels": {}},
+        {"Alive": True, "Resources": {"CPU": 2.0}, "Labels": {"zone": "a"}},
+    ]
+    monkeypatch.setattr(ray_capacity.ray, "nodes", lambda: live)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    near, big = (
+        "{resources: {CPU: 2}, labels: {zone: a}, max_workers: 3}",
+        "{resources: {CPU: 8, 'accelerator_type:A100': 1}, max_workers: 1}",
+    )
+    types = f"{{near: {near}, big: {big}}}"
+    monkeypatch.setenv("NMT_NODE_TYPES", types)
+
+    def described(**wanted: object) -> str:
+        return ray_capacity.live_capacity(Resources.model_validate(wanted)).describe()
+
+    assert described() == "2 CPUs and 2 x 2 CPUs + 1 x 8 CPUs when needed"
+    assert described(labels={"zone": ["a", "b"]}) == "2 CPUs and 2 x 2 CPUs when needed"
+    assert described(accelerator_type="A100") == "1 x 8 CPUs when needed"
+    wanted = Resources.model_validate({"labels": {"zone": "b"}})
+    with pytest.raises(UserError, match=r"needs 1 CPU .* on nodes with zone=b; the cluster has none, so Ray would never schedule it"):
+        job_demands([[task()]], ray_capacity.live_capacity(wanted), wanted)
+    monkeypatch.setenv("NMT_NODE_TYPES", "[4]")
+    with pytest.raises(UserError, match=r"^NMT_NODE_TYPES: cannot be read; expected types of nodes such as \{worker: "):
+        described()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"labels": {"zo ne": "a"}}, {"labels": {"zone": []}}, {"labels": {"zone": 3}}, {"accelerator_type": "A 100"}]
+)
+def test_labels_that_ray_would_not_take(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Resources.model_validate(wrong)
+    assert Resources.model_validate({"labels": {"zone": ["a", "b"], "ray.io/market-type": "spot"}}).selector["zone"] == "in(a,b)"
+
+
 def test_threads_that_no_single_node_has():
     with pytest.raises(UserError, match=r"needs 4 CPUs .*; the cluster has 2 nodes: 2 CPUs \+ 2 CPUs, so"):
         of(cluster(Node(2), Node(2)), task(threads=4))

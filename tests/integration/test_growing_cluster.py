@@ -1,0 +1,210 @@
+"""Sweeps on a cluster that grows from nothing, loses nodes that announce it, and shrinks again: Ray's fake nodes on this machine."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0
+"""Seconds: a bound for what must not hang, on a machine that may be busy."""
+SPEC = """
+source: {paper: try, table: growing}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+batch: {unit: tokens, size: 300}
+model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
+decode: {beam_size: 1}
+"""
+SHORT = (
+    SPEC
+    + """
+train: {max_steps: 20, validate_every: 20, checkpoint_every: 20}
+sweep: {seeds: 12, scheduler: {kind: fifo}, resources: {labels: {zone: a}}}
+rows: {short: {}}
+"""
+)
+LONG = (
+    SPEC
+    + """
+train: {max_steps: 400, validate_every: 400, checkpoint_every: 1000000}
+sweep: {seeds: 1, scheduler: {kind: fifo}, resources: {labels: {zone: ZONE}}}
+rows: {alone: {}, pair: {workers: 2}}
+"""
+)
+HEAD, HEAD_TYPE = "f" * 51 + "00000", "ray.head.default"  # as the provider calls it
+NO_CPU = {"resources": {"CPU": 0, "driver": 64}, "max_workers": 0}
+TYPES = {f"in-{zone}": {"resources": {"CPU": 1}, "labels": {"zone": zone}, "max_workers": many} for zone, many in (("a", 3), ("b", 4))}
+NODES = """
+import sys, time, ray
+from ray._private import state
+from ray._raylet import GcsClient
+from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
+ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+for word in sys.stdin:
+    live = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    if word.startswith("drain"):
+        free = state.available_resources_per_node()
+        busy = [node["NodeID"] for node in live if node["Labels"]["zone"] == "b" and not free.get(node["NodeID"], {}).get("CPU")]
+        taken, _ = GcsClient(sys.argv[1]).drain_node(busy[0], DRAIN_NODE_REASON_PREEMPTION, "spot", int(time.time() * 1000) + 60000)
+        assert taken
+    print(*sorted(node["Labels"]["zone"] for node in live), flush=True)
+"""
+"""Answers each line with the zones of the live nodes; `drain` first announces the end, in 60 s, of one in zone b that has work."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Lab:
+    """A head without CPUs, whose autoscaler may add nodes of one CPU: three in zone a, four in zone b."""
+
+    helper: subprocess.Popen[str]
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.address = home, f"127.0.0.1:{free_port()}"
+        (home / "token").touch(0o600)
+        (home / "token").write_text(secrets.token_hex(32))
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "NMT_"))}
+        settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(home / "token"), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+        self.environment = kept | settings | {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        provider = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+        commands = "initialization setup head_setup worker_setup head_start_ray worker_start_ray"
+        # `external`: under its own name Ray reads a file that the wheel lacks
+        where = {"type": "external", "module": provider, "launch_multiple": True, "gcs_address": self.address, "head_node_id": HEAD}
+        config = {
+            "cluster_name": "fake",
+            "max_workers": 7,
+            "idle_timeout_minutes": 0.05,
+            "provider": where,
+            "available_node_types": {kind: about | {"node_config": {}} for kind, about in {**TYPES, HEAD_TYPE: NO_CPU}.items()},
+            "head_node_type": HEAD_TYPE,
+            "auth": {},
+            "file_mounts": {},
+            "cluster_synced_files": [],
+            **{f"{name}_commands": [] for name in commands.split()},
+        }
+        (home / "autoscaler.yaml").write_text(yaml.safe_dump(config))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        node = {"RAY_FAKE_CLUSTER": "1", "RAY_enable_autoscaler_v2": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+        node |= {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD, "RAY_CLOUD_INSTANCE_ID": HEAD, "RAY_NODE_TYPE_NAME": HEAD_TYPE}
+        node |= {"RAY_raylet_start_wait_time_s": "400", "RAY_worker_register_timeout_seconds": "300", "RAY_TRAIN_V2_ENABLED": "1"}
+        ports = [f"--port={self.address.split(':')[1]}", f"--dashboard-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
+        places = ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--temp-dir={self.home}/r"]
+        limits = ["--num-cpus=0", "--resources", '{"driver": 64}', f"--object-store-memory={100 * 2**20}"]
+        command = [Path(sys.executable).with_name("ray"), "start", "--head", *ports, *places, *limits, "--block"]
+        with (self.home / "head.log").open("wb") as log:
+            return subprocess.Popen(
+                [*map(str, command), f"--autoscaling-config={self.home}/autoscaler.yaml"],
+                env=self.environment | node,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def sweep(self, name: str, spec: str) -> subprocess.Popen[str]:
+        (self.home / f"{name}.yaml").write_text(spec)
+        places = [f"--results={self.home}/{name}", f"--cache-dir={self.home}/cache", "--no-tracking", "--json"]
+        command = [sys.executable, "-m", "orchestrator", "sweep", str(self.home / f"{name}.yaml"), "--engine", "ray", *places]
+        more = {"RAY_ADDRESS": self.address, "NMT_NODE_TYPES": json.dumps(TYPES)}
+        return subprocess.Popen(command, env=self.environment | more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def nodes(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", NODES, self.address]
+        return subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def ask(self, word: str = "list") -> list[str]:
+        assert self.helper.stdin is not None and self.helper.stdout is not None
+        self.helper.stdin.write(f"{word}\n")
+        return self.helper.stdout.readline().split()
+
+    def steps(self, name: str) -> dict[str, int]:
+        """Updates that a sweep's rows executed so far, repeated ones too."""
+        journals = (path for path in self.home.glob(f"{name}/*/journal.jsonl") if path.with_name("spec.yaml").exists())
+        rows = ((yaml.safe_load(path.with_name("spec.yaml").read_text())["id"], path.read_text()) for path in journals)
+        return {row.split("/")[-1]: len(text.splitlines()) for row, text in rows}
+
+
+def wait(condition: Callable[[], object], what: str) -> None:
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < PATIENCE, f"{what}: not within {PATIENCE:.0f} s"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    home = Path(tempfile.mkdtemp(prefix="nmt-g-", dir="/tmp"))  # short: Ray's sockets lie below it
+    lab = Lab(home)
+    head = lab.start()
+    try:
+        wait(lambda: "Ray runtime started" in (home / "head.log").read_text() or head.poll() is not None, "the head")
+        assert head.poll() is None, (home / "head.log").read_text()[-3000:]
+        lab.helper = lab.nodes()
+        yield lab
+        lab.helper.kill()
+    finally:
+        head.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            head.wait(60)
+        for entry in Path("/proc").glob("[0-9]*"):  # the fake nodes, which no head ends
+            with contextlib.suppress(OSError):
+                if f"{home}/r/".encode() in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def rows(out: str) -> dict[str, dict]:
+    return {record["id"].split("/")[-1]: record for record in map(json.loads, out.splitlines()) if "weights_sha256" in record}
+
+
+def test_what_no_type_of_node_holds_is_refused(lab):
+    _, err = lab.sweep("large", SHORT.replace("short: {}", "short: {train: {threads: 2}}")).communicate(timeout=PATIENCE)
+    assert "needs 2 CPUs" in err and "on nodes with zone=a; the cluster has 3 x 1 CPU when needed, so Ray would never" in err, err
+
+
+def test_twelve_rows_from_no_node_to_three_and_back(lab):
+    assert lab.ask() == []
+    sweep = lab.sweep("short", SHORT)
+    assert sweep.stderr is not None and sweep.stdout is not None
+    running, joined, used = set[str](), 0.0, 0.0
+    for line in sweep.stderr:
+        name, _, what = line.partition(": ")
+        running = running | {name} if what.startswith("running") else running - {name} if what.startswith("done") else running
+        joined = joined or time.monotonic() * ("on 3 nodes: " in line)
+        used = used or time.monotonic() * (len(running) == 3)
+    assert sweep.wait(PATIENCE) == 0
+    out = [json.loads(line) for line in sweep.stdout]
+    assert [record["status"] for record in out if "status" in record] == ["done"] * len(out) and joined > 0 and 0 < used < joined + 30
+    wait(lambda: not lab.ask(), "the end of idle nodes")
+
+
+def test_a_drained_node_loses_no_update_and_changes_no_bit(lab):
+    """On one and on two workers; only the notice asks for a checkpoint. In zone a the same rows run undisturbed."""
+    calm, drained = (lab.sweep(name, LONG.replace("ZONE", zone)) for name, zone in (("calm", "a"), ("drained", "b")))
+    for row in ("alone", "pair"):
+        wait(lambda row=row: lab.steps("drained").get(row, 0) >= 50 or drained.poll() is not None, f"50 steps of {row}")
+        assert drained.poll() is None and lab.steps("drained")[row] < 300
+        lab.ask("drain")
+    (out, err), (expected, _) = (sweep.communicate(timeout=PATIENCE) for sweep in (drained, calm))
+    assert drained.returncode == calm.returncode == 0, err
+    assert {name: row["weights_sha256"] for name, row in rows(out).items()} == {n: r["weights_sha256"] for n, r in rows(expected).items()}
+    assert lab.steps("drained") == lab.steps("calm") == {"alone": 400, "pair": 400}
+    assert err.count("interrupted") >= 1
