@@ -15,9 +15,7 @@ from orchestrator.specs.positions import Position, describe, shown
 
 MAX_SEEDS = 1000
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"  # of Kubernetes and Ray
-LabelValue = Annotated[str, Field(pattern=f"^{_NAME}$")]
-LabelName = Annotated[str, Field(pattern=f"^([a-z0-9.-]+/)?{_NAME}$")]
+_LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")  # of Kubernetes and Ray
 
 
 class Scheduler(Strict):
@@ -64,26 +62,47 @@ class Resources(Strict):
     """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
     memory: str = "auto"
     """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
-    accelerator_type: LabelValue | None = None
+    accelerator_type: str | None = None
     """On a cluster: only nodes with this GPU, by Ray's name, such as A100 or H100."""
-    labels: dict[LabelName, LabelValue | Annotated[list[LabelValue], Field(min_length=1)]] = Field(default_factory=dict)
+    labels: dict[str, list[str]] = Field(default_factory=dict)
     """On a cluster: only nodes with these labels, each with one value or one of a list, such as {zone: [a, b]}."""
 
     @property
     def selection(self) -> str:
         """`accelerator_type=A100, zone=a or b`; empty if all nodes will do."""
-        wanted = {"accelerator_type": self.accelerator_type, **self.labels}
-        return ", ".join(f"{name}={value if isinstance(value, str) else ' or '.join(value)}" for name, value in wanted.items() if value)
+        wanted = {"accelerator_type": [self.accelerator_type] if self.accelerator_type else [], **self.labels}
+        return ", ".join(f"{name}={' or '.join(values)}" for name, values in wanted.items() if values)
 
     def selects(self, resources: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         """Whether runs may use a node with these resources and labels, by Ray's names."""
         kind = self.accelerator_type is None or f"accelerator_type:{self.accelerator_type}" in resources
-        return kind and all(labels.get(name) in ([value] if isinstance(value, str) else value) for name, value in self.labels.items())
+        return kind and all(labels.get(name) in values for name, values in self.labels.items())
 
     @property
     def selector(self) -> dict[str, str]:
         """`labels` as a label selector of Ray."""
-        return {name: value if isinstance(value, str) else f"in({','.join(value)})" for name, value in self.labels.items()}
+        return {name: f"in({','.join(values)})" for name, values in self.labels.items()}
+
+    @field_validator("labels", mode="before", json_schema_input_type=dict[str, str | list[str]])
+    @classmethod
+    def _lists(cls, labels: Any) -> Any:
+        if not isinstance(labels, dict):
+            return labels
+        lists = {name: value if isinstance(value, list) else [value] for name, value in labels.items()}
+        for name, values in lists.items():
+            for word in [str(name).rpartition("/")[2], *(values or [[]])]:
+                if not isinstance(word, str) or not _LABEL.fullmatch(word):
+                    raise ValueError(
+                        f"{shown(str(name))} has {describe(word)}; expected words of letters, digits, `-`, `_` and `.`, such as zone: a"
+                    )
+        return lists
+
+    @field_validator("accelerator_type")
+    @classmethod
+    def _accelerator(cls, value: str | None) -> str | None:
+        if value is not None and not _LABEL.fullmatch(value):
+            raise ValueError(f"accelerator_type is {describe(value)}; expected a GPU by Ray's name, such as A100")
+        return value
 
     @field_validator("gpu")
     @classmethod
