@@ -32,7 +32,7 @@ decode: {beam_size: 1}
 SHORT = (
     SPEC
     + """
-train: {max_steps: 20, validate_every: 20, checkpoint_every: 20}
+train: {max_steps: 150, validate_every: 150, checkpoint_every: 150}
 sweep: {seeds: 12, scheduler: {kind: fifo}, resources: {labels: {zone: a}}}
 rows: {short: {}}
 """
@@ -91,7 +91,7 @@ class Lab:
         config = {
             "cluster_name": "fake",
             "max_workers": 7,
-            "idle_timeout_minutes": 0.05,
+            "idle_timeout_minutes": 0.1,
             "provider": where,
             "available_node_types": {kind: about | {"node_config": {}} for kind, about in {**TYPES, HEAD_TYPE: NO_CPU}.items()},
             "head_node_type": HEAD_TYPE,
