@@ -42,7 +42,7 @@ LONG = (
     + """
 train: {max_steps: 400, validate_every: 400, checkpoint_every: 1000000}
 sweep: {seeds: 1, scheduler: {kind: fifo}, resources: {labels: {zone: ZONE}}}
-rows: {alone: {}, pair: {workers: 2}}
+rows: {alone: {}, pair: {workers: 2, model: {decoder: {num_layers: 1}}}}
 """
 )
 HEAD, HEAD_TYPE = "f" * 51 + "00000", "ray.head.default"  # as the provider calls it
@@ -208,4 +208,4 @@ def test_a_drained_node_loses_no_update_and_changes_no_bit(lab):
     assert drained.returncode == calm.returncode == 0, err
     assert {name: row["weights_sha256"] for name, row in rows(out).items()} == {n: r["weights_sha256"] for n, r in rows(expected).items()}
     assert lab.steps("drained") == lab.steps("calm") == {"alone": 400, "pair": 400}
-    assert err.count("interrupted") >= 1
+    assert "Traceback" not in err and "its node is being drained" in err

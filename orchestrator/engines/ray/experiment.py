@@ -81,6 +81,7 @@ class Experiment:
         path: Path,
     ) -> None:
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")  # tracebacks; the sweep names its failures at the end
         self.feed, self.ends, self.scheduler, self.problem = Feed(room), Ends(), AblationASHA(), list[BaseException]()
         self.room, self.given, demand = room, 0, room.demand
         self.slot = {"queue": path.name, "workers": demand.workers, "resources": resources, "labels": labels}
