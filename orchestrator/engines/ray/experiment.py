@@ -1,6 +1,8 @@
 """A Tune experiment to which several sweeps give their trials, so that Tune keeps a process that has imported torch between them."""
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -17,6 +19,7 @@ from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.engines.ray.capacity import DRIVER
+from orchestrator.engines.ray.preemption import Drained
 from orchestrator.engines.ray.queue import ATTEMPTS, Job, JobQueue
 from orchestrator.engines.ray.schedulers import AblationASHA, Room
 from orchestrator.sweeps.asha import Asha
@@ -50,7 +53,7 @@ class Feed(Searcher):
 
 
 class Ends(TrialProgressCallback):
-    """Counts trials that ended, in place of Ray's own callback, which prints a line for each at any verbosity."""
+    """Counts trials that ended, and names those that leave a node, in place of Ray's own callback, which prints a line for each at any verbosity."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +61,10 @@ class Ends(TrialProgressCallback):
 
     def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
         self.count += 1
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if isinstance(cause := getattr(trial.get_error(), "cause", None), Drained):
+            print(cause, file=sys.stderr, flush=True)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.errors.append((trial, str(trial.get_error()).strip().splitlines()[-1]))
