@@ -53,7 +53,7 @@ class Feed(Searcher):
 
 
 class Ends(TrialProgressCallback):
-    """Counts trials that ended, and names those that leave a node, in place of Ray's own callback, which prints a line for each at any verbosity."""
+    """Counts trials that ended, and names those that leave a node. Ray's own callback prints a line for each at any verbosity."""
 
     def __init__(self) -> None:
         super().__init__()
