@@ -137,8 +137,11 @@ def test_no_policy_lets_everybody_in_or_out():
 
 
 def test_policies_select_pods_that_are_there():
-    """A label that is misspelt in a policy would deny in silence. KubeRay itself puts `ray.io/is-ray-node: yes` on every Ray pod."""
-    labels = [{"ray.io/is-ray-node": "yes"}, *(template.get("metadata", {}).get("labels", {}) for template in pods().values())]
+    """A label that is misspelt in a policy would deny in silence. KubeRay itself labels every Ray pod with these."""
+    labels = [
+        {"ray.io/is-ray-node": "yes", "ray.io/node-type": "head"},
+        *(template.get("metadata", {}).get("labels", {}) for template in pods().values()),
+    ]
     for name, spec in policies().items():
         peers = [
             peer for rule in [*spec.get("ingress", []), *spec.get("egress", [])] for peer in [*rule.get("from", []), *rule.get("to", [])]
