@@ -1,7 +1,6 @@
 """Names of the analysis kinds and the modules of `orchestrator.analysis.kinds` that register them, listed without importing them."""
 
 _KINDS = {
-    "asha": ("asha",),
     "attention": ("attention-maps", "layer-attention"),
     "degradation": ("degradation",),
     "layer_weights": ("exploitation", "layer-weights"),

@@ -1,11 +1,10 @@
-"""ASHA's rules against numbers worked out by hand: the cutoff, what of an older decision holds, and what a replay costs."""
+"""ASHA's rules against numbers worked out by hand: the cutoff, and what of an older decision holds."""
 
 import json
 import math
 
 import pytest
 
-from orchestrator.analysis.kinds.asha import replay, rungs_of, spent
 from orchestrator.sweeps.asha import Asha
 
 
@@ -106,42 +105,3 @@ def test_decisions_by_another_rule_or_at_other_rungs_are_not_taken_over(tmp_path
     assert set(Asha([20, 40], 3.0, "min", set(), path, tolerance).stopped()) == {"b"}
     rungs, eta, mode, other_tolerance = other
     assert Asha(list(rungs), eta, mode, set(), path, other_tolerance).stopped() == {}
-
-
-# ---------------------------------------------------------------- replay
-
-
-def test_a_run_is_not_asked_at_its_own_end():
-    """The short run ends at the other's rung: it is a result, no candidate."""
-    curves = {"long": {10: 1.0, 20: 1.0}, "short": {10: 9.0}}
-    asha = Asha([10], 2.0, "min", set())
-    assert replay(curves, asha, ["long", "short"], workers=1) == {} and [r.run for r in asha.records[10]] == ["long"]
-    assert spent(curves, {}) == 1.0 and spent(curves, {"long": 10}) == pytest.approx(20 / 30)
-
-
-def test_a_run_starts_when_a_worker_is_free():
-    """Two workers: c starts when a ends at 30, and is at its rungs after b, which is as fast as a and was stopped nowhere."""
-    curves = {"a": {10: 1.0, 20: 1.0, 30: 1.0}, "b": {10: 1.0, 20: 1.0, 60: 1.0}, "c": {10: 1.0, 20: 1.0, 30: 1.0}}
-    asha = Asha([10, 20, 50], 2.0, "min", set(curves))
-    curves["b"][50] = 1.0
-    replay(curves, asha, ["a", "b", "c"], workers=2)
-    assert [[r.run for r in asha.records[rung]] for rung in (10, 20, 50)] == [["a", "b", "c"], ["a", "b", "c"], ["b"]]
-
-
-def test_rungs_are_validations_of_all_runs_before_the_end_of_the_shortest():
-    validated = dict.fromkeys((40, 50, 60, 70), 1.0)
-    # half of 50 is 25, which is nearest to 40; 25 is under three quarters of 40, so there is none
-    assert rungs_of({"short": {40: 1.0, 50: 1.0}, "long": validated}, 2.0) == []
-    # 80 / 2 = 40 and 20: 30 is the first validation; 20 is under 22.5
-    assert rungs_of({"a": dict.fromkeys((30, 60, 80), 1.0)}, 2.0) == [30]
-    assert rungs_of({"a": dict.fromkeys(range(100, 900, 100), 1.0), "x": {300: 1.0, 900: 1.0}}, 2) == [300]
-    # 80 / 1.1 = 72.7 is nearer to the end (80) than to 60, but the end is no rung
-    assert max(rungs_of({"a": dict.fromkeys((60, 80), 1.0)}, 1.1)) == 60
-
-
-def test_one_after_the_other_the_order_decides():
-    curves = {f"r{i}": {step: final + 40 / step for step in (10, 20, 40)} for i, final in enumerate((3.0, 2.0, 1.0))}
-    worst_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r0", "r1", "r2"], workers=1)
-    best_first = replay(curves, Asha([10, 20], 2.0, "min", set()), ["r2", "r1", "r0"], workers=1)
-    assert worst_first == {}  # each is better than all before it
-    assert best_first == {"r1": 10, "r0": 10} and spent(curves, best_first) == pytest.approx(60 / 120)
