@@ -22,7 +22,7 @@ def markdown(table: Table, names: Sequence[str] = ()) -> str:
 
 def markdown_ladder(found: Ladder) -> str:
     """The rows of a ladder as a Markdown table with its notes."""
-    grid = markdown_grid([*map(_md, found.heads)], [[*map(_md, row)] for row in found.cells()])
+    grid = markdown_grid([*map(_md, found.HEADS)], [[*map(_md, row)] for row in found.cells()])
     return "\n\n".join([grid, "\n".join(f"- {_md(note)}" for note in found.notes)]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ from orchestrator.report.effects import Effect, Effects, interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.page.section import Section
-from orchestrator.scoring.significance.estimator import INFINITE, Answer, answer
+from orchestrator.scoring.significance.estimator import Answer
 from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import Row
@@ -56,16 +56,11 @@ class Size:
             seconds += sum(record["seconds"] for record in records) / len(records)
         return operations, seconds
 
-    def params(self, row: str) -> int | None:
-        done = self.section.done(row)
-        return done[0].params if done else None
-
     def tokens_per_parameter(self, row: str) -> float | None:
         """Target tokens of a training over the parameters of the model."""
-        done = self.section.done(row)
-        records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in done[:1]]
-        known = [record for record in records if {"seconds", "tokens_per_second", "params"} <= set(record)]
-        return known[0]["seconds"] * known[0]["tokens_per_second"] / known[0]["params"] if known else None
+        records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in self.section.done(row)[:1]]
+        known = (r["seconds"] * r["tokens_per_second"] / r["params"] for r in records if {"seconds", "tokens_per_second"} <= set(r))
+        return next(known, None)
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,6 @@ class Line:
     """A row on one metric over the sizes. slope: the change of its effect when the parameters double."""
 
     row: str
-    label: str
     metric: str
     points: Sequence[Point]
     slope: tuple[float, Answer] | None = None
@@ -100,7 +94,7 @@ class Ladder:
     table: str
     profiles: Sequence[str]
     lines: Sequence[Line]
-    notes: Sequence[str] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """{"table", "ladder": [profile, ..], "rows": [{"row", "metric", "sizes", "slope"}], "notes"}."""
@@ -115,9 +109,7 @@ class Ladder:
         ]
         return {"table": self.table, "ladder": list(self.profiles), "rows": rows, "notes": list(self.notes)}
 
-    @property
-    def heads(self) -> list[str]:
-        return ["row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time"]
+    HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
 
     def cells(self) -> list[list[str]]:
         """A line for each row, metric and size, and one for each slope."""
@@ -127,9 +119,7 @@ class Ladder:
                 about = [short_id(line.row), TITLES[line.metric], point.profile, f"{point.params:,}" if point.params else ""]
                 found.append([*about, point.effect.interval, point.verdict, *_said(point.speed_up)])
             if line.slope is not None:
-                change, known = line.slope
-                effect = interval(line.metric, change, known)
-                found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", effect, "", "", ""])
+                found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", interval(line.metric, *line.slope), "", "", ""])
         return found
 
 
@@ -141,7 +131,7 @@ def make(sizes: Sequence[Size]) -> Ladder:
         for metric in ("bleu", NLL):
             points = [point for size in sizes if (point := _point(size, sizes, row.id, starts[row.id], metric)) is not None]
             if points:
-                lines.append(Line(row.id, row.label, metric, points, _slope(points)))
+                lines.append(Line(row.id, metric, points, _slope(points)))
     return Ladder(first.table.address, [size.profile for size in sizes], lines, _notes(sizes))
 
 
@@ -151,15 +141,15 @@ def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) 
     if found is None or found.effect is None:
         return None
     fast = _speed_up(size, sizes, row, base) if metric == NLL else None
-    params = size.params(base) or size.params(row)
-    return Point(size.profile, params, found.effect, found.verdict.word, fast)
+    params = [done.params for name in (base, row) for done in size.section.done(name)]
+    return Point(size.profile, next(iter(params), None), found.effect, found.verdict.word, fast)
 
 
 def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
-    known = [(p.params, p.effect.delta, p.effect.difference) for p in points if p.params and p.effect.difference is not None]
-    found = [(delta, difference.other_sentences) for _, delta, difference in known]
-    tests = [answer(delta, each.se**2, min(each.df, INFINITE)) for delta, each in found]
-    return slope([params for params, *_ in known], tests, [delta for delta, _ in found])
+    known = [
+        (p.params, p.effect.delta, p.effect.difference.other_sentences) for p in points if p.params and p.effect.difference is not None
+    ]
+    return slope(*zip(*known, strict=True)) if known else None
 
 
 def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:
@@ -173,7 +163,6 @@ def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp
 
 
 def _said(found: SpeedUp | None) -> tuple[str, str]:
-    """`~` marks what lies outside of the baseline's sizes."""
     if found is None:
         return "", ""
     mark = "~" * found.beyond
@@ -189,7 +178,6 @@ def _notes(sizes: Sequence[Size]) -> list[str]:
         notes.append(f"tokens per parameter of the baseline differ between sizes: {said}")
     if len(sizes) < LEAST_SIZES:
         notes.append(f"no speed-up: a curve needs {LEAST_SIZES} sizes")
-    else:
-        notes.append("speed-up: compute, or time, in which the baseline's curve over its sizes reaches the row's nll, over the row's own")
-        notes.append("a speed-up needs two seeds of both rows, and the prepared corpus; ~: outside of the baseline's sizes")
-    return notes
+        return notes
+    said = "speed-up: compute, or time, in which the baseline's curve over its sizes reaches the row's nll, over the row's own"
+    return [*notes, said, "a speed-up needs two seeds of both rows, and the prepared corpus; ~: outside of the baseline's sizes"]

@@ -35,7 +35,7 @@ def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
 
 def show_ladder(console: Console, found: Ladder) -> None:
     """Prints a table at several sizes."""
-    drawn = make_table(found.heads, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",))
+    drawn = make_table(found.HEADS, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",))
     for row in found.cells():
         drawn.add_row(*map(cell, row))
     console.print(drawn)

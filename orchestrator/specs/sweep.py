@@ -15,7 +15,13 @@ from orchestrator.specs.positions import Position, describe, shown
 
 MAX_SEEDS = 1000
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")  # of Kubernetes and Ray
+_WORD = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+Word = Annotated[str, Field(pattern=f"^{_WORD}$")]
+"""A value of a label, of Kubernetes and Ray."""
+Label = Annotated[str, Field(pattern=f"^([A-Za-z0-9.-]+/)?{_WORD}$")]
+Words = Annotated[
+    list[Word], Field(min_length=1), BeforeValidator(lambda value: [value] if isinstance(value, str) else value, list[str] | str)
+]
 
 
 class Scheduler(Strict):
@@ -34,8 +40,6 @@ class Scheduler(Strict):
     """A run goes on from a rung if it is among the best 1 / reduction_factor there."""
     shuffle_seed: Natural = 0
     """Seed of the order in which asha starts the rows that are not pinned."""
-    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """How much worse than the cutoff, in the metric's units, a run may be at a rung and go on."""
 
     @model_validator(mode="after")
     def _sound(self) -> Scheduler:
@@ -62,9 +66,9 @@ class Resources(Strict):
     """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
     memory: str = "auto"
     """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
-    accelerator_type: str | None = None
+    accelerator_type: Word | None = None
     """On a cluster: only nodes with this GPU, by Ray's name, such as A100 or H100."""
-    labels: dict[str, list[str]] = Field(default_factory=dict)
+    labels: dict[Label, Words] = Field(default_factory=dict)
     """On a cluster: only nodes with these labels, each with one value or one of a list, such as {zone: [a, b]}."""
 
     @property
@@ -82,27 +86,6 @@ class Resources(Strict):
     def selector(self) -> dict[str, str]:
         """`labels` as a label selector of Ray."""
         return {name: f"in({','.join(values)})" for name, values in self.labels.items()}
-
-    @field_validator("labels", mode="before", json_schema_input_type=dict[str, str | list[str]])
-    @classmethod
-    def _lists(cls, labels: Any) -> Any:
-        if not isinstance(labels, dict):
-            return labels
-        lists = {name: value if isinstance(value, list) else [value] for name, value in labels.items()}
-        for name, values in lists.items():
-            for word in [str(name).rpartition("/")[2], *(values or [[]])]:
-                if not isinstance(word, str) or not _LABEL.fullmatch(word):
-                    raise ValueError(
-                        f"{shown(str(name))} has {describe(word)}; expected words of letters, digits, `-`, `_` and `.`, such as zone: a"
-                    )
-        return lists
-
-    @field_validator("accelerator_type")
-    @classmethod
-    def _accelerator(cls, value: str | None) -> str | None:
-        if value is not None and not _LABEL.fullmatch(value):
-            raise ValueError(f"accelerator_type is {describe(value)}; expected a GPU by Ray's name, such as A100")
-        return value
 
     @field_validator("gpu")
     @classmethod

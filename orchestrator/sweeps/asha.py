@@ -1,8 +1,8 @@
 """Asynchronous successive halving (Li et al. 2020) as deterministic, durable decisions, independent of Ray.
 
-At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them, or worse than these
-by no more than a tolerance. The first run always continues. Decisions are stored in a file, so that a resumed sweep decides as the
-interrupted one did. The file is sealed: a search refuses one that was changed, or that an earlier version wrote without a digest.
+At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run always
+continues. Decisions are stored in a sealed file, so that a resumed sweep decides as the interrupted one did. A search refuses a file that
+was changed, or that an earlier version wrote.
 """
 
 import math
@@ -36,29 +36,17 @@ class Decisions(BaseModel):
     eta: float
     sign: float
     rungs: dict[int, list[Decision]]
-    tolerance: dict[int, float] = {}
+    tolerance: None = Field(None, exclude=True)  # of an earlier version's rule, which decided otherwise
 
 
 class Asha:
-    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite.
+    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite."""
 
-    tolerance: how much worse than the cutoff a run may be, in the metric's units.
-    """
-
-    def __init__(
-        self,
-        rungs: list[int],
-        eta: float,
-        mode: str,
-        pinned: set[str],
-        path: Path | None = None,
-        tolerance: float = 0.0,
-    ) -> None:
+    def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
-        self.tolerance = tolerance
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
         if path is not None and (known := _read(path)) is not None and (known.eta, known.sign) == (eta, self.sign):
-            self.records |= {r: own for r, own in known.rungs.items() if r in self.records and known.tolerance.get(r, 0.0) == tolerance}
+            self.records |= {r: own for r, own in known.rungs.items() if r in self.records}
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
@@ -67,14 +55,13 @@ class Asha:
             return known.goes_on
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([record.value for record in earlier if record.value is not None])
-        promoted = finite and (cutoff is None or self.sign * value >= cutoff - self.tolerance or run in self.pinned)
+        promoted = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
         told = None if cutoff is None else self.sign * cutoff
         earlier.append(Decision(run=run, value=float(value) if finite else None, cutoff=told, **{"continue": promoted}))
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records, tolerance=dict.fromkeys(self.rungs, self.tolerance))
-            usual = set() if self.tolerance else {"tolerance"}
-            write_document(self.path, file.model_dump(mode="json", by_alias=True, exclude=usual), KEY, points="asha")
+            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records)
+            write_document(self.path, file.model_dump(mode="json", by_alias=True), KEY, points="asha")
         return promoted
 
     def stopped(self) -> dict[str, int]:

@@ -158,8 +158,7 @@ class Sweep:
         if s["kind"] != "asha":
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
-        factor, mode, tolerance = float(s.get("reduction_factor", 3)), s.get("mode", "min"), s.get("tolerance", 0.0)
-        return Asha(list(s["rungs"]), factor, mode, pinned, self.file.asha, tolerance)
+        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, self.file.asha)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""

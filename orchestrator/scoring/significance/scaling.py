@@ -45,7 +45,7 @@ class SpeedUp:
     beyond: bool
 
 
-def slope(sizes: Sequence[float], effects: Sequence[Answer], deltas: Sequence[float]) -> tuple[float, Answer] | None:
+def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Answer]) -> tuple[float, Answer] | None:
     """The change of an effect when the size doubles, by weighted least squares on log2 of the size; None for less than two sizes.
 
     The effects count as independent. They share test sentences, so the interval is somewhat too wide. It has the fewest degrees of freedom

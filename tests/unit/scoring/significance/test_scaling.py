@@ -41,9 +41,9 @@ def test_no_curve_of_two_sizes_or_of_losses_that_rise() -> None:
 
 def test_the_slope_is_that_of_weighted_least_squares() -> None:
     precise, vague = answer(0.0, 0.01, 12), answer(0.0, 100.0, 4)
-    straight = slope([1e6, 2e6, 4e6], [precise] * 3, [0.1, 0.3, 0.5])
+    straight = slope([1e6, 2e6, 4e6], [0.1, 0.3, 0.5], [precise] * 3)
     assert straight is not None and straight[0] == pytest.approx(0.2)
     assert straight[1].se == pytest.approx((0.01 / 2) ** 0.5) and straight[1].df == 12
-    bent = slope([1e6, 2e6, 4e6], [precise, precise, vague], [0.1, 0.3, 9.0])
+    bent = slope([1e6, 2e6, 4e6], [0.1, 0.3, 9.0], [precise, precise, vague])
     assert bent is not None and bent[0] == pytest.approx(0.2, abs=0.01) and bent[1].df == 4
-    assert slope([1e6, 1e6], [precise] * 2, [0.1, 0.3]) is None
+    assert slope([1e6, 1e6], [0.1, 0.3], [precise] * 2) is None
