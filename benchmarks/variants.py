@@ -81,7 +81,7 @@ def tables() -> list[str]:
     return [
         address
         for address, table in known.items()
-        if any(raw.figures.analysis == "speed" or set(COLUMNS) & set(raw.head.expect) for raw in table.rows.values())
+        if any(raw.figures.data.get("analysis") == "speed" or set(COLUMNS) & set(raw.head.expect) for raw in table.rows.values())
     ]
 
 

@@ -96,7 +96,7 @@ class OptionCurve:
         if "sentences" in over:
             notes.append("an interval over sentences does not say what other seeds would give")
         if None in over:
-            notes.append("rows without an interval: their corpus is not prepared (--data-dir, --cache-dir) or translations are missing")
+            notes.append("rows without an interval: their records have no sentence statistics, as an earlier version wrote them")
         columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over"]
         return Analysis(records, self.draw, notes, shown=columns, width="column")
 

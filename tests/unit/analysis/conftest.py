@@ -17,6 +17,7 @@ from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -67,7 +68,8 @@ class Lab:
         tokens = self.prepared.tokenise(texts, "tgt")
         self.ledger.write_decode(keys.train, keys.decode, {"tokens": tokens, "sentences": len(texts)}, texts)
         scored = score(texts, tokens, self.prepared, "test", row.spec.score)
-        self.ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode} | scored)
+        counted = {"statistics": packed(of_translation(texts, tokens, self.prepared, "test", row.spec.score))}
+        self.ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode} | scored | counted)
 
     def subject(self, row: str | Row, asked: Row | None = None) -> Subject:
         found = self.rows[row] if isinstance(row, str) else row
