@@ -105,7 +105,7 @@ class Lab:
     def start(self) -> subprocess.Popen[bytes]:
         node = {"RAY_FAKE_CLUSTER": "1", "RAY_enable_autoscaler_v2": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
         node |= {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD, "RAY_CLOUD_INSTANCE_ID": HEAD, "RAY_NODE_TYPE_NAME": HEAD_TYPE}
-        node |= {"RAY_raylet_start_wait_time_s": "400", "RAY_worker_register_timeout_seconds": "300", "RAY_TRAIN_V2_ENABLED": "1"}
+        node |= {"RAY_raylet_start_wait_time_s": "40", "RAY_worker_register_timeout_seconds": "300", "RAY_TRAIN_V2_ENABLED": "1"}
         ports = [f"--port={self.address.split(':')[1]}", f"--dashboard-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
         places = ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--temp-dir={self.home}/r"]
         limits = ["--num-cpus=0", "--resources", '{"driver": 64}', f"--object-store-memory={100 * 2**20}"]
