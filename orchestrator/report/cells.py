@@ -54,7 +54,10 @@ def columns(table: Table) -> list[Column]:
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
     measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) not in (None, []) for line in table.rows)}
     measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
-    found = [Column("row", "row", [_short(line, table) for line in table.rows]), Column("system", "system", [x.label for x in table.rows])]
+    found = [
+        Column("row", "row", [line.id.removeprefix(f"{table.address}/") for line in table.rows]),
+        Column("system", "system", [x.label for x in table.rows]),
+    ]
     for name in table.columns:
         title, figures = _title(name, table), name not in _WORDS
         if name in reported:
@@ -179,7 +182,3 @@ def _reported_base(table: Table, column: str) -> float | None:
     """The paper's speed of the base row, by which its other speeds are divided. None: they are shown unchanged."""
     value = next((line.reported.get(column) for line in table.rows if line.id == table.base), None)
     return None if value is None or isinstance(value, bool) else number(value)
-
-
-def _short(line: Line, table: Table) -> str:
-    return line.id.removeprefix(f"{table.address}/")

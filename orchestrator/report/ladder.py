@@ -1,9 +1,13 @@
 """The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from orchestrator.cost.flops import work
 from orchestrator.cost.work import Lengths
@@ -35,11 +39,10 @@ class Size:
         effects, lengths = Effects(rows, self.section.outcomes, self.section.finder.reader, NLL), Lengths()
         found = {}
         for row in rows:
-            spread = effects.spread(row.id) if row.id in effects.arms else None
-            took = self._took(row, lengths)
-            if spread is not None and took is not None:
-                scores = effects.arms[row.id].scores
-                found[row.id] = Loss(float(scores.mean()), (spread.variance / len(scores)) ** 0.5, *took)
+            scores = effects.arms[row.id].scores if row.id in effects.arms else np.zeros(0)
+            if len(scores) > 1 and (took := self._took(row, lengths)) is not None and (spread := effects.spread(row.id)) is not None:
+                variance = spread.variance + effects.model(row.id).tau2  # a mean does not lose what a seed does to all rows
+                found[row.id] = Loss(float(scores.mean()), (variance / len(scores)) ** 0.5, *took)
         return found
 
     def _took(self, row: Row, lengths: Lengths) -> tuple[float, float] | None:
@@ -52,8 +55,9 @@ class Size:
             if each.spec is None or prepared is None or not records or any("seconds" not in record for record in records):
                 return None
             length = lengths.training(each.spec, prepared)
-            operations += work(each.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates
-            seconds += sum(record["seconds"] for record in records) / len(records)
+            updates = statistics.fmean(record["steps"] for record in records)
+            operations += work(each.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * updates
+            seconds += statistics.fmean(record["seconds"] for record in records)
         return operations, seconds
 
     def tokens_per_parameter(self, row: str) -> float | None:
@@ -74,7 +78,7 @@ class Point:
     speed_up: SpeedUp | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return vars(self) | {"effect": self.effect.as_json(), "speed_up": None if self.speed_up is None else asdict(self.speed_up)}
+        return vars(self) | {"effect": self.effect.as_json(), "speed_up": None if self.speed_up is None else _finite(self.speed_up)}
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Ladder:
                 "row": line.row,
                 "metric": line.metric,
                 "sizes": [point.as_json() for point in line.points],
-                "slope": None if line.slope is None else {"per_doubling": line.slope[0], **asdict(line.slope[1])},
+                "slope": None if line.slope is None else {"per_doubling": line.slope[0], **_finite(line.slope[1])},
             }
             for line in self.lines
         ]
@@ -123,25 +127,40 @@ class Ladder:
         return found
 
 
+def _finite(found: SpeedUp | Answer) -> dict[str, Any]:
+    """Infinities are null: JSON has none."""
+    return {name: value if math.isfinite(value) else None for name, value in asdict(found).items()}
+
+
 def make(sizes: Sequence[Size]) -> Ladder:
-    """The ladder of one table, from the smallest size to the largest."""
-    first, starts = sizes[0].section, sizes[0].section.starts
-    lines = []
-    for row in (line for line in first.table.rows if line.id in starts):
-        for metric in ("bleu", NLL):
-            points = [point for size in sizes if (point := _point(size, sizes, row.id, starts[row.id], metric)) is not None]
+    """The ladder of one table, from the smallest size to the largest. A slope needs one control and one test set and vocabulary."""
+    starts = {row: base for size in reversed(sizes) for row, base in size.section.starts.items()}
+    lines, uneven = [], set[str]()
+    for row in dict.fromkeys(line.id for size in sizes for line in size.section.table.rows if line.id in starts):
+        setting = _settings(sizes, row)
+        for metric in ("", NLL):
+            points = [point for size in sizes if (point := _point(size, sizes, row, starts[row], metric)) is not None]
             if points:
-                lines.append(Line(row.id, metric, points, _slope(points)))
-    return Ladder(first.table.address, [size.profile for size in sizes], lines, _notes(sizes))
+                same = len({(setting[point.profile], point.effect.against) for point in points}) == 1
+                uneven |= set() if same else {short_id(row)}
+                lines.append(Line(row, points[0].effect.metric, points, _slope(points) if same else None))
+    left = [f"no slope, since data, scoring or the strongest control differ: {', '.join(sorted(uneven))}"] if uneven else []
+    return Ladder(sizes[0].section.table.address, [size.profile for size in sizes], lines, [*_notes(sizes), *left])
+
+
+def _settings(sizes: Sequence[Size], row: str) -> dict[str, str]:
+    """Profile -> data and scoring of the row, of the sizes that have it."""
+    specs = {size.profile: each.spec for size in sizes for each in size.section.rows if each.id == row}
+    return {profile: f"{spec.data.model_dump_json()} {spec.score.model_dump_json()}" for profile, spec in specs.items() if spec is not None}
 
 
 def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) -> Point | None:
     judged = next((line.judged for line in size.section.table.rows if line.id == row), OfRow())
-    found = judged.nll if metric == NLL else judged.own
+    found = judged.nll if metric else judged.own
     if found is None or found.effect is None:
         return None
-    fast = _speed_up(size, sizes, row, base) if metric == NLL else None
-    params = [done.params for name in (base, row) for done in size.section.done(name)]
+    fast = _speed_up(size, sizes, row, base) if metric else None
+    params = [done.params for name in (base, row) for done in size.section.done(name) if done.params]
     return Point(size.profile, next(iter(params), None), found.effect, found.verdict.word, fast)
 
 
@@ -154,8 +173,7 @@ def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
 
 def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:
     """Relative to the curve of the row's baseline; of the sizes that have both, and one vocabulary."""
-    spec = {each.profile: next(r.spec for r in each.section.rows if r.id == row) for each in sizes}
-    data = {profile: one.data.model_dump_json() for profile, one in spec.items() if one is not None}
+    data = _settings(sizes, row)
     alike = [each for each in sizes if base in each.losses and data.get(each.profile) == data.get(size.profile)]
     if row not in size.losses or size not in alike:
         return None

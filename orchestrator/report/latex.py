@@ -45,7 +45,8 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
     below = r" \\ ".join(notes)
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
     beside = " The paper's figures beside ours." if any(line.reported for line in table.rows) else ""
-    kind = "table*" if sum(map(_width, made.columns)) > COLUMN else "table"
+    width = sum(2 + min(WRAPPED, max(map(len, (column.title, *column.cells)))) for column in made.columns)
+    kind = "table*" if width > COLUMN else "table"
     lines = [
         f"% {visible(' '.join(table.table.split()))}: \\usepackage{{array,booktabs,graphicx}}",
         rf"\begin{{{kind}}}[tbp]",
@@ -66,11 +67,6 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
         rf"\end{{{kind}}}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _width(column: Column) -> int:
-    """Characters, with the space between columns."""
-    return 2 + min(WRAPPED, max(map(len, (column.title, *column.cells))))
 
 
 def _alignment(column: Column) -> str:

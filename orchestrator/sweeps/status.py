@@ -53,14 +53,10 @@ class SweepStatus:
 
 def recent_sweeps(results: Path) -> tuple[list[Path], int]:
     """The files of the sweeps that run and of the last `RECENT` that were started, by name; and how many more sweeps there are."""
-    paths = sorted(sweep_files.paths(results), key=lambda path: (_started(path), path), reverse=True)
+    started = {path: path.stat().st_mtime if path.exists() else 0.0 for path in sweep_files.paths(results)}  # a start writes the file anew
+    paths = sorted(started, key=lambda path: (started[path], path), reverse=True)
     idle = [path for path in paths if SweepFile(path).driver is None]
     return sorted(set(paths) - set(idle[RECENT:])), len(idle[RECENT:])
-
-
-def _started(path: Path) -> float:
-    """When the sweep was started or resumed, which writes its file anew."""
-    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:

@@ -174,14 +174,17 @@ def _by_steps(subject: Subject) -> Point | None:
     return encoder["num_layers"], encoder["steps"]
 
 
-def _by_depth(subject: Subject) -> Point:
-    return figures.model_of(subject.label)[0], subject.spec.model.encoder.num_layers
-
-
 HOPS = OptionCurve("hops", "hops", "sides", _by_hops, f"aggregation {FUSION}", "number of hops", "mlrf2018/table2/row9")
 STEPS = OptionCurve(
     "steps", "steps", "layers", _by_steps, f"extra_encoder {RECURRENT}", "number of recurrent steps", "hao2019/table1/row1-continued"
 )
-DEPTH = OptionCurve("depth", "layers", "method", _by_depth, "an encoder", "encoder layers")
+DEPTH = OptionCurve(
+    "depth",
+    "layers",
+    "method",
+    lambda of: (figures.model_of(of.label)[0], of.spec.model.encoder.num_layers),
+    "an encoder",
+    "encoder layers",
+)
 for curve in (HOPS, STEPS, DEPTH):
     register(curve.kind)(curve.analyse)

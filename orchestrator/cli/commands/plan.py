@@ -43,7 +43,7 @@ STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 def plan(targets: list[str], options: RowOptions, seeds: str | None, **settings: Any) -> None:
     """Prints what rows would do and cost at each size. settings: see `_plan`."""
-    for size in (sizes := at_sizes(targets[0], options)):
+    for size in (sizes := at_sizes(options, *targets)):
         if len(sizes) > 1:
             log(f"size {size.profile}:")
         _plan(targets, size, seeds, **settings)
@@ -76,7 +76,7 @@ def _plan(
     sums = plan_costs.totals(planned_rows.every, cost)
     power = _power(rows, requested or sorted(default_seeds), ledger)
     search = {} if tuning is None else _search(tuning.spec, [row for row in rows if row.kind == "run"], cost)
-    record = planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
+    record = {"profile": options.profile} | planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
     shipped = {
         (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
     }

@@ -49,7 +49,7 @@ def report(
     names = []
     climbed: list[Ladder] = []
     for target in dict.fromkeys(targets):
-        sizes = at_sizes(target, options)
+        sizes = at_sizes(options, target)
         request = Request.of(target, sizes[0])
         own = sections(request, baseline)
         if len(sizes) > 1:

@@ -65,7 +65,7 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
 
 def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
     """`sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit) where a run failed at any size."""
-    sizes = [prepare_sweep(target, requested, each) for each in at_sizes(target, options)]
+    sizes = [prepare_sweep(target, requested, each) for each in at_sizes(options, target)]
     failed = False
     for request, seeds, own in sizes:
         try:

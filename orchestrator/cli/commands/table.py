@@ -27,6 +27,8 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
     if columns is not None and not all(names):
         raise UserError(f"--columns {shown(columns)!r}: found an empty name; expected names of columns with commas between, or all")
     if options.ladder is not None:
+        if names:
+            raise UserError("--columns: found --ladder too; expected one of them")
         _ladders(target, form, baseline, options)
         return
     made = [each.table for each in sections(Request.of(target, options), baseline)]
@@ -40,7 +42,7 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
 def _ladders(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
     if form == "latex":
         raise UserError("--format latex: found --ladder too; expected terminal, md or json")
-    for each in make_ladders([(size, sections(Request.of(target, size), baseline)) for size in at_sizes(target, options)]):
+    for each in make_ladders([(size, sections(Request.of(target, size), baseline)) for size in at_sizes(options, target)]):
         if form == "json":
             print_json(each.as_json())
         elif form == "md":

@@ -52,7 +52,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
     """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
     if session is not None and options.ladder is not None:
         raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
-    sizes = at_sizes(target, options)
+    sizes = at_sizes(options, target)
     found = [(each.profile if len(sizes) > 1 else None, one) for each in sizes for one in _answers(target, each, session)]
     answers = [replace(one, size=size) for size, one in found]
     if not answers:
@@ -107,14 +107,11 @@ def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outco
     A claim of no effect has no p of its own, and is not judged.
     """
     own = [one for one in answers if one.judgement.claim.source == "file" and one.judgement.stated]
-    ready = [one for one in own if one.judgement.raw is not None and one.judgement.claim.effect != 0 and _has_seeds(one)]
+    ready = [one for one in own if one.judgement.raw is not None and one.judgement.claim.effect != 0]
+    ready = [one for one in ready if min(min(effect.seeds) for effect in one.judgement.effects) >= one.judgement.claim.seeds]
     for one, line in zip(ready, sessions.join(results, name, [one.judgement for one in ready], outcomes), strict=True):
         one.session = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
     return own
-
-
-def _has_seeds(one: Answer) -> bool:
-    return min(min(effect.seeds) for effect in one.judgement.effects) >= one.judgement.claim.seeds
 
 
 def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]) -> None:

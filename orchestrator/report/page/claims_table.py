@@ -90,7 +90,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
     difference = None if effect is None else effect.difference
     label = next(line.label for line in section.table.rows if line.id == one.claim.row)
     return [
-        one.claim.row + (", tuned" if section.searches else ""),
+        one.claim.row + "".join(section.table.table.partition(", ")[1:]),  # `, tuned`, `, mini`
         re.sub(r" \([^()]*\)$", "", label),  # a remark at its end stands in the table of the row
         short_id(str(one.claim.against) if effect is None else effect.against),
         "" if one.claim.effect is None else f"{one.claim.effect:+.2f}",

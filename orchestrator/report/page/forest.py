@@ -58,7 +58,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         if effect is None or effect.metric not in SCORES or (twice and not second):
             continue
         over = f"{labels[claim.row]} over {short_id(effect.against)}"
-        over += ", tuned" if section.searches else ""
+        over += "".join(section.table.table.partition(", ")[1:])
         text = f"{over} ({claim.row.split('/')[0]})" if several else f"{short_id(claim.row)}: {over}"
         label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
         data = next((str(line.ours["data"]) for line in section.table.rows if line.id == claim.row and line.ours), "")

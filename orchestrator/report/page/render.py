@@ -83,7 +83,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     shown = made.columns
     rows = [
         {
-            "anchor": f"{at}row-{_anchor(short_id(line.id))}",
+            "anchor": f"{at}row-{re.sub('[^A-Za-z0-9_.-]', '-', short_id(line.id))}",
             "base": line.id == table.base,
             "cells": [{"text": column.cells[place], "key": _sort_key(column.cells[place]), "number": column.numeric} for column in shown],
         }
@@ -136,10 +136,6 @@ def _sort_key(text: str) -> float | str:
         return text if first is None else float(number(first[0].replace(",", "").replace("+", "")) or 0.0)
     except ValueError:
         return text
-
-
-def _anchor(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)
 
 
 def _in_script(text: str) -> str:

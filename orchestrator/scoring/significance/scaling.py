@@ -62,7 +62,7 @@ def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Ans
 
 def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
     """The speed-up of a row at the size `at` of the baseline's; None for less than three sizes, or losses that do not fall with compute."""
-    if len(baseline) < LEAST_SIZES:
+    if len({each.compute for each in baseline}) < LEAST_SIZES:
         return None
     compute = np.asarray([each.compute for each in baseline])
     generator = np.random.default_rng(DRAW)

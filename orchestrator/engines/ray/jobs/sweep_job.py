@@ -59,6 +59,8 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
 
     options: values of the given options by name. arguments: the same as command-line words, without the target and the options in FOLDERS.
     """
+    if options.get("ladder") is not None:
+        raise UserError("--ladder: found with submit; expected --profile, a job for each size")
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"), options.get("jobs", "1"))
     parse_resources(options.get("resources"))
