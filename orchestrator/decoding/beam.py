@@ -87,11 +87,6 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
             model.train()
 
 
-def _check(broken: int, length: int) -> None:
-    if broken:
-        raise FloatingPointError(f"the model's output is NaN at step {length}")
-
-
 class _Ended(NamedTuple):
     """The best ended hypotheses of each sentence [B, K], best first: score (-inf if there is none), logprob, number of tokens, parent."""
 
@@ -159,7 +154,8 @@ class _Search:
             width, words = live.shape[1], self._next(token, length, self.K + 1)
             step = self._extend(words, live, ended, length, exact=False)
             done, tied, broken = step.flags.tolist()
-            _check(broken, length)
+            if broken:
+                raise FloatingPointError(f"the model's output is NaN at step {length}")
             if tied:
                 step = self._extend(words, live, ended, length, exact=True)
                 done = int(step.flags[0])

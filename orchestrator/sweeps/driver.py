@@ -89,7 +89,9 @@ class Sweep:
                     failures = self._run_pending(pending)
                 object_store.pull(self.options.results)
                 self._record_stopped()
-                self._record_failed(failures)
+                for task in self.tasks:  # for readers of the ledger; the next call retries them
+                    if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
+                        self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
             if self.options.tracking_uri is not None:
@@ -177,12 +179,6 @@ class Sweep:
                 "valid": {"nll": metrics.get("valid/nll")},
             }
             self._write_train(task, record)
-
-    def _record_failed(self, failures: dict[str, str]) -> None:
-        """Records failures for readers of the ledger. The next call retries them."""
-        for task in self.tasks:
-            if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
-                self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
 
     def _write_train(self, task: Task, record: dict[str, Any]) -> None:
         task.run_dir.mkdir(parents=True, exist_ok=True)

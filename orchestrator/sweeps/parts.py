@@ -72,7 +72,8 @@ class _Parts:
         self._counts: dict[int, _Count] = {}
 
     def construct(self, cls: Any, site: Site, *arguments: Any, **options: Any) -> nn.Module:
-        known = self._modules.setdefault((cls, _key(arguments), repr(options)), {})
+        key = tuple(each if isinstance(each, nn.Module) else repr(each) for each in arguments)  # modules by identity
+        known = self._modules.setdefault((cls, key, repr(options)), {})
         for fields in reversed(known):  # the latest first: layers of one stack are alike
             if (module := known[fields].get(repr(_getter(fields)(site)))) is not None:
                 known[fields] = known.pop(fields)
@@ -150,11 +151,6 @@ def _recording_class(cls: type) -> type:
 @functools.cache
 def _getter(fields: tuple[str, ...]) -> Any:
     return operator.attrgetter(*fields)
-
-
-def _key(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns a hashable key of arguments: modules by identity, others by repr."""
-    return tuple(argument if isinstance(argument, nn.Module) else repr(argument) for argument in arguments)
 
 
 class _Shapes(TorchFunctionMode):

@@ -59,8 +59,10 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
             with head_watchdog(ray.get_runtime_context().gcs_address, node):
                 yield
         finally:
-            LEAVING.close()
-            ray.shutdown()
+            try:
+                LEAVING.close()
+            finally:
+                ray.shutdown()
 
 
 def _start(folder: Path, *, dashboard: bool) -> None:

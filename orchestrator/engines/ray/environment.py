@@ -60,6 +60,7 @@ def configure(results: Path) -> None:
         "RAY_TRAIN_V2_ENABLED": "1",
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; `Room` detects lost nodes
         "RAY_AIR_NEW_OUTPUT": "0",
+        "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread of Tune that outlives its Ray must not start another
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler lets the workers save first
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",

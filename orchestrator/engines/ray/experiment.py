@@ -26,8 +26,7 @@ from orchestrator.sweeps.asha import Asha
 
 Config = dict[str, Any]
 
-MOST_TRIALS = 1000
-"""At a time; `Feed` gives Tune fewer."""
+MOST_TRIALS = 1000  # at a time; `Feed` gives Tune fewer
 
 
 class Feed(Searcher):
@@ -39,9 +38,11 @@ class Feed(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """Called by Tune when it has room for a trial. None: there may be one later."""
-        if self.waiting and len(self.live) < self.room.many:
-            self.live.add(trial_id)
-            return self.waiting.popleft()
+        if len(self.live) < self.room.many:
+            with suppress(IndexError):  # the driver takes some back
+                config = self.waiting.popleft()
+                self.live.add(trial_id)
+                return config
         return Searcher.FINISHED if self.closed and not self.waiting else None
 
     def on_trial_complete(self, trial_id: str, *arguments: Any, **options: Any) -> None:
@@ -93,8 +94,10 @@ class Experiment:
         self.room, self.given, demand = room, 0, room.demand
         self.slot = {"queue": path.name, "workers": demand.workers, "resources": resources, "labels": labels}
         self.slot["storage"] = str(path.parent / "train")
-        self.queue: Any = start_queue(path.name) if demand.driver else None
+        self.queue: Any = None
         if demand.driver:
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+            self.queue = ray.remote(num_cpus=0)(JobQueue).options(name=path.name, scheduling_strategy=here).remote()
             place = tune.PlacementGroupFactory([{DRIVER: 1}])
         else:
             place = tune.PlacementGroupFactory([resources], bundle_label_selector=[labels] if labels else None)
@@ -145,7 +148,7 @@ class Experiment:
         undone, decided = ray.get(self.queue.outcome.remote(len(jobs)))
         if asha is not None:
             asha.records = decided.records
-        default = errors[-1][1] if errors else f"its workers died {ATTEMPTS} times"
+        default = errors[-1][1] if errors[known:] else f"its workers died {ATTEMPTS} times"
         return {name: reason or default for number, reason in undone.items() for name in names_of(jobs[number])}
 
     @property
@@ -174,12 +177,6 @@ class Experiment:
             None if self.queue is None else ray.get(self.queue.close.remote())
         self.feed.closed = True
         self.thread.join(timeout=3 if self.room.closed else 30)
-
-
-def start_queue(name: str) -> Any:
-    """An actor on this node, which ends with its handle."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0)(JobQueue).options(name=name, scheduling_strategy=here).remote()
 
 
 def names_of(job: Job) -> list[str]:

@@ -1,5 +1,6 @@
 """The jobs that Train runs share: an actor hands them out and decides at rungs."""
 
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ ATTEMPTS = 4
 WAIT = -1
 """In place of a job's number: none waits now."""
 
+IDLE_SECONDS = 30.0
+"""After which a slot without a job ends while others run, since one of them may wait for its room."""
+
 Job = list[dict[str, Any]]
 
 
@@ -23,13 +27,14 @@ class JobQueue:
 
     def __init__(self) -> None:
         self.jobs, self.waiting, self.running, self.closed = list[Job](), deque[int](), dict[str, int](), False
-        self.attempts, self.done, self.reasons = Counter[int](), set[int](), dict[int, str]()
+        self.attempts, self.done, self.reasons, self.idle = Counter[int](), set[int](), dict[int, str](), dict[str, float]()
         self.asha: Asha | None = None
         self.metric, self.stop = "", Path()
 
     def add(self, jobs: Sequence[Job], asha: Asha | None, metric: str, stop: Path) -> None:
         """Adds the jobs of a sweep, when those of the last have ended."""
-        self.waiting.extend(range(len(self.jobs), len(self.jobs) + len(jobs)))
+        self.waiting = deque(range(len(self.jobs), len(self.jobs) + len(jobs)))
+        self.running.clear()  # of slots that have failed
         self.jobs, self.asha, self.metric, self.stop = [*self.jobs, *jobs], asha, metric, stop
 
     def close(self) -> None:
@@ -48,8 +53,10 @@ class JobQueue:
             return None
         if number is None or number == done or self.attempts[number] == ATTEMPTS:
             if not self.waiting:
-                return WAIT
+                since = self.idle.setdefault(slot, time.monotonic())
+                return None if self.running and time.monotonic() - since > IDLE_SECONDS else WAIT
             number = self.waiting.popleft()
+        self.idle.pop(slot, None)
         self.running[slot] = number
         self.attempts[number] += 1
         return number
@@ -62,17 +69,20 @@ class JobQueue:
         value = rung.get(self.metric, float("nan"))
         return self.asha is None or self.asha.decide(rung["run"], int(rung["rung"]), value)
 
-    def excuse(self, number: int) -> None:
-        """The attempt at a job that ends now is no failure: its node is taken away."""
-        self.attempts[number] -= 1
+    def leave(self, slot: str, *, drained: bool = False) -> None:
+        """The slot's workers have saved and end. drained: a node is taken away; this is no failure, and any slot may take the job."""
+        number = self.running.pop(slot)
+        if drained:
+            self.attempts[number] -= 1
+            self.waiting.appendleft(number)
 
     def explain(self, number: int, reason: str) -> None:
         """Tells why an attempt at a job fails. The first worker names the cause; the others fail because of it."""
         self.reasons.setdefault(number, reason)
 
     def left(self, failed: Sequence[str] = ()) -> int:
-        """Number of jobs that wait or run. failed: ends of the names of slots that have failed, and left their job."""
-        return len(self.waiting) + sum(not slot.endswith(tuple(failed)) for slot in self.running)
+        """Number of jobs that wait (none after a stop) or run. failed: ends of the names of slots that have failed, and left their job."""
+        return (0 if self.stop.exists() else len(self.waiting)) + sum(not slot.endswith(tuple(failed)) for slot in self.running)
 
     def outcome(self, jobs: int) -> tuple[dict[int, str], Asha | None]:
         """The last `jobs` jobs that were not done, numbered from 0, with the reason ("" where none is known), and the decisions."""

@@ -84,10 +84,12 @@ def worker_loop(config: dict[str, Any]) -> None:
         try:
             for task in map(Task.of, ray.get(queue.job.remote(number))):
                 if not run_task(task, runtime, [RungReporter(task.name, decide)]):
+                    if runtime.is_main:
+                        ray.get(queue.leave.remote(config["claim"]))
                     return
         except Drained:
             if runtime.is_main:
-                ray.get(queue.excuse.remote(number))
+                ray.get(queue.leave.remote(config["claim"], drained=True))
             raise
         except Exception as error:
             ray.get(queue.explain.remote(number, f"{type(error).__name__}: {error}"))
@@ -118,7 +120,7 @@ def fit(queue: str, workers: int, resources: dict[str, float], labels: dict[str,
             name=f"{claim}-{os.getpid()}",
             storage_path=storage,
             failure_config=ray.train.FailureConfig(  # the queue counts failures of a job
-                max_failures=1000, max_preemption_failures=-1, controller_failure_limit=1000, relax_collectives_on_preemption=True
+                max_failures=50, max_preemption_failures=-1, controller_failure_limit=1000, relax_collectives_on_preemption=True
             ),
         ),
     ).fit()

@@ -122,7 +122,7 @@ def open_experiment(demand: Demand, options: Resources, concurrency: int | None,
         if options.accelerator_type is not None:
             resources[f"accelerator_type:{options.accelerator_type}"] = 0.001
     key, storage = (demand.workers, resources, labels, concurrency, results), (results / "ray").resolve()
-    if _last is None or _last[0] != key or not _last[1].thread.is_alive():
+    if _last is None or _last[0] != key or _last[1].feed.closed or not _last[1].thread.is_alive():
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0

@@ -104,7 +104,7 @@ class Lease:
         """Renews the claim, then uploads. FencedError if another process has the group; RemoteError may be retried."""
         self.check()
         self.beat()
-        self.mirror.upload(self.group, self._beat_if_due)
+        self.mirror.upload(self.group, lambda: self.beat() if time.monotonic() - self._beaten >= BEAT else None)
 
     def beat(self, *, held: bool = True) -> None:
         """Renews the claim (`held` False: gives it up). FencedError if another process has the group."""
@@ -120,10 +120,6 @@ class Lease:
                 raise
             self.etag = str(meta["e_tag"])  # the write succeeded, its answer was lost
         self.claim, self._beaten = claim, time.monotonic()
-
-    def _beat_if_due(self) -> None:
-        if time.monotonic() - self._beaten >= BEAT:
-            self.beat()
 
     def release(self, *, quiet: bool = False) -> None:
         """Uploads the rest and gives the claim up. RemoteError if the server stayed unreachable (`quiet`: a warning on stderr)."""

@@ -62,7 +62,7 @@ def page(
         claims=_claims(sections) if begins_with_claims(sections) else None,
         made=made,
         version=version,
-        script=Markup(_in_script(script())) if charted else "",
+        script=Markup(script().replace("</script", r"<\/script").replace("<!--", r"<\!--")) if charted else "",
         style=_asset("style.css"),
         own=_asset("page.js"),
     )
@@ -136,11 +136,6 @@ def _sort_key(text: str) -> float | str:
         return text if first is None else float(number(first[0].replace(",", "").replace("+", "")) or 0.0)
     except ValueError:
         return text
-
-
-def _in_script(text: str) -> str:
-    """A script that no part of it ends or turns into a comment of the page."""
-    return text.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
 def _asset(name: str) -> Markup:

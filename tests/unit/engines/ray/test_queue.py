@@ -1,9 +1,12 @@
 """The queue from which Train runs take jobs, without Ray."""
 
 import math
+import time
 from pathlib import Path
 
-from orchestrator.engines.ray.queue import ATTEMPTS, WAIT, JobQueue
+import pytest
+
+from orchestrator.engines.ray.queue import ATTEMPTS, IDLE_SECONDS, WAIT, JobQueue
 from orchestrator.sweeps.asha import Asha
 
 
@@ -28,6 +31,26 @@ def test_after_a_stop_no_slot_takes_a_job(tmp_path: Path) -> None:
     assert jobs.take("a", None) == 0
     (tmp_path / "stop").touch()
     assert jobs.take("a", 0) is None and jobs.outcome(2)[0] == {1: ""}
+
+
+def test_an_idle_slot_gives_its_room_to_one_that_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = queue(tmp_path / "stop", 2)
+    assert [jobs.take("a", None), jobs.take("b", None), jobs.take("a", 0)] == [0, 1, WAIT]
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + IDLE_SECONDS + 1)
+    assert jobs.take("a", None) is None, "the slot b may wait for a node"
+    assert [jobs.take("b", 1), jobs.take("b", None)] == [WAIT, WAIT], "the last slot is kept for the next sweep"
+
+
+def test_a_job_of_a_drained_node_is_any_slots_and_no_attempt(tmp_path: Path) -> None:
+    jobs = queue(tmp_path / "stop", 1)
+    for slot in "abcdefg":
+        assert jobs.take(slot, None) == 0
+        jobs.leave(slot, drained=True)
+    assert (jobs.left(), jobs.attempts[0]) == (1, 0)
+    assert jobs.take("h", None) == 0
+    (tmp_path / "stop").touch()
+    jobs.leave("h")
+    assert not jobs.left() and jobs.outcome(1)[0] == {0: ""}
 
 
 def test_workers_that_died_go_on_with_their_job_while_attempts_are_left(tmp_path: Path) -> None:
