@@ -8,13 +8,9 @@ from typing import Any
 
 from orchestrator.sweeps.asha import Asha
 
-ATTEMPTS = 4
-"""How often workers begin a job before it has failed."""
-WAIT = -1
-"""In place of a job's number: none waits now."""
-
-IDLE_SECONDS = 30.0
-"""After which a slot without a job ends while others run, since one of them may wait for its room."""
+ATTEMPTS = 4  # how often workers begin a job before it has failed
+WAIT = -1  # in place of a job's number: none waits now
+IDLE_SECONDS = 30.0  # after which a slot without a job ends while others run, since one of them may wait for its room
 
 Job = list[dict[str, Any]]
 

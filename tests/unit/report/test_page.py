@@ -96,6 +96,6 @@ def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> No
     own = [judged(f"r{i}", "base", "bleu", "open", d, own=True) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
     lines = [Line(one.claim.row, "r", "run", {}, {"data": "toy"}, judged=OfRow(one)) for one in own]
     claims = [judged("r0", "r1", "nll", "open", -0.01)]  # no difference in BLEU: not drawn
-    spec = forest([SimpleNamespace(table=SimpleNamespace(rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
+    spec = forest([SimpleNamespace(table=SimpleNamespace(table="t", rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
