@@ -128,8 +128,7 @@ class Ladder:
 
 
 def _finite(found: SpeedUp | Answer) -> dict[str, Any]:
-    """Infinities are null: JSON has none."""
-    return {name: value if math.isfinite(value) else None for name, value in asdict(found).items()}
+    return {name: value if math.isfinite(value) else None for name, value in asdict(found).items()}  # JSON has no infinities
 
 
 def make(sizes: Sequence[Size]) -> Ladder:

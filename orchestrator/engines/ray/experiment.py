@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -163,7 +163,10 @@ class Experiment:
     def _wait(self, over: Callable[[], bool]) -> None:
         """Waits until all trials have ended, or until `over` says so."""
         try:
-            while self.live and not over():
+            while self.live:
+                with suppress(ActorUnavailableError):  # the watchdog says whether the head is gone
+                    if over():
+                        break
                 time.sleep(0.1)
         except KeyboardInterrupt:
             self.room.closed = True
