@@ -21,8 +21,7 @@ from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import Row
 
 NLL = "nll"
-UNEVEN = 1.25
-"""Ratio of tokens per parameter between sizes from which a note says so."""
+UNEVEN = 1.25  # ratio of tokens per parameter between sizes from which a note says so
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.exceptions import ActorUnavailableError, RayError
+from ray.exceptions import RayError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -163,10 +163,14 @@ class Experiment:
     def _wait(self, over: Callable[[], bool]) -> None:
         """Waits until all trials have ended, or until `over` says so."""
         try:
+            failed = 0
             while self.live:
-                with suppress(ActorUnavailableError):  # the watchdog says whether the head is gone
+                try:
                     if over():
                         break
+                except RayError:  # the head does not answer; if it is gone, the watchdog ends this process
+                    if (failed := failed + 1) > 600:
+                        raise
                 time.sleep(0.1)
         except KeyboardInterrupt:
             self.room.closed = True

@@ -2,7 +2,6 @@
 
 The curve L(C) = Linf + A C^-a goes through the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). The
 compute-equivalent speed-up of a row is C_b(L) / C: the compute with which the baseline would reach the row's loss, over the row's own.
-
 Shapes: S sizes, D draws.
 """
 
@@ -15,10 +14,8 @@ import numpy as np
 from orchestrator.scoring.significance.estimator import DRAW, LEVEL, RESAMPLES, Answer, answer
 from orchestrator.scoring.significance.mixed import Floats
 
-EXPONENTS = np.linspace(0.02, 2.0, 397)
-"""Candidates of a; the best is taken."""
-LEAST_SIZES = 3
-"""Sizes that a curve needs, since it has three parameters."""
+EXPONENTS = np.linspace(0.02, 2.0, 397)  # candidates of a; the best is taken
+LEAST_SIZES = 3  # of a curve, which has three parameters
 
 
 @dataclass(frozen=True)
