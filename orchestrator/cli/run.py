@@ -109,7 +109,7 @@ def submit(
 ) -> None:
     """Run `nmt-ablate sweep` on a Ray cluster: check the spec, upload this checkout, follow the logs, exit with the sweep's exit code.
 
-    Takes SPEC and every option of `sweep`. Without --results, --data-dir or --cache-dir the settings of the cluster's nodes apply.
+    Takes SPEC and the options of `sweep` but --ladder. Without --results, --data-dir or --cache-dir the settings of its nodes apply.
     Submitting the same sweep again attaches to the running job, or reports that it is done; after a failure or a stop it starts a new
     attempt. Ctrl-C detaches (exit code 130); the job continues. Token: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 

@@ -31,8 +31,7 @@ class Drained(RayActorError):
 def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
     """`engines.worker.run_task`. Raises Drained on every worker, once the main one has saved, if a node drains.
 
-    `ray.train.get_preemption_info` is not used: it exists in Train
-    runs alone, learns of a drain up to 5 s later, and is one more synchronisation for each update.
+    `ray.train.get_preemption_info` exists in Train runs alone, learns of a drain up to 5 s later, and costs a synchronisation an update.
     """
     if os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") != "0":
         _watch()
