@@ -136,14 +136,14 @@ def make(sizes: Sequence[Size]) -> Ladder:
     lines, uneven = [], set[str]()
     for row in dict.fromkeys(line.id for size in sizes for line in size.section.table.rows if line.id in starts):
         setting = _settings(sizes, row)
-        for metric in ("", NLL):
-            points = [point for size in sizes if (point := _point(size, sizes, row, starts[row], metric)) is not None]
+        for nll in (False, True):
+            points = [point for size in sizes if (point := _point(size, sizes, row, starts[row], nll)) is not None]
             if points:
                 same = len({(setting[point.profile], point.effect.against) for point in points}) == 1
                 uneven |= set() if same else {short_id(row)}
                 lines.append(Line(row, points[0].effect.metric, points, _slope(points) if same else None))
     left = [f"no slope, since data, scoring or the strongest control differ: {', '.join(sorted(uneven))}"] if uneven else []
-    return Ladder(sizes[0].section.table.address, [size.profile for size in sizes], lines, [*_notes(sizes), *left])
+    return Ladder(sizes[0].section.table.table, [size.profile for size in sizes], lines, [*_notes(sizes), *left])
 
 
 def _settings(sizes: Sequence[Size], row: str) -> dict[str, str]:
@@ -152,12 +152,12 @@ def _settings(sizes: Sequence[Size], row: str) -> dict[str, str]:
     return {profile: f"{spec.data.model_dump_json()} {spec.score.model_dump_json()}" for profile, spec in specs.items() if spec is not None}
 
 
-def _point(size: Size, sizes: Sequence[Size], row: str, base: str, metric: str) -> Point | None:
+def _point(size: Size, sizes: Sequence[Size], row: str, base: str, nll: bool) -> Point | None:
     judged = next((line.judged for line in size.section.table.rows if line.id == row), OfRow())
-    found = judged.nll if metric else judged.own
+    found = judged.nll if nll else judged.own
     if found is None or found.effect is None:
         return None
-    fast = _speed_up(size, sizes, row, base) if metric else None
+    fast = _speed_up(size, sizes, row, base) if nll else None
     params = [done.params for name in (base, row) for done in size.section.done(name) if done.params]
     return Point(size.profile, next(iter(params), None), found.effect, found.verdict.word, fast)
 
