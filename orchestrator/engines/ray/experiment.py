@@ -64,8 +64,9 @@ class Ends(TrialProgressCallback):
         self.count += 1
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        if isinstance(cause := getattr(trial.get_error(), "cause", None), Drained):
-            print(cause, file=sys.stderr, flush=True)
+        text = Path(trial.error_file).read_text().rpartition("Failure #")[2]  # `get_error` reads a copy that is made later
+        if f"{Drained.__name__}: " in text:
+            print(text.partition(f"{Drained.__name__}: ")[2].splitlines()[0], file=sys.stderr, flush=True)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.errors.append((trial, str(trial.get_error()).strip().splitlines()[-1]))
