@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 from orchestrator.engines.ray.capacity import DRIVER, NODE_TYPES
+from tests.unit.cluster.crds import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
@@ -45,18 +47,81 @@ def pods() -> dict[str, dict[str, Any]]:
     return ray_templates() | workloads
 
 
-def patched(kind: str) -> dict[str, Any]:
-    """A manifest with its GPU patch, by the JSON patch operations that it uses (RFC 6902: add, replace)."""
+def patched(kind: str, *patches: str) -> dict[str, Any]:
+    """A manifest with its patches, by the JSON patch operations that they use (RFC 6902: add, replace, remove)."""
     name = {"RayCluster": "ray-cluster", "RayJob": "ray-job"}[kind]
     result = copy.deepcopy(ray_objects()[kind])
-    for operation in yaml.safe_load((KUBERAY / f"{name}-gpu.patch.yaml").read_text()):
+    for operation in (one for patch in patches for one in yaml.safe_load((KUBERAY / f"{name}-{patch}.patch.yaml").read_text())):
         *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         place = result
         for part in way:
             place = place[int(part)] if isinstance(place, list) else place[part]
-        assert operation["op"] == "add" or (operation["op"] == "replace" and last in place), operation
-        place[last] = operation["value"]
+        key = int(last) if isinstance(place, list) else last
+        assert operation["op"] == "add" or place[key] is not None, operation
+        if operation["op"] == "remove":
+            del place[key]
+        else:
+            place[key] = operation["value"]
     return result
+
+
+def queue_objects() -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in objects(KUBERAY / "queue.yaml"):
+        found.setdefault(one["kind"], []).append(one)
+    return found
+
+
+CUSTOM = {
+    "cluster": lambda: patched("RayCluster"),
+    "cluster-gpu": lambda: patched("RayCluster", "gpu"),
+    "job": lambda: patched("RayJob"),
+    "job-gpu": lambda: patched("RayJob", "gpu"),
+    "job-queue": lambda: patched("RayJob", "queue"),
+    "job-gpu-queue": lambda: patched("RayJob", "gpu", "queue"),
+}
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+def test_custom_resources_have_the_fields_of_their_published_definitions(name):
+    one = CUSTOM[name]()
+    jsonschema.validate(one, SCHEMAS[one["kind"]])
+
+
+def test_the_queue_has_the_fields_of_its_published_definitions():
+    for one in objects(KUBERAY / "queue.yaml"):
+        jsonschema.validate(one, SCHEMAS[one["kind"]])
+
+
+@pytest.mark.parametrize("patches", [("queue",), ("gpu", "queue")])
+def test_kueue_admits_a_job_of_the_queue_whole(patches):
+    """What Kueue's webhook asks of a RayJob (no autoscaling, the cluster ends with the job, at most seven groups), and its quota."""
+    job, queue = patched("RayJob", *patches), queue_objects()
+    labels = job["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] in {one["metadata"]["name"] for one in queue["LocalQueue"]}
+    assert labels["kueue.x-k8s.io/priority-class"] in {one["metadata"]["name"] for one in queue["WorkloadPriorityClass"]}
+    spec = job["spec"]
+    cluster = spec["rayClusterSpec"]
+    assert spec["suspend"] and spec["shutdownAfterJobFinishes"] and not cluster["enableInTreeAutoscaling"]
+    assert len(cluster["workerGroupSpecs"]) <= 7
+    pods = [(spec["submitterPodTemplate"], 1), (cluster["headGroupSpec"]["template"], 1)]
+    for group in cluster["workerGroupSpecs"]:
+        assert group["replicas"] == group["minReplicas"] == group["maxReplicas"]
+        pods.append((group["template"], group["replicas"]))
+    ((group,),) = [one["spec"]["resourceGroups"] for one in queue["ClusterQueue"]]
+    for quota in group["flavors"][0]["resources"]:
+        requests = ((template["spec"]["containers"][0]["resources"]["requests"].get(quota["name"], "0"), n) for template, n in pods)
+        assert sum(amount(text) * n for text, n in requests) <= amount(quota["nominalQuota"]), quota["name"]
+    names = [one["name"] for template, _ in pods for one in template["spec"]["containers"][0].get("env", [])]
+    head = [one["name"] for one in cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]]
+    assert NODE_TYPES not in head and "MLFLOW_TRACKING_URI" in names
+
+
+def amount(text: str) -> float:
+    """A quantity of Kubernetes in units or bytes."""
+    units = {"m": 1e-3, "Mi": 2**20, "Gi": 2**30}
+    unit = next((one for one in units if text.endswith(one)), "")
+    return float(text.removesuffix(unit)) * units.get(unit, 1.0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -65,7 +130,8 @@ def test_kubernetes_schemas(version):
     validate = pytest.importorskip("kubernetes_validate").validate
     for one in core_objects():
         validate(one, version, strict=True)
-    gpu = [group["template"] for kind in ("RayCluster",) for group in patched(kind)["spec"]["workerGroupSpecs"]]
+    clusters = [patched("RayCluster", "gpu")["spec"], patched("RayJob", "gpu", "queue")["spec"]["rayClusterSpec"]]
+    gpu = [group["template"] for cluster in clusters for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]]
     for template in [*ray_templates().values(), *gpu]:
         validate({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": template}, version, strict=True)
 
@@ -82,7 +148,7 @@ def test_drivers_sit_on_the_head():
     assert all("resources" not in group["rayStartParams"] for group in spec["workerGroupSpecs"])
 
 
-@pytest.mark.parametrize("spec", [ray_objects()["RayCluster"]["spec"], patched("RayCluster")["spec"]], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("spec", [ray_objects()["RayCluster"]["spec"], patched("RayCluster", "gpu")["spec"]], ids=["cpu", "gpu"])
 def test_workers_scale_from_none_and_sweeps_know_what_may_come(spec):
     (group,), (head,) = spec["workerGroupSpecs"], spec["headGroupSpec"]["template"]["spec"]["containers"]
     assert (
