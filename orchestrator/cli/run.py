@@ -6,6 +6,7 @@ import typer
 from typer import Argument, Option
 
 from orchestrator.cli.options import Seed, Seeds, expand_options
+from orchestrator.errors import UserError
 from orchestrator.sweeps.options import ExecutionOptions
 
 Address = Annotated[
@@ -61,7 +62,6 @@ def noise(
     from orchestrator.cli.commands.request import open_ledger
     from orchestrator.cli.commands.run import execute_rows
     from orchestrator.cli.output import console, print_json
-    from orchestrator.errors import UserError
     from orchestrator.report import noise_floor
     from orchestrator.report.find import Finder
     from orchestrator.scoring.significance.sentence_statistics import TITLES
@@ -115,9 +115,11 @@ def submit(
 
     Example:  nmt-ablate submit cluster/smoke.yaml --address http://127.0.0.1:8265
     """
-    from orchestrator.cli.commands.submit import attach_job, submit
+    from orchestrator.cli.commands.submit import follow_job, submit
 
     if attach is not None:
-        attach_job(address, attach, ctx.args)
+        if ctx.args:
+            raise UserError(f"--attach {attach}: found {ctx.args[0][:80]!r} too; expected nothing else")
+        follow_job(address, attach)
     folders = {"results": results, "data_dir": data_dir, "cache_dir": cache_dir}
     submit(sweep, ctx.args, folders, address, wait=not no_wait, again=again, dry_run=dry_run)

@@ -1,72 +1,113 @@
 """`submit`: a sweep as a job of a Ray cluster, and `submit --attach`."""
 
-import copy
+import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 import typer
+from ray.job_submission import JobStatus
 
+from orchestrator.cli.commands import tune
+from orchestrator.cli.commands.run import checked
 from orchestrator.cli.output import echo
 from orchestrator.engines.ray.address import find_dashboard, find_token
-from orchestrator.engines.ray.jobs import sweep_job, upload
-from orchestrator.engines.ray.jobs.api import Client, exit_code, follow, is_active, join
-from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
-from orchestrator.errors import Detached, UserError
+from orchestrator.engines.ray.jobs import api, upload
+from orchestrator.errors import Detached, UserError, raise_all
+from orchestrator.files.canonical import digest
 from orchestrator.ledger import provenance
+from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import log
+from orchestrator.specs import corpora, index
+from orchestrator.specs.controls import parse, wanted
+from orchestrator.specs.positions import shown
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.specs.show import as_plain
+from orchestrator.specs.sweep import parse_resources
+from orchestrator.sweeps import looks
+from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
+from orchestrator.sweeps.options import ExecutionOptions
 
-Folders = Mapping[str, str | None]
-"""Options of `sweep` that name folders of the cluster."""
+FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
+"""Options that are folders of the cluster, with the environment variable that the job's processes read."""
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """command: of the job. env: variables of its processes. needed: files that it reads."""
+
+    id: str
+    name: str
+    runs: int
+    command: str
+    env: Mapping[str, str]
+    needed: frozenset[Path]
 
 
 def submit(
-    sweep: Callable[..., None], arguments: Sequence[str], folders: Folders, address: str | None, *, wait: bool, again: bool, dry_run: bool
+    sweep: Callable[..., None],
+    arguments: Sequence[str],
+    folders: Mapping[str, str | None],
+    address: str | None,
+    *,
+    wait: bool,
+    again: bool,
+    dry_run: bool,
 ) -> None:
     """Submits the job of `sweep ARGUMENTS`, or joins the job that does the same. sweep: the command, which parses the arguments."""
     url = find_dashboard(address)
     job = make_job(sweep, arguments, folders)
+    files = upload.collect(ROOT, job.needed)
     if dry_run:
-        _print_dry_run(job)
+        _print_dry_run(job, files)
         return
-    client = Client(url, find_token())
-    files = _collect(job)
-    id, new = join(client, job.id, lambda id: _upload(client, job, files, id), again=again)
-    if not new:
-        running = client.job(id)
-        attached = running is not None and is_active(running)
-        log(f"{id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
-    if not wait:
-        typer.echo(id)
-        return
-    follow_job(client, id)
+    token = find_token()
+    with api.user_errors(url, token):
+        client = api.connect(url, token)
+        last, id = api.last_attempt(client, job.id)
+    if last is not None and (not last.status.is_terminal() or (last.status == JobStatus.SUCCEEDED and not again)):
+        id = str(last.submission_id)
+        done = "has succeeded already: nothing is run (--again would)"
+        log(f"{id}: " + (done if last.status.is_terminal() else "runs already: attached"))
+    else:
+        commit, dirty = provenance.git()
+        metadata = {"nmt_sweep": job.name, "nmt_commit": (commit or "unknown") + (" and changes" if dirty else "")}
+        with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder, api.user_errors(url, token):
+            upload.copy(files, Path(folder), token)
+            log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(files.bytes)}")
+            environment = {"working_dir": folder, "env_vars": dict(job.env)}
+            try:
+                client.submit_job(entrypoint=job.command, submission_id=id, runtime_env=environment, metadata=metadata)
+            except RuntimeError as error:
+                if "already exists" not in str(error):  # another submission came first
+                    raise
+    if wait:
+        follow_job(url, id)
+    typer.echo(id)
 
 
-def attach_job(address: str | None, job: str, arguments: Sequence[str]) -> NoReturn:
-    """Follows a job that was submitted before."""
-    if arguments:
-        raise UserError(f"--attach {job}: found {arguments[0][:80]!r} too; expected nothing else")
-    follow_job(Client(find_dashboard(address), find_token()), job)
-
-
-def follow_job(client: Client, id: str) -> NoReturn:
+def follow_job(address: str | None, id: str) -> NoReturn:
     """Prints the job's logs on stdout and exits with its exit code."""
+    url, token = find_dashboard(address), find_token()
 
     def write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
     try:
-        job = follow(client, id, write)
+        with api.user_errors(url, token):
+            client = api.connect(url, token)
+            log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
+            job = api.follow(client, id, write)
     except KeyboardInterrupt:
-        command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(client.address)}"
+        command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(url)}"
         raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
-    code = exit_code(job)
+    code = api.exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
     log(f"{id}: {job.status.value}, exit code {code}{reason}")
     if job.driver_exit_code is None or job.driver_exit_code < 0 or code >= 128:  # the sweep could not say so itself
@@ -74,51 +115,62 @@ def follow_job(client: Client, id: str) -> NoReturn:
     raise typer.Exit(code)
 
 
-def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Folders | None = None) -> SweepJob:
-    """The job of `sweep ARGUMENTS`. Parsed by the command itself, so that errors are reported before anything is uploaded."""
+def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
+    """The job of `sweep ARGUMENTS`, parsed by the command itself. UserError for what `sweep` would refuse before it starts."""
     app = typer.Typer(add_completion=False)
     app.command("sweep")(sweep)
-    command = copy.deepcopy(typer.main.get_command(app))
-    for parameter in command.params:
-        if parameter.name in FOLDERS:
-            parameter.envvar = None  # sweep would open the ledger that this machine's environment names
+    command = typer.main.get_command(app)
+    command.params = [each for each in command.params if each.name not in FOLDERS]  # what this machine's environment names is not there
     with command.make_context("submit", list(arguments)) as context:
-        source = lambda name: getattr(context.get_parameter_source(name), "name", "")  # noqa: E731
-        options = {name: value for name, value in context.params.items() if source(name) == "COMMANDLINE" and name != "target"}
-        options |= {name: value for name, value in (folders or {}).items() if value is not None}
-        words = list(arguments)
-        words.remove(context.params["target"])
-        return sweep_job.make(ROOT, context.params["target"], options, words)
+        given = dict(context.params)
+    target, seeds = given.pop("target"), parse_seeds(given.pop("seeds"))
+    options = ExecutionOptions(**given)
+    if options.ladder is not None:
+        raise UserError("--ladder: found with submit; expected --profile, a job for each size")
+    env = _folders(folders or {})
+    rows, section = resolve(target, sets=options.sets, profile=options.profile), sweep_of(target, options.profile)
+    limits = parse_resources(options.resources)
+    tune.wanted(options, seeds)
+    seeds = seeds or section.seeds
+    if options.until_decided:
+        looks.check(target, section, seeds, options.max_hours)
+    trained, _ = checked(rows, seeds, options)
+    kinds = parse(options.controls)
+    matched = wanted(rows, kinds)
+    name = sweep_name(address_of(target, rows), options.profile, options.sets, kinds)
+    versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
+    same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None))
+    content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
+    tables = [each.table.path for each in index.find_all(target)] + [Path(each.source_file) for row in rows for each in row.lineage]
+    needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
+    file, mark, chosen = target.partition("#")
+    there = f"{os.path.relpath(Path(file).resolve(), ROOT)}{mark}{chosen}" if Path(file).exists() else target
+    words = list(arguments)
+    words.remove(target)
+    number = (len(trained) + sum(map(len, matched.values()))) * len(seeds)
+    job = f"sweep-{digest(content)[:16]}"
+    return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", there, *words]), env, frozenset(needed))
 
 
-def _collect(job: SweepJob) -> upload.Upload:
-    """The files of this checkout. UserError where the job could not run from them."""
-    program = ROOT / "cluster" / "sweep.sh"
-    if not program.is_file():
-        raise UserError("submit uploads the checkout that it runs from; expected cluster/sweep.sh in it (pip install -e .)")
-    return upload.collect(ROOT, [*job.files, program, ROOT / "orchestrator" / "cli" / "main.py"])
+def _folders(folders: Mapping[str, str | None]) -> dict[str, str]:
+    """Environment variables for the given folders. UserError for a relative path, which would be in the job's upload, which Ray deletes."""
+    given = {name: value for name, value in folders.items() if value is not None}
+    raise_all(
+        f"--{name.replace('_', '-')} {shown(value)}: a folder of the cluster that every node sees; expected an absolute path"
+        for name, value in given.items()
+        if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value)
+    )
+    return {FOLDERS[name]: value for name, value in given.items()}
 
 
-def _print_dry_run(job: SweepJob) -> None:
-    files = _collect(job)
+def _print_dry_run(job: SweepJob, files: upload.Upload) -> None:
     try:
         token = find_token()
     except UserError:  # there may be no cluster yet
         token = ""
     with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
-        upload.copy(files, Path(folder), job.extra, token)
-    echo([f"job:     {job.id}", f"sweep:   {job.name}, {job.runs} runs", f"command: {job.entrypoint}"])
+        upload.copy(files, Path(folder), token)
+    echo([f"job:     {job.id}", f"sweep:   {job.name}, {job.runs} runs", f"command: {job.command}"])
     echo(f"         {name}={value}" for name, value in job.env.items())
     echo([f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}"])
-    echo(f"         and, from outside of the checkout, {name}" for name in job.extra)
     echo(f"left out, for its name: {name}" for name in files.withheld)
-
-
-def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> None:
-    """Uploads the checkout and starts the job as `id`."""
-    commit, dirty = provenance.git()
-    metadata = {"nmt_sweep": job.name, "nmt_commit": (commit or "unknown") + (" and changes" if dirty else "")}
-    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
-        upload.copy(files, Path(folder), job.extra, find_token())
-        log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(files.bytes)}")
-        client.submit(id, job.entrypoint, Path(folder), dict(job.env), metadata)

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import display, shown
@@ -69,19 +68,14 @@ def _auth_mode() -> str:
 
 
 def find_dashboard(text: str | None) -> str:
-    """The dashboard's address as `http[s]://HOST[:PORT]`; the default scheme is http. UserError for anything else."""
+    """The dashboard's address; the default scheme is http. UserError for another scheme, or a password in it."""
     address = text or DASHBOARD
     address = (address if "://" in address else f"http://{address}").rstrip("/")
-    try:
-        parts = urlsplit(address)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if "@" in parts.netloc:
+    if "@" in address:
         raise UserError("--address: found a user or password in it; expected http://HOST:8265 (the token comes from RAY_AUTH_TOKEN_PATH)")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or not address.isascii():
-        raise UserError(f"--address {shown(text or '')}: expected the dashboard of the cluster's head, as in {DASHBOARD}")
-    return address if port or parts.scheme == "https" or parts.path else f"{address}:8265"
+    if not address.startswith(("http://", "https://")):
+        raise UserError(f"--address {shown(address)}: expected the dashboard of the cluster's head, as in {DASHBOARD}")
+    return address
 
 
 def find_token() -> str:

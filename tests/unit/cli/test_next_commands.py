@@ -43,7 +43,9 @@ def test_after_an_import_and_detached(monkeypatch: Any, capsys: Any) -> None:
     def detach(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(submit, "follow", detach)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "")
+    monkeypatch.setattr(submit.api, "connect", detach)
     with pytest.raises(Detached) as caught:
-        submit.follow_job(SimpleNamespace(address="http://h:1/a?b&c"), "job 1")  # type: ignore[arg-type]
+        submit.follow_job("http://h:1/a?b&c", "job 1")
     assert words(str(caught.value)) == ["submit", "--attach", "job 1", "--address", "http://h:1/a?b&c"]

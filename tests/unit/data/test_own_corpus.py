@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from orchestrator.cli.main import run
 from orchestrator.data import own_corpus
 from orchestrator.data.prepare import manifest
-from orchestrator.engines.ray.jobs import sweep_job
 from orchestrator.errors import UserError
-from orchestrator.paths import ROOT
 from orchestrator.specs import index
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.rows import resolve
@@ -100,11 +97,5 @@ def test_an_address_finds_tables_of_the_working_folder(tmp_path: Path, monkeypat
     Path("compose.yaml").write_text("services: {web: {image: x}}\n")
     assert index.find("mine/fusion/b").row == "b" and "mine/fusion" in index.tables()[0]
     assert [row.spec.data.corpus for row in resolve("mine/fusion") if row.spec is not None] == ["toy-quickstart"] * 2
-    for target, chosen in (("mine/fusion", ""), ("fusion.yaml", ""), ("mine/fusion/b,a", "#a,b"), ("fusion.yaml#*", "#*")):
-        job = sweep_job.make(ROOT, target, {}, [])
-        (place,) = job.extra
-        assert job.arguments == (place + chosen,) and place.startswith("search_spaces/submitted/")
-        assert yaml.safe_load(job.extra[place])["extends"] == "../quickstart.yaml"
-        assert ROOT / "search_spaces" / "quickstart.yaml" in job.files
     with pytest.raises(UserError, match=r"no such table .*; did you mean mine/fusion"):
         index.find("mine/fusio/a")

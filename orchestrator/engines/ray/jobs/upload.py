@@ -1,9 +1,9 @@
-"""The upload of a job: a copy of what git tracks in the checkout, without secrets and what .rayignore names. Ray packs it."""
+"""The upload of a job: a copy of the checkout's files, without secrets and what .rayignore names. Ray packs it."""
 
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -15,9 +15,9 @@ MIB = 2**20
 MAX_BYTES = 100 * MIB
 """Ray's limit for one request; compared with sizes before compression."""
 
-SOURCES = (".py", ".c", ".h", ".yaml")
-"""Suffixes of files that git must track in CODE and PROFILES."""
-PROFILES = "search_spaces/profiles"
+SOURCES = (*CODE, "search_spaces", "cluster")
+"""Folders of which files that git does not track yet, and does not ignore, are uploaded too: code and tables."""
+SUFFIXES = (".py", ".c", ".h", ".yaml")
 DOCS = "docs"
 """Folder that the job does not need: documentation and the shipped results."""
 
@@ -50,28 +50,20 @@ class Upload:
         return sum((self.root / name).stat().st_size for name in self.files)
 
 
-def collect(root: Path, needed: Iterable[Path] = ()) -> Upload:
-    """Collects the files that git tracks under `root`, without DOCS and symbolic links, and the `needed` ones.
+def collect(root: Path, needed: Collection[Path] = ()) -> Upload:
+    """Collects the files that git tracks under `root`, without DOCS and symbolic links, and new files in SOURCES.
 
-    UserError outside of a git repository, for code that git does not track, for a needed file that cannot be uploaded, and for too large
-    an upload.
+    UserError outside of a git repository, for a `needed` file that is not uploaded, and for too large an upload.
     """
     root = root.resolve()
-    code = [name for name in _names(root, "--others", "--exclude-standard", "--", *CODE, PROFILES) if name.suffix in SOURCES]
-    if code:
-        raise UserError(*(f"{shown(str(name), 200)}: git does not track it, and the job would lack it: git add -N {name}" for name in code))
+    new = {name for name in _names(root, "--others", "--exclude-standard", "--", *SOURCES) if name.suffix in SUFFIXES}
     tracked = _names(root, "--", ".", f":!{DOCS}") - _names(root, "--ignored", "--cached", "--exclude-per-directory=.rayignore")
-    wanted = {name for name in tracked if (root / name).resolve() == root / name and (root / name).is_file()}
-    problems = []
-    for file in dict.fromkeys(path.resolve() for path in needed):
-        if not file.is_relative_to(root) or not file.is_file() or is_secret(file.relative_to(root)):
-            problems.append(f"{display(file)}: not in {display(root)}, or named like a secret: not uploaded, so the job could not read it")
-        else:
-            wanted.add(file.relative_to(root))
-    upload = Upload(root, tuple(sorted(name for name in wanted if not is_secret(name))), tuple(sorted(filter(is_secret, wanted))))
+    wanted = sorted(name for name in tracked | new if (root / name).resolve() == root / name and (root / name).is_file())
+    upload = Upload(root, tuple(name for name in wanted if not is_secret(name)), tuple(filter(is_secret, wanted)))
+    there = {root / name for name in upload.files}
+    problems = [f"{display(path)}: not in the upload of {display(root)}" for path in needed if path.resolve() not in there]
     if upload.bytes >= MAX_BYTES:
-        largest = max(upload.files, key=lambda name: (root / name).stat().st_size)
-        problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest file is {largest}")
+        problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}; expected large files in .rayignore")
     raise_all(problems)
     return upload
 
@@ -84,18 +76,15 @@ def _names(root: Path, *options: str) -> set[PurePath]:
     return {PurePath(os.fsdecode(name)) for name in listed.split(b"\0") if name}
 
 
-def copy(upload: Upload, folder: Path, extra: Mapping[str, bytes], token: str) -> None:
-    """Writes the upload, `extra` files and the commit to `folder`. UserError for a file that contains the cluster's token."""
+def copy(upload: Upload, folder: Path, token: str) -> None:
+    """Writes the upload and the commit to `folder`. UserError for a file that contains the cluster's token."""
     problems = []
-    for name in (*upload.files, *map(PurePath, extra)):
+    for name in upload.files:
         if name.name in (".gitignore", ".rayignore"):  # by which Ray would leave out needed files
             continue
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if name.as_posix() in extra:
-            target.write_bytes(extra[name.as_posix()])
-        else:
-            shutil.copy(upload.root / name, target)
+        shutil.copy(upload.root / name, target)
         if token and token.encode() in target.read_bytes():
             problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out of the checkout")
     raise_all(problems)

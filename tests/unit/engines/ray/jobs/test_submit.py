@@ -4,13 +4,13 @@ import re
 import shlex
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.cli.commands import submit
 from orchestrator.cli.commands.submit import make_job
 from orchestrator.cli.run import sweep
-from orchestrator.engines.ray.jobs import upload
-from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.upload import MIB
 from orchestrator.errors import UserError
 
@@ -19,11 +19,9 @@ TOKEN = "c0ffee" * 8
 
 
 @pytest.fixture
-def uploading(repository, monkeypatch):
-    """The checkout may have new code that git does not track yet."""
+def uploading(repository):
     if not (repository / ".git").exists():
         pytest.skip("no git here")
-    monkeypatch.setattr(upload, "CODE", ())
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +40,9 @@ def test_the_name_is_the_sweep_s_meaning():
 
 def test_the_command_line_of_the_job(tmp_path, repository):
     job = make_job(sweep, ["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
-    assert shlex.split(job.entrypoint) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
+    assert shlex.split(job.command) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
     assert dict(job.env) == {"NMT_RESULTS": "/mnt/my results"} and job.runs == 4
-    assert repository / SMOKE in job.files
-    based = {path.name for path in make_job(sweep, ["dou2018/table1", "--profile", "smoke"]).files}
-    assert "table1.yaml" in based and len(based) > 1  # what it extends, too
+    assert repository / SMOKE in {path.resolve() for path in job.needed}
 
 
 def test_relative_folders_are_refused_all_at_once():
@@ -89,9 +85,8 @@ def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch,
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     sizes: list[int] = []
     size = lambda folder: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # noqa: E731
-    monkeypatch.setattr(Client, "__init__", lambda self, address, token: None)
-    monkeypatch.setattr(Client, "jobs", lambda self: [])
-    monkeypatch.setattr(Client, "submit", lambda self, id, entrypoint, package, *more: sizes.append(size(package)))
+    start = lambda *, runtime_env, **more: sizes.append(size(Path(runtime_env["working_dir"])))  # noqa: E731
+    monkeypatch.setattr(submit.api, "connect", lambda *_: SimpleNamespace(list_jobs=list, submit_job=start))
     code, _, err = cli("submit", SMOKE, "--no-wait")
     assert code == 0 and f"uploading {told}\n" in err and sizes[0] < 10 * MIB
 
