@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 import typer
-from ray.job_submission import JobStatus
 
 from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.run import checked
@@ -70,7 +69,7 @@ def submit(
     with api.user_errors(url, token):
         client = api.connect(url, token)
         last, id = api.last_attempt(client, job.id)
-    if last is not None and (not last.status.is_terminal() or (last.status == JobStatus.SUCCEEDED and not again)):
+    if last is not None and (not last.status.is_terminal() or (last.status.value == "SUCCEEDED" and not again)):
         id = str(last.submission_id)
         done = "has succeeded already: nothing is run (--again would)"
         log(f"{id}: " + (done if last.status.is_terminal() else "runs already: attached"))
