@@ -33,7 +33,6 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.row import load_model
 from orchestrator.tracking.history import number
-from orchestrator.training.runtime import best_device
 
 Records = list[dict[str, Any]]
 
@@ -138,7 +137,7 @@ class AnalysisContext:
             raise UserError(f"--option {name}={shown(self.options[name])}: found {len(values)} numbers; expected one")
         return values[0]
 
-    def limit(self, name: str = "limit") -> int | None:
+    def limit(self, name: str) -> int | None:
         """Parses a positive integer; returns None for `all` and `own`."""
         return None if self.options[name] in ("all", "own") else self.integer(name, 1)
 
@@ -148,13 +147,6 @@ class AnalysisContext:
         if text not in choices:
             raise UserError(f"--option {name}={shown(text)}: {nearest(text, choices)}")
         return text
-
-    def device(self) -> torch.device:
-        """Returns the device named by the option `device`: auto, cpu or cuda. Raises UserError for cuda if there is no CUDA device."""
-        name = self.choice("device", "auto", "cpu", "cuda")
-        if name == "cuda" and not torch.cuda.is_available():
-            raise UserError("--option device='cuda': found no CUDA device; expected auto or cpu")
-        return best_device() if name == "auto" else torch.device(name)
 
 
 @dataclass(frozen=True)

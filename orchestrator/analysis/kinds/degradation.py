@@ -15,7 +15,10 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of, translate
 from orchestrator.safe_text import log
 from orchestrator.scoring.scores import References
+from orchestrator.training.runtime import best_device
 
+PAIRS = 3000
+"""Training pairs whose translations are scored."""
 TITLES = {
     ("bleu", "training"): "(a) BLEU on sampled training pairs",
     ("bleu", "validation"): "(b) BLEU on the validation set",
@@ -24,41 +27,39 @@ TITLES = {
 }
 
 
-@register("degradation", options={"pairs": "3000", "seed": "1", "points": "1", "device": "auto"}, needs_weights=True)
+@register("degradation", options={"points": "1"}, needs_weights=True)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
 
-    Options: `pairs` to sample from the training data; `points`, the number of weights (the row's own and points - 1 snapshots).
+    Option `points`: the number of weights, the row's own and points - 1 snapshots.
     """
     records, notes = context.each_row(analyse_row)
     notes += [
-        f"training BLEU is of pairs sampled by seed {context.options['seed']}, their references made from subwords; "
-        "validation BLEU is of the whole set",
+        "training BLEU is of pairs sampled by seed 1, their references made from subwords; validation BLEU is of the whole set",
         "training nll is of the updates themselves, with dropout; validation nll is without",
     ]
     last = pd.DataFrame(records).sort_values("step", kind="stable").groupby(["row", "measure", "data"], sort=False).value.last()
     return Analysis(records, draw, notes, table_of("last values:", last.unstack(["measure", "data"]).sort_index(axis=1), "{:.2f}"))
 
 
-def sample(count: int, pairs: int, seed: int) -> list[int]:
-    generator = torch.Generator().manual_seed(stream_seed(seed, "degradation"))
-    return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
+def sample(count: int) -> list[int]:
+    generator = torch.Generator().manual_seed(stream_seed(1, "degradation"))
+    return sorted(torch.randperm(count, generator=generator)[:PAIRS].tolist())
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    pairs, points, seed, device = context.integer("pairs", 1), context.integer("points", 1), context.integer("seed"), context.device()
-    prepared, spec = context.prepared(subject), subject.spec
+    points, prepared, spec = context.integer("points", 1), context.prepared(subject), subject.spec
     train = prepared.pairs("train")
-    if len(train) < pairs:
+    if len(train) < PAIRS:
         notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")
-    sampled = [train[i] for i in sample(len(train), pairs, seed)]
+    sampled = [train[i] for i in sample(len(train))]
     targets = [target for _, target in sampled]
     made = [prepared.decode(targets)]
     texts: dict[str, tuple[list[list[int]], References, str]] = {
         "training": ([source for source, _ in sampled], references_of(prepared, made, made, prepared.decode_tokens(targets)), "train"),
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
     }
-    model, snapshots = context.model(subject).to(device), snapshots_of(context, subject)
+    model, snapshots = context.model(subject).to(best_device()), snapshots_of(context, subject)
     # the update of the row's own weights; for an average, the last update
     own_step = int(context.train_record(subject).get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
     others = [step for step in snapshots if step != own_step]

@@ -21,25 +21,19 @@ from torch import Tensor
 from models.transformer import PAD, Transformer
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.analysis.classifier import Examples, fit, search, share
-from orchestrator.data.senteval import NAME, SOURCE, SPLITS, TASKS, SentEvalTask, load
+from orchestrator.data.senteval import NAME, SOURCE, SPLITS, TASKS, load
 from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
 from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.positions import shown
 from orchestrator.specs.table import number
+from orchestrator.training.runtime import best_device
 
-DEFAULTS = {
-    "tasks": "all",
-    "nhid": "50,100,200",
-    "dropout": "0,0.1,0.2",
-    "l2": "1e-5,1e-4,1e-3,1e-2",
-    "limit": "all",
-    "device": "auto",
-    "data": "",
-}
-"""tasks: names of the toolkit. nhid: hidden units, 0 for a linear classifier. limit: instances per split. data: folder of
-files in SentEval's format, in the source language of the rows."""
+OPTIONS = {"limit": "all", "data": ""}
+"""limit: instances per split. data: folder of files in SentEval's format, in the source language of the rows."""
+SPACE: dict[str, Any] = {"nhid": (50, 100, 200), "dropout": (0.0, 0.1, 0.2), "l2": (1e-5, 1e-4, 1e-3, 1e-2)}
+"""Settings of the classifier that are compared: hidden units, dropout, weight decay."""
 SEED = 1111
 """The toolkit's."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
@@ -50,7 +44,7 @@ LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
 
 
-@register("probing", options=DEFAULTS, needs_weights=True)
+@register("probing", options=OPTIONS, needs_weights=True)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
 
@@ -62,7 +56,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     notes.append("sentences go through each row's own tokenisation and subwords, also where they are tokenised already, as SentEval's are")
     if (frame.encoders == 2).any():
         notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
-    if (limit := context.limit()) is not None:
+    if (limit := context.limit("limit")) is not None:
         notes.append(f"at most {limit:,} instances a split: not comparable with the paper's numbers")
     if frame.valid.min() < LEAST_VALID:
         notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
@@ -75,17 +69,16 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     """Returns one record per task, none with a note for a row whose source language is not that of the sentences."""
-    tasks, device, limit = _tasks(context.options["tasks"]), context.device(), context.limit()
-    space: dict[str, Any] = {"nhid": context.numbers("nhid")} | {name: _rates(name, context.options[name]) for name in ("dropout", "l2")}
+    device, limit = best_device(), context.limit("limit")
     folder, language = context.options["data"], load_entry(subject.spec.data.corpus).src
     if not folder and language != LANGUAGE:
         hint = "--option data=DIR has files in its language"
         notes.append(f"{subject.row.id}: its source language is {language}, SentEval's is {LANGUAGE}; left out ({hint})")
         return []
-    instances = _files(tasks, _folder(context))
+    instances = _instances(_folder(context))
     prepared, model = context.prepared(subject), context.model(subject).to(device)
     records: Records = []
-    for task in tasks:
+    for task in TASKS.values():
         whole = instances[task.name]
         sample = whole if limit is None else whole.sample(frac=1, random_state=SEED).groupby("split").head(limit).sort_index()
         vectors, width = features(model, prepared.encode_text(sample["sentence"].tolist()))
@@ -93,7 +86,7 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
         labels = torch.as_tensor(encoder.transform(sample["label"]), dtype=torch.long, device=device)
         masks = {split: torch.as_tensor((sample["split"] == split).to_numpy(copy=True), device=device) for split in SPLITS}
         data = {split: (vectors[mask], labels[mask]) for split, mask in masks.items()}
-        made = classify(data, width, len(encoder.classes_), space | ({"nhid": [0]} if task.name == "WordContent" else {}))
+        made = classify(data, width, len(encoder.classes_), SPACE | ({"nhid": (0,)} if task.name == "WordContent" else {}))
         log(f"{subject.name} {task.name}: {made['accuracy']:.2f} %")
         paper = number(subject.expect.get(task.column))
         delta = None if paper is None else round(made["accuracy"] - paper, 4)
@@ -127,26 +120,6 @@ def classify(data: dict[str, Examples], width: int, classes: int, space: dict[st
     }
 
 
-def _tasks(text: str) -> tuple[SentEvalTask, ...]:
-    """Parses tasks such as `Length,Tense`, by the toolkit's names, into the paper's order."""
-    parts = [part.strip() for part in text.split(",")] if text != "all" else list(TASKS)
-    for part in parts:
-        if part not in TASKS:
-            raise UserError(f"--option tasks={shown(text)}: found '{shown(part, 40)}'; {nearest(part, TASKS)}")
-    return tuple(task for name, task in TASKS.items() if name in parts)
-
-
-def _rates(name: str, text: str) -> list[float]:
-    """Parses rates such as `0,0.1`, each at least 0 and below 1."""
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        values = [-1.0]
-    if not all(0.0 <= value < 1.0 for value in values):
-        raise UserError(f"--option {name}={shown(text)}: expected numbers from 0 to below 1, as in {name}={DEFAULTS[name]}")
-    return values
-
-
 def _folder(context: AnalysisContext) -> Path:
     folder = context.options["data"]
     if folder and not Path(folder).is_dir():
@@ -157,8 +130,8 @@ def _folder(context: AnalysisContext) -> Path:
 
 
 @cache
-def _files(tasks: tuple[SentEvalTask, ...], folder: Path) -> dict[str, pd.DataFrame]:
-    return load(tasks, folder)
+def _instances(folder: Path) -> dict[str, pd.DataFrame]:
+    return load(TASKS.values(), folder)
 
 
 @torch.no_grad()

@@ -31,10 +31,13 @@ from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
 from orchestrator.training.objective import BATCH
+from orchestrator.training.runtime import best_device
 
 Floats = npt.NDArray[np.float64]
 Groups = Iterable[tuple[str, list[int]]]
 """Name and sentence indices of each group."""
+SNAPSHOTS = 20
+"""K."""
 QUARTILES = ("simple", "ordinary", "difficult", "challenging")
 
 
@@ -55,16 +58,16 @@ def length(context: AnalysisContext) -> Analysis:
     return Analysis(records, draw_length, notes, width="column")
 
 
-@register("difficulty", options={"snapshots": "20", "device": "auto"})
+@register("difficulty")
 def difficulty(context: AnalysisContext) -> Analysis:
     """Returns one record per row and quartile, and one for all; `delta` is BLEU minus the first row's, `words` the sources' mean length.
 
-    Options: `snapshots`, K. Rows with another test set are left out with a note. Raises UserError without snapshots of the first row.
+    Rows with another test set are left out with a note. Raises UserError without snapshots of the first row.
     """
-    count, scorer = context.integer("snapshots", 1), context.subjects[0]
-    paths = list(snapshots_of(context, scorer).values())[-count:]
+    scorer = context.subjects[0]
+    paths = list(snapshots_of(context, scorer).values())[-SNAPSHOTS:]
     if not paths:
-        again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
+        again = f"train it with --set train.snapshots={SNAPSHOTS} (another key, so a run of its own)"
         raise UserError(f"{scorer.row.id}: found no snapshots of its weights; {again}")
     prepared, test = context.prepared(scorer), scorer.spec.score.test
     sources, scores = prepared.sources(test), difficulty_of(_losses(context, scorer, paths))
@@ -81,8 +84,8 @@ def difficulty(context: AnalysisContext) -> Analysis:
                 low, high = scores[indices].min(), scores[indices].max()
                 record |= {"words": round(words[indices].mean(), 2), "score_low": round(low, 4), "score_high": round(high, 4)}
             records.append(record)
-    if len(paths) < count:
-        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
+    if len(paths) < SNAPSHOTS:
+        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {SNAPSHOTS}")
     return Analysis(records, draw_difficulty, notes + compared(records))
 
 
@@ -124,7 +127,7 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
 
 
 def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
-    device = context.device()
+    device = best_device()
     model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
     losses = []
     for path in paths:

@@ -1,8 +1,7 @@
 """Significance of a row's difference to its baseline under resampling of sentences: sign test and paired bootstrap, for each seed.
 
-Both tests are always run. `--option test` decides the mark, else `significance` of the analysis row or the row's file, else both tests.
-The baseline is `--option baseline=ROW`, else the row that a row is initialised from, else the table's baseline (pinned, or the first) among
-the subjects.
+Both tests are always run. `significance` of the analysis row or the row's file decides the mark, else both tests. The baseline is the row
+that a row is initialised from, else the table's baseline (pinned, or the first) among the subjects.
 """
 
 from dataclasses import replace
@@ -16,21 +15,18 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.paired_tests import Comparison, compare
 from orchestrator.scoring.significance.rules import RULES, Rule, tests_in_words
-from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
-OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto"}
-"""baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap."""
-
+SAMPLES, DRAW = 1000, 12345
+"""Resamples of the bootstrap and their seed."""
 SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", "p_bootstrap"]
 
 
-@register("significance", options=OPTIONS)
+@register("significance")
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
-    samples, test = context.integer("samples", 1), context.choice("test", "auto", *RULES)
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: Records = []
     missing: list[str] = []
@@ -42,35 +38,29 @@ def analyse(context: AnalysisContext) -> Analysis:
         if not seeds:
             missing.append(f"{subject.row.id}: {base.id} is the same run, or has none of a seed of this row, scored on the same test set")
         named = subject.analysis_row.significance if subject.analysis_row is not None else None
-        rule = RULES[(named or subject.row.significance or "both") if test == "auto" else test]
+        rule = RULES[named or subject.row.significance or "both"]
         for seed, (ours, theirs) in seeds.items():
             counts = [finder.reader.of(keys).get("bleu") for keys in (ours, theirs)]
             if counts[0] is None or counts[1] is None:
                 raise UserError(f"{subject.row.id} seed {seed}: {context.ledger.root} has no sentence statistics of BLEU for both rows")
-            comparison = compare(counts[0], counts[1], subject.spec.score, samples, context.integer("draw"))
+            comparison = compare(counts[0], counts[1], subject.spec.score, SAMPLES, DRAW)
             records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, rule))
             rules[subject.row.id] = rule
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
-    notes = _notes(records, samples, list(rules.values())) + missing
+    notes = _notes(records, list(rules.values())) + missing
     return Analysis(records, notes=notes, shown=SHOWN)
 
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
     """Returns the baseline of a row; None for the baseline itself, or with a line in `missing` if it is not among the subjects."""
-    row, chosen = subject.row, context.options["baseline"]
-    known = {s.row.id: s.row for s in context.subjects}
-    if row.parent is not None:
-        known.setdefault(row.parent.id, row.parent)
-    if chosen != "auto":
-        if chosen not in {*known, *(s.row.parent.id for s in context.subjects if s.row.parent is not None)}:
-            raise UserError(f"--option baseline={shown(chosen)}: {nearest(chosen, known)}; it must be among the targets")
-        return None if row.id == chosen else known.get(chosen)
+    row = subject.row
     if row.parent is not None:
         return row.parent
+    known = {s.row.id: s.row for s in context.subjects}
     first = _of_table(row)
     if first != row.id and first not in known:
-        missing.append(f"{row.id}: its baseline {first} is not among the finished rows asked for; name it too, or another: baseline=ROW")
+        missing.append(f"{row.id}: its baseline {first} is not among the finished rows asked for; name it too")
     return None if first == row.id else known.get(first)
 
 
@@ -100,9 +90,9 @@ def _record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
     return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
 
 
-def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> list[str]:
+def _notes(records: list[dict[str, Any]], rules: list[Rule]) -> list[str]:
     notes = [
-        *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, samples)}" for rule in rules),
+        *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, SAMPLES)}" for rule in rules),
         "sign test: does the baseline's BLEU rise or fall when one of its sentences is exchanged for the row's; "
         "low, high: 95 % interval of the bootstrap",
         "both tests ask whether other sentences would say otherwise, for these weights; whether other seeds would is another "

@@ -21,31 +21,20 @@ def test_rows_against_the_first(own: Any) -> None:
 
 
 def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
-    """As Hao et al. 2019 mark their rows: by what the row's file says, by the row that asks, or by an option."""
+    """As Hao et al. 2019 mark their rows: by what the row's file says, or by the row that asks."""
     rows = {name: replace(own.rows[name], significance="bootstrap") for name in ("base", "hier", "iter")}
     asking = replace(own.rows["base"], id="demo/text/significance", significance="bootstrap")
     plain = own.context("significance", "base", "hier", "iter")
     by_file = replace(plain, subjects=[own.subject(row) for row in rows.values()])
     by_asking = replace(plain, subjects=[own.subject(name, asking) for name in rows])
-    by_option = own.context("significance", "base", "hier", "iter", options=["test=bootstrap"])
-    for context in (by_file, by_asking, by_option):
+    for context in (by_file, by_asking):
         made = significance.analyse(context)
         assert [(r["test"], r["mark"]) for r in made.records][1] == ("bootstrap", "⇑")
         assert made.notes[0].startswith("⇑ p < 0.01 (⇓ where worse), ↑ p < 0.05 (↓ where worse): two-sided paired bootstrap")
     assert [r["test"] for r in significance.analyse(plain).records] == ["both", "both"]
-    worse = own.context("significance", "base", "iter", options=["test=bootstrap", "baseline=demo/small/iter"])
-    assert [r["mark"] for r in significance.analyse(worse).records] == ["⇓"]
 
 
-def test_a_chosen_baseline(own: Any) -> None:
-    made = significance.analyse(own.context("significance", "base", "hier", "iter", options=["baseline=demo/small/iter"]))
-    assert [(r["row"], r["baseline"]) for r in made.records] == [
-        ("demo/small/base", "demo/small/iter"),
-        ("demo/small/hier", "demo/small/iter"),
-    ]
-    assert all(r["delta"] < 0 and r["better"] == 0 for r in made.records)
-    with pytest.raises(UserError, match=r"baseline=nobody.*must be among the targets"):
-        significance.analyse(own.context("significance", "base", "hier", options=["baseline=nobody"]))
+def test_rows_without_a_baseline(own: Any) -> None:
     with pytest.raises(UserError, match="found no row to compare"):
         significance.analyse(own.context("significance", "base"))
     with pytest.raises(UserError, match="hier: its baseline demo/small/base is not among"):
