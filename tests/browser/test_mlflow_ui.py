@@ -3,8 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,19 +13,12 @@ import pytest
 
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
-from orchestrator.tracking.ui import UiServer, free_port, start_ui
+from tests.unit.tracking.serving import Served, served
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1600,900"]
-
-SERVING = """
-import sys
-from pathlib import Path
-from orchestrator.tracking.ui import serve_ui
-serve_ui(Path(sys.argv[1]), int(sys.argv[2]), log=lambda line: print(line, flush=True))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +30,8 @@ def results(make_fake_results: Callable[[], Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(results: Path) -> Iterator[UiServer]:
-    with start_ui(results, free_port(5600)) as running:
+def server(results: Path) -> Iterator[Served]:
+    with served(results, 5600) as running:
         yield running
 
 
@@ -61,7 +52,7 @@ def experiment(results: Path) -> str:
     return str(found.experiment_id)
 
 
-def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..., str], tmp_path: Path) -> None:
+def test_run_list_and_a_run(results: Path, server: Served, browse: Callable[..., str], tmp_path: Path) -> None:
     runs = {run.info.run_name: run for run in MlflowStore(results).find({"nmt.sweep": "sweep-1"})}
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
@@ -77,7 +68,7 @@ def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..
     assert shot.stat().st_size > 20_000
 
 
-def test_only_this_machine_and_no_jobs(server: UiServer) -> None:
+def test_only_this_machine_and_no_jobs(server: Served) -> None:
     def status(path: str, **headers: str) -> int:
         try:
             with urllib.request.urlopen(urllib.request.Request(server.url + path, headers=headers), timeout=10) as answer:
@@ -96,42 +87,10 @@ def test_only_this_machine_and_no_jobs(server: UiServer) -> None:
     assert all("127.0.0.1:" in line for line in listening)
 
 
-def test_ends_with_its_parent_and_takes_the_next_port(results: Path, server: UiServer) -> None:
+def test_ends_by_signals_and_takes_the_next_port(results: Path, server: Served) -> None:
     port = int(server.url.rpartition(":")[2])
     for number, returncode in ((signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
-        parent = subprocess.Popen([sys.executable, "-c", SERVING, str(results), str(port)], stdout=subprocess.PIPE, text=True)
-        assert parent.stdout is not None
-        said = parent.stdout.readline()
-        url = next(word for word in said.split() if word.startswith("http"))
-        assert int(url.split("/")[2].rpartition(":")[2]) > port
-        children = _descendants(parent.pid)
-        assert len(children) >= 2
-        os.kill(parent.pid, number)
-        assert parent.wait(20) == returncode
-        deadline = time.monotonic() + 10
-        while alive := [pid for pid in children if _running(pid)]:
-            assert time.monotonic() < deadline, f"{number!r} left {alive}"
-            time.sleep(0.1)
-
-
-def _running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _descendants(pid: int) -> list[int]:
-    """Process ids below `pid`, at any depth."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-        except OSError:
-            continue
-    found, todo = [], [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
+        with served(results, port) as other:
+            assert int(other.url.rpartition(":")[2]) > port
+            other.process.send_signal(number)
+            assert other.process.wait(20) == returncode

@@ -1,4 +1,4 @@
-"""Learning curves as a Vega-Lite specification. Colours are CSS variables, so that one drawing suits light, dark and paper."""
+"""Learning curves as a Vega-Lite specification, and the colours of rows."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,11 +6,12 @@ from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section, has_figures, score
+from orchestrator.report.page.vega import Spec, chart, layer, tip
+from orchestrator.report.page.vega import number as axis
 from orchestrator.tracking.history import number
 
 COLOURS = 8
 """Of the page (`--c0` to `--c7`). Tables with more rows colour the baseline and the best; the others are grey."""
-Spec = dict[str, Any]
 
 
 def chosen(section: Section) -> list[str]:
@@ -33,48 +34,35 @@ def curves(section: Section) -> Spec | None:
     rows = [{"r": place, "row": short_id(row_id)} for place, row_id in enumerate(order)]
     shown = {"filter": "datum.m == metric && datum.v == view"}
     named = {"lookup": "r", "from": {"data": {"values": rows}, "key": "r", "fields": ["row"]}}
-    colour = colour_of(section, "row")
-    x = {"field": "x", "type": "quantitative", "title": "updates"}
-    y = {"field": "y", "type": "quantitative", "title": None, "scale": {"zero": False}}
+    colour = colour_of(section)
+    x, y = axis("x", "updates"), axis("y", None, scale={"zero": False})
     faded = {"condition": {"param": "picked", "value": 1}, "value": 0.12}
-    tips = [
-        {"field": "row"},
-        {"field": "s", "title": "seed"},
-        {"field": "x", "title": "update", "format": ","},
-        {"field": "y", "title": "value", "format": ".4f"},
-    ]
-    line = {
-        "params": [{"name": "picked", "select": {"type": "point", "fields": ["row"]}, "bind": "legend"}],
-        "mark": {"type": "line", "strokeWidth": 1.8, "point": {"size": 16, "filled": True}},
-        "encoding": {"x": x, "y": y, "color": colour, "detail": {"field": "s"}, "opacity": faded, "tooltip": tips},
-    }
-    band = {
-        "mark": {"type": "area", "opacity": 0.13},
-        "transform": [{"filter": "datum.v == 'mean'"}],
-        "encoding": {
-            "x": x,
-            "y": {**y, "field": "l"},
-            "y2": {"field": "h"},
-            "color": colour,
-            "opacity": {**faded, "condition": {"param": "picked", "value": 0.13}, "value": 0.02},
-        },
-    }
+    tips = [tip("row"), tip("s", "seed"), tip("x", "update", ","), tip("y", "value", ".4f")]
+    line = layer(
+        {"type": "line", "strokeWidth": 1.8, "point": {"size": 16, "filled": True}},
+        {"x": x, "y": y, "color": colour, "detail": {"field": "s"}, "opacity": faded, "tooltip": tips},
+    )
+    pale = {"condition": {"param": "picked", "value": 0.13}, "value": 0.02}
+    band = layer(
+        {"type": "area", "opacity": 0.13},
+        {"x": x, "y": {**y, "field": "l"}, "y2": {"field": "h"}, "color": colour, "opacity": pale},
+        "datum.v == 'mean'",
+    )
     views = {"input": "radio", "options": ["mean", "seed"], "labels": ["mean of seeds", "each seed"], "name": "show "}
-    return {
-        "data": {"values": data},
-        "width": "container",
-        "height": 320,
-        "title": {"text": {"expr": "metric"}, "anchor": "start"},
-        "params": [
+    return chart(
+        data,
+        320,
+        title={"text": {"expr": "metric"}, "anchor": "start"},
+        params=[
             {"name": "metric", "value": metrics[0], "bind": {"input": "select", "options": metrics, "name": "figure "}},
             {"name": "view", "value": "mean", **({"bind": views} if seeds else {})},
         ],
-        "transform": [named, shown],
-        "layer": [band, line],
-    }
+        transform=[named, shown],
+        layer=[band, line | {"params": [{"name": "picked", "select": {"type": "point", "fields": ["row"]}, "bind": "legend"}]}],
+    )
 
 
-def colour_of(section: Section, field: str) -> Spec:
+def colour_of(section: Section) -> Spec:
     """One colour a row; grey for rows without one of their own, which have no entry in the legend."""
     own = [short_id(row_id) for row_id in chosen(section)]
     all_rows = [short_id(line.id) for line in section.table.rows if section.outcomes.get(line.id)]
@@ -92,7 +80,7 @@ def colour_of(section: Section, field: str) -> Spec:
         "symbolStrokeWidth": 3,
         "symbolOpacity": 1,  # else as faint as the bands
     }
-    return {"field": field, "type": "nominal", "scale": {"domain": [*own, *rest], "range": colours}, "legend": legend}
+    return {"field": "row", "type": "nominal", "scale": {"domain": [*own, *rest], "range": colours}, "legend": legend}
 
 
 METRICS = {"valid/nll": "validation nll", "train/nll": "training nll", "valid/bleu": "validation BLEU"}

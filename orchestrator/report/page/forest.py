@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.report.effects import Effect
 from orchestrator.report.figures import short_id
-from orchestrator.report.page.charts import Spec
 from orchestrator.report.page.claims_table import on_corpora
 from orchestrator.report.page.section import Section
+from orchestrator.report.page.vega import Spec, layer, number, zero
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 
@@ -84,42 +84,23 @@ def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
 
 def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *, paper: bool) -> Spec:
     """A line at zero, intervals and points by corpus, and the paper's value as a diamond."""
-    x = {"field": panel, "type": "quantitative", "title": title, "axis": {"tickCount": 6 if panel == "score" else 4}}
+    x = number(panel, title, axis={"tickCount": 6 if panel == "score" else 4})
     legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 30}
     domain = [*corpora, *(["the paper"] if paper else [])]
     colour = {"scale": {"domain": domain, "range": [*_COLOURS[: len(corpora)], "var(--c2)"][: len(domain)]}, "legend": legend}
     shape = {"scale": {"domain": domain, "range": [*["circle"] * len(corpora), "diamond"][: len(domain)]}, "legend": legend}
-    offset = {"yOffset": {"field": "corpus", "type": "nominal", "sort": list(corpora)}} if len(corpora) > 1 else {}
-    by = {"y": y, **offset, "color": {"field": "corpus", "type": "nominal", **colour}}
-    layers: list[Spec] = [
-        {
-            "data": {"values": [{}]},
-            "mark": {"type": "rule", "color": "var(--ink)"},
-            "encoding": {"x": {"datum": 0, "type": "quantitative"}},
-        },
-        {
-            "transform": [{"filter": f"isValid(datum.{panel}_low)"}],
-            "mark": {"type": "rule", "strokeWidth": 2},
-            "encoding": {**by, "x": {**x, "field": f"{panel}_low"}, "x2": {"field": f"{panel}_high"}},
-        },
-        {
-            "transform": [{"filter": f"isValid(datum.{panel})"}],
-            "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
-            "encoding": {**by, "x": x, "shape": {"field": "corpus", "type": "nominal", **shape}},
-        },
+    corpus = {"field": "corpus", "type": "nominal"}
+    by = {"y": y, **({"yOffset": {**corpus, "sort": list(corpora)}} if len(corpora) > 1 else {}), "color": {**corpus, **colour}}
+    ends = {**by, "x": {**x, "field": f"{panel}_low"}, "x2": {"field": f"{panel}_high"}}
+    dots = {**by, "x": x, "shape": {**corpus, **shape}}
+    layers = [
+        zero("x"),
+        layer({"type": "rule", "strokeWidth": 2}, ends, f"isValid(datum.{panel}_low)"),
+        layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, dots, f"isValid(datum.{panel})"),
     ]
     if paper and panel == "score":
-        layers.append(
-            {
-                "transform": [{"filter": "isValid(datum.paper)"}],
-                "mark": {"type": "point", "size": 50, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    **({"yOffset": {"datum": corpora[0]}} if len(corpora) > 1 else {}),
-                    "x": {**x, "field": "paper"},
-                    "color": {"datum": "the paper", **colour},
-                    "shape": {"datum": "the paper", **shape},
-                },
-            }
-        )
+        the = {"datum": "the paper"}
+        diamonds = {"y": y, **({"yOffset": {"datum": corpora[0]}} if len(corpora) > 1 else {}), "x": {**x, "field": "paper"}}
+        diamonds |= {"color": {**the, **colour}, "shape": {**the, **shape}}
+        layers.append(layer({"type": "point", "size": 50, "opacity": 1}, diamonds, "isValid(datum.paper)"))
     return {"width": WIDTHS[panel], "height": round((0.5 + 0.5 * len(corpora)) * ROW) * rows, "layer": layers}

@@ -4,7 +4,8 @@ from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.page.charts import COLOURS, Spec
+from orchestrator.report.page.charts import COLOURS
+from orchestrator.report.page.vega import Spec, layer, number, tip, zero
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 
 
@@ -25,30 +26,12 @@ def chart(found: Ladder) -> Spec | None:
 
 
 def _panel(metric: str, rows: list[str], colours: list[str]) -> Spec:
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": "parameters of the baseline",
-        "scale": {"type": "log", "nice": False, "padding": 16},
-    }
-    y = {"field": "y", "type": "quantitative", "title": f"difference in {TITLES[metric]}"}
+    x = number("x", "parameters of the baseline", scale={"type": "log", "nice": False, "padding": 16})
+    y = number("y", f"difference in {TITLES[metric]}")
     colour = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": rows, "range": colours}, "legend": {"orient": "top"}}
-    tips = [{"field": "row"}, {"field": "size"}, {"field": "y", "title": "difference", "format": "+.3f"}]
-    return {
-        "width": 300,
-        "height": 240,
-        "transform": [{"filter": f"datum.metric == '{metric}'"}],
-        "layer": [
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "color": "var(--ink)"},
-                "encoding": {"y": {"datum": 0, "type": "quantitative"}},
-            },
-            {"mark": {"type": "line", "point": {"filled": True}}, "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips}},
-            {
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "mark": {"type": "rule", "opacity": 0.6},
-                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
-            },
-        ],
-    }
+    tips = [tip("row"), tip("size"), tip("y", "difference", "+.3f")]
+    line = layer({"type": "line", "point": {"filled": True}}, {"x": x, "y": y, "color": colour, "tooltip": tips})
+    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+    bars = layer({"type": "rule", "opacity": 0.6}, ends, "isValid(datum.low)")
+    only = [{"filter": f"datum.metric == '{metric}'"}]
+    return {"width": 300, "height": 240, "transform": only, "layer": [zero("y"), line, bars]}

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.report.figures import short_id, unbeaten
-from orchestrator.report.page.charts import Spec, colour_of
+from orchestrator.report.page.charts import colour_of
 from orchestrator.report.page.section import Section, has_figures, score
+from orchestrator.report.page.vega import Spec, chart, layer, number, tip
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
 
-HEIGHT = 300
 Dot = dict[str, Any]
 
 
@@ -48,33 +48,18 @@ def front(dots: Sequence[Dot], *, fewer: bool) -> list[Dot]:
 def _scatter(section: Section, dots: list[Dot], title: str, name: str, *, fewer: bool) -> Spec:
     best_rows = front(dots, fewer=fewer)
     xs, ys = _domain([dot["x"] for dot in dots]), _domain([dot[end] for dot in dots for end in ("low", "y", "high") if end in dot])
-    x = {"field": "x", "type": "quantitative", "title": title, "scale": {"domain": xs, "nice": False}, "axis": {"tickCount": 6}}
-    y = {"field": "y", "type": "quantitative", "title": name, "scale": {"domain": ys, "nice": False}}
-    tips = [
-        {"field": "row"},
-        {"field": "label"},
-        {"field": "x", "title": title.partition(" [")[0].partition(",")[0]},
-        {"field": "y", "title": name, "format": ".2f"},
-    ]
-    colour = colour_of(section, "row")
-    line = {"type": "line", "strokeDash": [4, 3], "color": "var(--muted)", "strokeWidth": 1.2}
-    bars = {
-        "mark": {"type": "rule", "opacity": 0.6},
-        "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
-    }
-    layers: list[Spec] = [
-        {
-            "data": {"values": best_rows},
-            "mark": line | {"interpolate": "step-after" if fewer else "step-before"},
-            "encoding": {"x": x, "y": y},
-        },
-        *([bars] if any("low" in dot for dot in dots) else []),
-        {
-            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips},
-        },
-    ]
-    return {"data": {"values": dots}, "width": "container", "height": HEIGHT, "layer": layers}
+    x = number("x", title, scale={"domain": xs, "nice": False}, axis={"tickCount": 6})
+    y = number("y", name, scale={"domain": ys, "nice": False})
+    tips = [tip("row"), tip("label"), tip("x", title.partition(" [")[0].partition(",")[0]), tip("y", name, ".2f")]
+    colour = colour_of(section)
+    step = {"strokeDash": [4, 3], "color": "var(--muted)", "strokeWidth": 1.2, "interpolate": "step-after" if fewer else "step-before"}
+    layers = [{"data": {"values": best_rows}, **layer({"type": "line", **step}, {"x": x, "y": y})}]
+    if any("low" in dot for dot in dots):
+        ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+        layers.append(layer({"type": "rule", "opacity": 0.6}, ends))
+    point = {"type": "point", "filled": True, "size": 60, "opacity": 1}
+    layers.append(layer(point, {"x": x, "y": y, "color": colour, "tooltip": tips}))
+    return chart(dots, 300, layer=layers)
 
 
 def _domain(values: Sequence[float]) -> list[float]:

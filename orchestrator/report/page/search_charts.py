@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.report.figures import short_id
-from orchestrator.report.page.charts import Spec, colour_of
+from orchestrator.report.page.charts import colour_of
 from orchestrator.report.page.section import Section
+from orchestrator.report.page.vega import Spec, chart, number, tip
 from orchestrator.scoring.significance.expected_best import expected_best
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
@@ -50,18 +51,12 @@ def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def _chart(section: Section, values: list[dict[str, Any]], x: str, y: str, mark: Spec, *, log: bool = False) -> Spec:
-    tips = [{"field": "row"}, {"field": "x", "title": x}, {"field": "y", "title": y, "format": ".4f"}]
     scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False}
-    return {
-        "data": {"values": values},
-        "width": "container",
-        "height": 260,
-        "mark": mark,
-        "encoding": {
-            "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"tickMinStep": 0 if log else 1}, "scale": scale},
-            "y": {"field": "y", "type": "quantitative", "title": y, "scale": {"zero": False}},
-            "color": colour_of(section, "row"),
-            **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
-            "tooltip": tips,
-        },
+    encoding = {
+        "x": number("x", x, axis={"tickMinStep": 0 if log else 1}, scale=scale),
+        "y": number("y", y, scale={"zero": False}),
+        "color": colour_of(section),
+        **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
+        "tooltip": [tip("row"), tip("x", x), tip("y", y, ".4f")],
     }
+    return chart(values, 260, mark=mark, encoding=encoding)

@@ -12,8 +12,8 @@ from orchestrator.tracking.history import MAX_KEY, valid_name
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
-from orchestrator.tracking.ui import free_port, start_ui
 from tests.unit.tracking.reading import mlflow_client, runs_of
+from tests.unit.tracking.serving import served
 
 SWEEP = "quickstart-fusion-baseline@smoke+1a2b3c4d-retrain"
 
@@ -35,7 +35,7 @@ def test_mlflow_accepts_every_key(name: str) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A plain `mlflow server` on loopback."""
-    with start_ui(tmp_path_factory.mktemp("server"), free_port(5700)) as running:
+    with served(tmp_path_factory.mktemp("server"), 5700) as running:
         yield running.url
 
 
