@@ -1,13 +1,12 @@
 """The grid of a file: its combinations in order, their names, and the exclusions."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError
-from orchestrator.specs.grid.axes import CompiledAxis, Test, Value, compile_axes, compile_condition, text, words
+from orchestrator.specs.grid.axes import CompiledAxis, Value, check_condition, compile_axes, holds, text, words
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.messages import validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, shown
@@ -17,21 +16,11 @@ MAX_COMBINATIONS = 1_000_000
 SEGMENT_LENGTH = 64
 REGULARIZERS = ("model", "regularizers")
 
-Combination = tuple[Value, ...]
-"""One value per axis that applies, in axis order."""
 
+class Combination(NamedTuple):
+    """One value for each axis that applies, in order. chosen: axis -> plain value. excluded: index of the first exclusion that holds."""
 
-class Excluded(NamedTuple):
-    """A condition that excludes combinations. line: its place, text and reason."""
-
-    line: str
-    test: Test
-
-
-class Partial(NamedTuple):
-    """The values of the first axes. chosen: axis -> plain value. excluded: index of the first exclusion that holds."""
-
-    values: Combination = ()
+    values: tuple[Value, ...] = ()
     chosen: Mapping[str, Any] = {}
     sample: int | None = None
     excluded: int | None = None
@@ -41,17 +30,14 @@ class Partial(NamedTuple):
 class Grid:
     """A compiled `grid` section.
 
-    refused: name of each combination that components refuse -> error line, once `specs.rows` has resolved the rows.
-    counts: index of an exclusion -> number of combinations for which it is the first that holds; repeated: number of draws equal to an
-    earlier one; both once the combinations are listed.
+    refused: name of each combination that components refuse -> error line, once `specs.rows` has resolved the rows. repeated: number of
+    draws equal to an earlier one, once the combinations have names.
     """
 
     document: Document
     section: GridSection
     axes: list[CompiledAxis]
-    excluded: list[Excluded]
     refused: dict[str, str] | None = None
-    counts: Counter[int] = field(default_factory=Counter)
     repeated: int = 0
 
     @property
@@ -59,67 +45,60 @@ class Grid:
         return self.document.at(("grid",))
 
     @cached_property
-    def combinations(self) -> dict[str, Combination]:
-        """Name -> combination without excluded ones. Raises UserError for equal or overlong names, or too many combinations."""
-        names: dict[str, Combination] = {}
+    def exclusions(self) -> list[str]:
+        """The place, text and reason of each exclusion."""
+        texts = [f"{{when: {{{words(each.when)}}}}}: {each.reason}" for each in self.section.exclude]
+        return [self.document.at(("grid", "exclude", i)).line(text) for i, text in enumerate(texts)]
+
+    @cached_property
+    def found(self) -> list[Combination]:
+        """All combinations in order, excluded ones too. Raises UserError for too many."""
+        found = [Combination()]
+        for axis in self.axes:
+            found = [longer for each in found for longer in self._extended(each, axis)]
+            if len(found) > MAX_COMBINATIONS:
+                raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
+        for n, each in enumerate(found):
+            for i, exclusion in enumerate(self.section.exclude):
+                if holds(exclusion.when, each.chosen):
+                    found[n] = each._replace(excluded=i)
+                    break
+        return found
+
+    @cached_property
+    def combinations(self) -> dict[str, tuple[Value, ...]]:
+        """Name -> values of each combination that is not excluded. Raises UserError for equal or overlong names."""
+        names: dict[str, tuple[Value, ...]] = {}
         folded: dict[str, str] = {}
         problems: dict[str, None] = {}
-        found, _ = self.walk()
-        self.counts = Counter(each.excluded for each in found if each.excluded is not None)
-        for values in (each.values for each in found if each.excluded is None):
+        for values in (each.values for each in self.found if each.excluded is None):
             name = row_name(values)
-            earlier = folded.setdefault(name.casefold(), name)
-            if earlier not in names:
-                names[name] = values
-            elif earlier == name and [v.plain for v in names[name]] == [v.plain for v in values]:
+            earlier = names.setdefault(folded.setdefault(name.casefold(), name), values)
+            if earlier is not values and [v.plain for v in earlier] == [v.plain for v in values]:
                 self.repeated += 1
-            else:
-                both = [", ".join(v.shown for v in one) for one in (names[earlier], values)]
+            elif earlier is not values:
+                both = [", ".join(v.shown for v in one) for one in (earlier, values)]
                 problems[f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id"] = None
-        for name in names:
             if not all(SEGMENT.fullmatch(part) for part in name.split("/")):
                 problems[f"found the row name {shown(name, 200)}; expected at most 129 characters: give id"] = None
         if problems:
             raise UserError(*map(self.position.line, list(problems)[:20]))
         return names
 
-    def walk(self, only: Mapping[str, Callable[[Value], bool]] | None = None) -> tuple[list[Partial], list[CompiledAxis]]:
-        """Returns all combinations in order, and for each left out because an axis of `only` does not apply, that axis.
-
-        only: axis -> predicate on its values.
-        """
-        only, found, inapplicable = only or {}, [Partial()], []
-        for axis in self.axes:
-            made: list[Partial] = []
-            for each in found:
-                if axis.applies is None or axis.applies(each.chosen):
-                    made += self._extended(each, axis, only.get(axis.name))
-                elif axis.name in only:
-                    inapplicable.append(axis)
-                else:
-                    made.append(each)
-            found = made
-            if len(found) > MAX_COMBINATIONS:
-                raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
-        for n, each in enumerate(found):
-            for i, exclusion in enumerate(self.excluded):
-                if exclusion.test(each.chosen):
-                    found[n] = each._replace(excluded=i)
-                    break
-        return found, inapplicable
-
-    def _extended(self, partial: Partial, axis: CompiledAxis, wanted: Callable[[Value], bool] | None) -> Iterator[Partial]:
-        """Yields the partial combination with each value of the axis; the first random axis starts the samples."""
-        values, chosen, number, _ = partial
-        random = axis.axis.random
+    def _extended(self, each: Combination, axis: CompiledAxis) -> Iterator[Combination]:
+        """Yields a combination of the axes above with each value of this one, if it applies. The first random axis starts the samples."""
+        values, chosen, number, _ = each
+        random, when = axis.axis.random, axis.axis.when
+        if when is not None and not holds(when, chosen):
+            yield each
+            return
         for sample in range(self.section.samples) if random and number is None else [number]:
             options = axis.values
             if random:
                 settings = [f"{name}={text(plain)}" for name, plain in chosen.items()]
                 options = [axis.draw("|".join((str(self.section.seed), str(sample), *settings)))]
             for value in options:
-                if wanted is None or wanted(value):
-                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, sample)
+                yield Combination((*values, value), {**chosen, axis.name: value.plain}, sample)
 
 
 def read_grid(document: Document) -> Grid | None:
@@ -129,25 +108,19 @@ def read_grid(document: Document) -> Grid | None:
     if section is None:
         return None
     axes = compile_axes(document, section.axes)
-    known = {axis.name: axis.plain for axis in axes}
-    excluded = []
     for i, exclusion in enumerate(section.exclude):
-        path = ("grid", "exclude", i)
-        test = compile_condition(document, (*path, "when"), exclusion.when, known)
-        line = document.at(path).line(f"{{when: {{{words(exclusion.when)}}}}}: {exclusion.reason}")
-        excluded.append(Excluded(line, test))
-    return Grid(document, section, axes, excluded) if len(document.problems) == before else None
+        check_condition(document, ("grid", "exclude", i, "when"), exclusion.when, axes)
+    return Grid(document, section, axes) if len(document.problems) == before else None
 
 
-def apply(values: Combination, base: Located) -> Located:
+def apply(values: tuple[Value, ...], base: Located) -> Located:
     """Merges what the values set onto `base`, like the keys of a row.
 
     Raises UserError if two of them set one key, or if <words> refer to an axis that does not apply.
     """
     words = {value.axis: value.words for value in values if value.words}
     over: dict[str, Any] = {}
-    done: dict[tuple[str, ...], Position] = {}
-    listed: list[tuple[tuple[str, ...], Any, Position]] = []
+    done: dict[KeyPath, Position] = {}
     for setting in (setting for value in values for setting in value.settings):
         position = setting.position
         if missing := [name for name in setting.placeholders if name not in words]:
@@ -158,28 +131,16 @@ def apply(values: Combination, base: Located) -> Located:
                 also = f"{done[clash].where} ({dotted(done[clash].path)})"
                 raise UserError(position.line(f"sets {dotted(path)}, which {also} sets too; expected one"))
             done[path] = position
-            if path[:2] == REGULARIZERS and len(path) > 2:
-                listed.append((path[2:], setting.value, position))
-            else:
-                over = placed(over, path, setting.value)
-    positions: dict[KeyPath, Position] = {path: where for path, where in done.items() if path[:2] != REGULARIZERS or len(path) == 2}
-    merged = base.merged(Located(over, base.home, positions))
-    return _with_regularizers(merged, listed) if listed else merged
-
-
-def _with_regularizers(row: Located, sets: list[tuple[tuple[str, ...], Any, Position]]) -> Located:
-    """Applies `regularizers.KIND.OPTION` to the list item of that kind, which is appended if absent."""
-    items: list[Any] = list(row.data["model"].get("regularizers") or [])
-    positions: dict[KeyPath, Position] = {}
-    for (kind, *rest), value, position in sets:
-        place = next((i for i, item in enumerate(items) if isinstance(item, dict) and item.get("kind") == kind), len(items))
-        if place == len(items):
-            items.append({"kind": kind})
-            positions[(*REGULARIZERS, place)] = position
-        items[place] = placed(items[place], tuple(rest), value) if rest else items[place] | (value or {})
-        if rest:
-            positions[(*REGULARIZERS, place, *rest)] = position
-    return row.merged(Located({"model": {"regularizers": items}}, row.home, positions))
+            over = placed(over, path, setting.value)
+    kinds = over.get("model", {}).get("regularizers")
+    if isinstance(kinds, dict):  # `regularizers.KIND.OPTION` is of the list's item of that kind, which is appended if absent
+        listed = base.data["model"].get("regularizers")
+        items = {str(item.get("kind")): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
+        items |= {kind: {**items.get(kind, {"kind": kind}), **(options or {})} for kind, options in kinds.items()}
+        over = placed(over, REGULARIZERS, list(items.values()))
+        places: dict[Any, KeyPath] = {kind: (*REGULARIZERS, i) for i, kind in enumerate(items)}
+        done = {(*places[path[2]], *path[3:]) if path[:2] == REGULARIZERS else path: position for path, position in done.items()}
+    return base.merged(Located(over, base.home, done))
 
 
 def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
@@ -188,7 +149,7 @@ def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
     return {**below, first: placed(below.get(first), rest, value) if rest else value}
 
 
-def row_name(values: Combination) -> str:
+def row_name(values: tuple[Value, ...]) -> str:
     """Joins the ids of the values, as in `mlrf-both-hops4-depth12`; `default` if there are none. Long names are split in two segments."""
     name = "-".join(value.id for value in values if value.id) or "default"
     name = name if name[0].isalnum() else f"x{name}"

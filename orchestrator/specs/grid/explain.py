@@ -1,14 +1,13 @@
 """Explains which combinations of a grid are rows, and what excludes the others."""
 
 import contextlib
-import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.errors import UserError, raise_all
+from orchestrator.errors import UserError, for_each
 from orchestrator.specs import index
-from orchestrator.specs.grid.axes import Value, text, words
+from orchestrator.specs.grid.axes import text, words
 from orchestrator.specs.grid.combinations import Grid, row_name
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.rows import validate
@@ -18,72 +17,66 @@ EXAMPLES = 5
 
 
 def explain(target: str, given: list[str]) -> dict[str, Any]:
-    """Returns which combinations are rows and which lines exclude the others.
+    """Returns `summary` of the combinations with the given values.
 
     given: AXIS=VALUE items; other axes take every value. Raises UserError for a file without a grid, an unknown axis or an unknown value.
     """
     table = index.find(target).table
-    if table.grid is None:
-        raise UserError(*(table.problems or [f"{table.document.file}:1: grid is missing; expected a file with a grid"]))
-    validate(table)
-    grid, refused = table.grid, table.grid.refused or {}
-    only = _given(grid, given)
-    found, inapplicable = grid.walk(only)
-    reasons = Counter(grid.excluded[each.excluded].line for each in found if each.excluded is not None)
-    names = [row_name(each.values) for each in found if each.excluded is None]
-    reasons += Counter(refused[name] for name in names if name in refused)
-    for axis, number in Counter(axis.name for axis in inapplicable).items():
-        position, condition = grid.document.at(("grid", "axes", axis, "when")), words(grid.section.axes[axis].when)
-        reasons[position.line(f"{axis} applies only when {{{condition}}}")] += number
-    rows = list(dict.fromkeys(name for name in names if name not in refused))
-    if not rows and not reasons:
-        drawn = ", ".join(item for item in given if grid.section.axes[item.partition("=")[0]].random)
-        reasons[grid.position.line(f"no sample drew {drawn}; expected a value of one of the rows, or more samples")] += 1
-    examples = [f"{table.address}/{name}" for name in rows[:EXAMPLES]]
-    excluded = [{"line": line, "combinations": number} for line, number in reasons.most_common()]
-    total = len(rows) + sum(reasons.values())
-    return {"given": given, "combinations": total, "rows": len(rows), "examples": examples, "excluded": excluded}
-
-
-def summary(table: TableFile) -> dict[str, Any]:
-    """Returns the numbers of combinations, rows and repeated draws of a grid, and what excludes the other combinations."""
     grid = table.grid
+    if grid is None:
+        raise UserError(*(table.problems or [f"{table.document.file}:1: grid is missing; expected a file with a grid"]))
+    only = dict(for_each(lambda item: _choice(grid, item), given))
+    if len(only) < len(given):
+        raise UserError(f"{shown(' '.join(given))}: found an axis twice; expected one value for each axis")
+    return {"given": given} | summary(table, only)
+
+
+def summary(table: TableFile, only: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Returns the numbers of combinations, rows and repeated draws of a grid, examples, and the lines that exclude other combinations.
+
+    only: axis -> the text of its value in the combinations that count.
+    """
+    grid, only = table.grid, only or {}
     assert grid is not None
     if grid.refused is None:
         validate(table)
-    refused = grid.refused or {}
-    rows = len(grid.combinations) - len(refused)
-    lines = {grid.excluded[i].line: number for i, number in sorted(grid.counts.items())} | Counter(refused.values())
-    excluded = [{"line": line, "combinations": number} for line, number in lines.items()]
-    total = rows + sum(lines.values())
-    return {"table": table.address, "combinations": total, "rows": rows, "drawn_twice": grid.repeated, "excluded": excluded}
-
-
-def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
-    axes = {axis.name: axis for axis in grid.axes}
-    only: dict[str, Callable[[Value], bool]] = {}
-    problems: list[str] = []
-    for item in given:
-        name, _, value = item.partition("=")
-        wrong = None
-        if not value:
-            wrong = f"expected AXIS=VALUE; axes: {', '.join(axes)}"
-        elif name not in axes:
-            wrong = f"unknown axis; {nearest(name, axes)}"
-        elif name in only:
-            wrong = f"found {name} twice; expected one value for each axis"
+    rows, reasons, whens = dict[str, None](), Counter[str](), dict[str, str]()
+    for name in only:
+        when = f"{name} applies only when {{{words(grid.section.axes[name].when or {})}}}"
+        whens[name] = grid.document.at(("grid", "axes", name, "when")).line(when)
+    for each in grid.found:
+        if any(name in each.chosen and not _is(value, each.chosen[name]) for name, value in only.items()):
+            continue
+        name, absent = row_name(each.values), next((name for name in only if name not in each.chosen), None)
+        if absent is not None:
+            reasons[whens[absent]] += 1
+        elif each.excluded is not None:
+            reasons[grid.exclusions[each.excluded]] += 1
+        elif name in (grid.refused or {}):
+            reasons[(grid.refused or {})[name]] += 1
         else:
-            if not axes[name].axis.random and not any(_is(value, each) for each in axes[name].values):
-                wrong = f"unknown value of {name}; {nearest(value, [text(v.plain) for v in axes[name].values])}"
-            only[name] = functools.partial(_is, value)
-        problems += [f"{shown(item)}: {wrong}"] if wrong else []
-    raise_all(problems)
-    return only
+            rows[name] = None
+    excluded = [{"line": line, "combinations": number} for line, number in reasons.most_common()]
+    told = {"table": table.address, "combinations": len(rows) + reasons.total(), "rows": len(rows), "drawn_twice": grid.repeated}
+    return told | {"examples": [f"{table.address}/{name}" for name in list(rows)[:EXAMPLES]], "excluded": excluded}
 
 
-def _is(given: str, value: Value) -> bool:
-    if text(value.plain) == given or isinstance(value.plain, (str, bool)):
-        return text(value.plain) == given
+def _choice(grid: Grid, item: str) -> tuple[str, str]:
+    """Axis and value of an item AXIS=VALUE."""
+    axes = {axis.name: axis for axis in grid.axes}
+    name, _, value = item.partition("=")
+    if not value:
+        raise UserError(f"{shown(item)}: expected AXIS=VALUE; axes: {', '.join(axes)}")
+    if name not in axes:
+        raise UserError(f"{shown(item)}: unknown axis; {nearest(name, axes)}")
+    if not axes[name].axis.random and not any(_is(value, each.plain) for each in axes[name].values):
+        raise UserError(f"{shown(item)}: unknown value of {name}; {nearest(value, [text(v.plain) for v in axes[name].values])}")
+    return name, value
+
+
+def _is(given: str, plain: Any) -> bool:
+    if text(plain) == given or isinstance(plain, (str, bool)):
+        return text(plain) == given
     with contextlib.suppress(ValueError, TypeError):
-        return float(given) == float(value.plain)
+        return float(given) == float(plain)
     return False

@@ -32,8 +32,6 @@ UNSET = "unset"
 
 Condition = dict[str, Any]
 """Axis -> a value, a list of values, or {not: .., at_least: ..}; all entries must hold."""
-Conditions = Condition | list[Condition]
-"""One condition, or several of which at least one must hold."""
 
 
 class Range(Strict):
@@ -58,7 +56,7 @@ class Axis(Strict):
 
     key: str | None = None
     """Dotted key that the values are written to, such as `model.encoder.num_layers`; <NAME> in it stands for the words of axis NAME. null:
-    the values are sections."""
+    each value is a mapping of such keys."""
     grid: list[Any] | dict[str, Any] | None = None
     """Values that all occur: a list, or names with their values. The value `unset` sets nothing."""
     zip: dict[str, list[Any]] | None = None
@@ -69,9 +67,9 @@ class Axis(Strict):
     """A number is drawn from this range for each sample, its logarithm each as likely as another."""
     words: dict[str, list[str]] | None = None
     """Name -> words that replace <NAME OF THE AXIS> in the keys of other axes; it sets nothing itself."""
-    when: Conditions | None = None
-    """Where the axis applies: axis above it -> a value, a list of values, or a mapping with not, at_least, at_most, above, below,
-    multiple_of; all must hold, of a list of such mappings one. null: everywhere."""
+    when: Condition | None = None
+    """Where the axis applies: axis above it -> a value, a list of values, or a mapping with not, at_least, at_most, above, below; all must
+    hold. null: everywhere."""
     id: Annotated[str, Field(max_length=16, pattern=r"^[A-Za-z0-9._-]*$")] | None = None
     """Prefix of its values in row names; null: none for text, else the axis name."""
 
@@ -84,29 +82,26 @@ class Axis(Strict):
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
             raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
-        kind, values = kinds[0], getattr(self, kinds[0])
+        values = getattr(self, kinds[0])
         if not values:
-            raise ValueError(f"{kind} is empty; expected at least one value")
-        if kind in ("zip", "words") and self.key is not None:
-            raise ValueError(f"found a key beside {kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
-        if kind not in ("zip", "words") and not isinstance(values, dict) and self.key is None:
+            raise ValueError(f"{kinds[0]} is empty; expected at least one value")
+        if self.key is not None and (self.zip or self.words):
+            raise ValueError(f"found a key beside {kinds[0]}; expected none")
+        if self.key is None and not isinstance(values, dict):
             raise ValueError("key is missing; expected the dotted key that the values are written to, as in model.encoder.num_layers")
         lengths = {len(values) for values in (self.zip or {}).values()}
         if self.zip and (len(lengths) != 1 or lengths == {0}):
             raise ValueError("zip has lists of different lengths; expected as many values for each key, and at least one")
-        if self.names and not self.zip:
-            raise ValueError("names are given without zip; expected values with names as a mapping NAME: VALUE")
-        if self.names and (len(self.names) not in lengths or len(set(map(str, self.names))) != len(self.names)):
-            raise ValueError(f"names are {len(self.names)}; expected a name of its own for each of the {max(lengths)} positions")
+        if self.names and ({len(self.names)} != lengths or len(set(map(str, self.names))) != len(self.names)):
+            raise ValueError(f"names are {len(self.names)}; expected zip, and a name of its own for each of its positions")
         return self
 
 
 class Exclusion(Strict):
     """Combinations that are not rows, and the reason."""
 
-    when: Conditions
-    """Which combinations: axis -> a value, a list of values, or a mapping such as {above: 24}; all must hold, of a list of such mappings
-    one."""
+    when: Condition
+    """Which combinations: axis -> a value, a list of values, or a mapping such as {above: 24}; all must hold."""
     reason: Annotated[str, Field(min_length=1, max_length=300)]
     """Why; `nmt-ablate explain` prints it."""
 

@@ -30,7 +30,8 @@ GRID = """\
     l2: {key: model.regularizers.encoder_l2.weight, grid: [unset, 1.0e-5]}
   exclude:
     - {when: {depth: {above: 2}, side: encoder}, reason: too deep on one side}
-    - {when: [{fusion: plain, l2: 1.0e-5}, {fusion: linear, side: both, l2: unset}], reason: of no interest}
+    - {when: {fusion: plain, l2: 1.0e-5}, reason: of no interest}
+    - {when: {fusion: linear, side: both, l2: unset}, reason: of no interest}
 """
 
 
@@ -61,7 +62,7 @@ def test_every_combination_is_a_row_with_a_name_of_its_own(grid: Write) -> None:
 
 
 def test_names_of_values_that_set_nothing_are_left_out(grid: Write) -> None:
-    text = "  axes:\n    a: {key: model.d_ff, grid: [unset, 48]}\n    b: {grid: {none: {}, wide: {model: {encoder: {num_layers: 3}}}}}\n"
+    text = "  axes:\n    a: {key: model.d_ff, grid: [unset, 48]}\n    b: {grid: {none: {}, wide: {model.encoder.num_layers: 3}}}\n"
     assert names(grid(text)) == ["base", "default", "wide", "a48", "a48-wide"]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.specs import table_file
-from orchestrator.specs.grid.axes import compile_condition
-from orchestrator.specs.positions import Document
+from orchestrator.specs.grid.axes import holds
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import MINIMAL
@@ -28,20 +28,16 @@ def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
 
 
 @pytest.mark.parametrize(
-    ("condition", "holds"),
+    ("condition", "values"),
     [
         ({"n": {"at_least": 4}}, {4, 5, 6, 8}),
         ({"n": {"at_most": 4}}, {2, 3, 4}),
         ({"n": {"above": 4}}, {5, 6, 8}),
         ({"n": {"below": 4}}, {2, 3}),
-        ({"n": {"multiple_of": 4}}, {4, 8}),
         ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}),
-        ({"n": {"at_least": 3, "multiple_of": 2}}, {4, 6, 8}),
         ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
         ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}),
         ({"n": [2, 8]}, {2, 8}),
-        ([{"n": 2}, {"n": {"above": 5}}], {2, 6, 8}),
-        ([{"n": {"above": 3}, "b": True}, {"n": 2}], {2}),
         ({"n": {"above": 3}, "b": True}, set()),
         ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}),
         ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}),
@@ -49,22 +45,15 @@ def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
         ({"absent": {"not": "x"}}, set()),
     ],
 )
-def test_a_condition_holds_for_these_values(condition: Any, holds: set[int]) -> None:
+def test_a_condition_holds_for_these_values(condition: Any, values: set[int]) -> None:
     """Of n, where the axis b is false and the axis `absent` does not apply."""
-    document = Document("f.yaml", {})
-    known = {"n": [2, 3, 4, 5, 6, 8], "b": [True, False], "absent": ["x", "y"]}
-    test = compile_condition(document, (), condition, known)
-    assert document.problems == []
-    assert {n for n in known["n"] if test({"n": n, "b": False})} == holds
+    assert {n for n in (2, 3, 4, 5, 6, 8) if holds(condition, {"n": n, "b": False})} == values
 
 
 def test_true_is_not_1_and_texts_and_booleans_are_no_numbers() -> None:
-    def test(given: Any, value: Any) -> bool:
-        return compile_condition(Document("f.yaml", {}), (), {"a": given}, {"a": [True, 1, "1"]})({"a": value})
-
-    assert [test(True, value) for value in (True, 1)] == [True, False]
-    assert [test(1, value) for value in (True, 1, 1.0)] == [False, True, True]
-    assert [test({"at_least": 1}, value) for value in (True, 1, "1")] == [False, True, False]
+    assert [holds({"a": True}, {"a": value}) for value in (True, 1)] == [True, False]
+    assert [holds({"a": 1}, {"a": value}) for value in (True, 1, 1.0)] == [False, True, True]
+    assert [holds({"a": {"at_least": 1}}, {"a": value}) for value in (True, 1, "1")] == [False, True, False]
 
 
 def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> None:
@@ -73,7 +62,8 @@ def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> Non
     text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
     table = table_file.read(spec("", head=HEAD + text))
     assert table.grid is not None and set(table.grid.combinations) == {"a2-b2", "a2-b3"}
-    assert dict(table.grid.counts) == {0: 2, 1: 2}, "with b 2 the first condition, with b 3 the second"
+    counts = Counter(each.excluded for each in table.grid.found if each.excluded is not None)
+    assert counts == {0: 2, 1: 2}, "with b 2 the first condition, with b 3 the second"
 
 
 def drawn(axis: str, seed: int, sample: int, *others: str) -> float:
