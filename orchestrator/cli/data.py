@@ -1,12 +1,11 @@
 """`data add|get|check|prepare`: corpora by name."""
 
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, CacheDir, DataDir, InPairs, Profile, Sets
+from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, Profile, Sets, Values
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError, raise_all
 from orchestrator.files.folders import make, need_folder
@@ -22,44 +21,49 @@ app = typer.Typer(
 )
 
 
-class Pair(NamedTuple):
-    src: Path
-    tgt: Path
+def _text(name: str, help_text: str) -> Any:
+    return Option(name, metavar="FILE..", parser=Values.parse, help=help_text)
 
 
-@app.command(cls=InPairs)
+@app.command(cls=ManyValues)
 def add(
     name: Annotated[str, Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
     src_lang: Annotated[
         str, Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639 or BCP 47: de, ceb, zh-TW, ..")
     ],
     tgt_lang: Annotated[str, Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
-    train: Annotated[
-        list[Pair], Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line. May be repeated.")
-    ],
-    valid: Annotated[list[Pair], Option("--valid", metavar="SRC TGT", help="Validation text. May be repeated.")],
-    test: Annotated[tuple[Path, Path], Option("--test", metavar="SRC TGT", help="Test set.")],
+    train: Annotated[list[Values], _text("--train", "Training text: SRC TGT, or one file with both sides. May be repeated.")],
+    valid: Annotated[list[Values], _text("--valid", "Validation text, likewise. May be repeated.")],
+    test: Annotated[Values, _text("--test", "Test set: SRC and one or more references, one file, or sacrebleu:SET.")],
+    columns: Annotated[
+        str | None, Option("--columns", metavar="SRC,TGT", help="Columns of files with both sides: names, or numbers from 1 (.tsv).")
+    ] = None,
     text: Annotated[Form | None, Option("--text", help="What the lines are, if not running text.", show_default=False)] = None,
     pieces: Annotated[Pieces | None, Option("--pieces", help="Kind of the subwords in the lines; they are joined.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check parallel files of your own and give them a name, in search_spaces/data of the working folder. The files stay where they are.
+    """Check parallel text of your own and give it a name, in search_spaces/data of the working folder. Plain files stay where they are.
+
+    A file with both sides is .tsv, .csv, .jsonl, .tmx or .parquet. All files may be compressed (gzip, bzip2, xz, zstd).
+    hub:ID[@REVISION][:CONFIG]:SPLIT is a split of a dataset of the Hugging Face Hub.
 
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
     """
     from orchestrator.data import own_corpus
+    from orchestrator.data.formats import Columns
     from orchestrator.data.joined import joined
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
     form = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
-    with joined({"train": train, "valid": valid, "test": [test]}) as files:
+    chosen = Columns((src_lang, tgt_lang), tuple(columns.split(",")) if columns else ())
+    with joined({"train": train, "valid": valid, "test": [test]}, chosen) as files:
         path, report = own_corpus.add(name, src_lang, tgt_lang, files, **form)
     if as_json:
         print_json(vars(report) | {"file": str(path)})
-    for split, pairs in (("train", train), ("valid", valid)):
-        if len(pairs) > 1:
-            log(f"{split}: {len(pairs)} pairs of files, joined in {' and '.join(map(display, files[split]))}")
+    for split, given in (("train", train), ("valid", valid), ("test", [test])):
+        if list(map(str, files[split])) != list(given[0]):
+            log(f"{split}: written to {' and '.join(map(display, files[split]))}")
     report.log()
     log(f"BLEU of {tgt_lang} is of the tokens of sacreBLEU's {tokenizer_of(ScoreSpec(), tgt_lang)}")
     try:

@@ -37,6 +37,8 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Data and storage": {"data": data.app, "results": results.app} | {command.__name__: command for command in STORAGE},
 }
 """Title in `--help` -> the commands under it."""
+TRAINING = ("run", "sweep", "noise", "repro")
+"""Commands that go on where they were interrupted."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "submit": {
         "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
@@ -102,10 +104,10 @@ def run(arguments: Sequence[str]) -> int:
     LOGGED.clear()
     try:
         ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
-        return _interrupted() if ended == 130 else ended if isinstance(ended, int) else 0
+        return _interrupted(arguments) if ended == 130 else ended if isinstance(ended, int) else 0
     except SystemExit as end:
         if end.code == 130:  # typer ends so at Ctrl-C
-            return _interrupted()
+            return _interrupted(arguments)
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except Detached as left:
         log(left.lines[0])
@@ -113,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
     except CommandError as error:
         return _say(error.code, *error.lines)
     except KeyboardInterrupt:
-        return _interrupted()
+        return _interrupted(arguments)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -141,8 +143,9 @@ def _usage(error: Any, arguments: list[str]) -> int:
     return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")
 
 
-def _interrupted() -> int:
-    return _say(130, "interrupted; the same command resumes from the last checkpoint")
+def _interrupted(arguments: Sequence[str]) -> int:
+    resumes = "; the same command resumes from the last checkpoint" if {*arguments} & {*TRAINING} else ""
+    return _say(130, f"interrupted{resumes}")
 
 
 def _say(code: int, *lines: str) -> int:

@@ -106,10 +106,23 @@ class OnceEach(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class InPairs(OnceEach):
-    """An option of type list takes two values each time, which typer's declarations cannot say."""
+class Values(tuple[str, ...]):
+    """The values of one use of an option of `ManyValues`."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for option in self.params:
-            option.nargs = 2 if option.param_type_name == "option" and getattr(option, "multiple", False) else option.nargs
+    @classmethod
+    def parse(cls, text: str) -> "Values":
+        return cls(text.split("\0"))
+
+
+class ManyValues(OnceEach):
+    """An option whose metavar ends in `..` takes all values up to the next option, which click cannot: they become one, split at NUL."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        greedy = {name for param in self.params if str(param.metavar).endswith("..") for name in param.opts if name.startswith("--")}
+        joined: list[str] = []
+        for value in args:
+            if len(joined) > 1 and joined[-2] in greedy and not value.startswith("--"):
+                joined[-1] += f"\0{value}"
+            else:
+                joined.append(value)
+        return super().parse_args(ctx, joined)

@@ -1,45 +1,62 @@
-"""Reads plain or gzipped text with one sentence per line, and reports errors with their positions.
+"""Reads plain or compressed text (gzip, bzip2, xz, zstd) with one sentence per line, and reports errors with their positions.
 
 Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped, and so is
 a byte order mark at the start of the text. Compression is recognised by content.
 """
 
+import bz2
 import contextlib
 import gzip
 import hashlib
+import io
 import itertools
+import lzma
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 
 MAX_LINE_BYTES = 1_000_000
+_MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}
+"""Compression -> the first bytes of its files."""
 
 
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[IO[bytes]]:
     """Context: the uncompressed text after its byte order mark as a binary stream.
 
-    Raises UserError if `path` cannot be read, is no file (a FIFO would block) or holds damaged gzip data.
+    Raises UserError if `path` cannot be read, is no file (a FIFO would block) or holds damaged compressed data.
     """
     if (reason := no_file(path)) is not None:
         raise UserError(f"{path}: {reason}")
+    packed = None
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else path.open("rb") as text:
+            head = file.read(6)
+        packed = next((kind for kind, magic in _MAGIC.items() if head.startswith(magic)), None)
+        with _uncompressed(path, packed) as text:
             text.read(len(BOM_UTF8) * text.peek(len(BOM_UTF8)).startswith(BOM_UTF8))
             yield cast(IO[bytes], text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip data: {error}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise UserError(f"{path}: damaged {packed} data: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        fault = f"damaged {packed} data" if packed and error.errno is None else "cannot be read"
+        raise UserError(f"{path}: {fault}: {error.strerror or error}") from None
+
+
+def _uncompressed(path: Path, packed: str | None) -> Any:
+    if packed == "zstd":
+        import pyarrow
+
+        return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd"), 1 << 17)
+    opened: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+    return opened.get(packed, open)(path, "rb")
 
 
 def iter_bytes(path: Path) -> Iterator[bytes]:

@@ -1,31 +1,37 @@
-"""`nmt-ablate data get NAME`: fetches a corpus from HuggingFace or sacreBLEU and writes it in the layout of its entry.
+"""`nmt-ablate data get NAME`: fetches a corpus from the Hugging Face Hub or sacreBLEU and writes it in the layout of its entry.
 
-Text that differs from the entry's `pairs` or `sha256` is refused, and none of its files is written. HuggingFace's library is optional.
-Without it, or without a network, the error is one line.
+Text that differs from the entry's `pairs` or `sha256` is refused, and none of its files is written. `provenance.json` beside the files says
+where each came from.
 """
 
 import contextlib
 import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data.corpus import iter_lines
+from filelock import FileLock
+
+from orchestrator.data import sacrebleu_sets
+from orchestrator.data.formats import Columns, Row, one_line
+from orchestrator.data.hub import Delivered, Unreachable
 from orchestrator.data.integrity import file_hash, file_lines
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, HuggingFace, SacreBleu, load_entry
 
-Row = tuple[str, ...]
+PROVENANCE = "provenance.json"
 
 
 def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda line: None) -> list[Path]:
     """Fetches the missing splits of a corpus. Returns the files written, none if all exist.
 
-    Each split comes from the first source of the entry that has it and works. Raises UserError for files that the user must supply (with
-    their layout), a missing library, a missing network, and text that is not the entry's, fetched now or there already.
+    Each split comes from the first source of the entry that has it and works; a source that does not answer is asked once. Raises UserError
+    for files that the user must supply (with their layout), a missing network, and text that is not the entry's, fetched now or there
+    already.
     """
     entry = load_entry(name)
     if entry.generated is not None or not entry.sources:
@@ -34,25 +40,30 @@ def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda li
         raise UserError(f"data get {name} needs --data-dir DIR, the directory to write to")
     written: list[Path] = []
     failures: dict[str, list[str]] = {}
+    dead: dict[int, str] = {}  # number of a source -> why it does not answer
     for split in entry.splits:
         if not entry.lacks([split], data_dir):
             paths = entry.locate(split, data_dir)
             if fault := _fault(entry, split, paths, paths):
                 failures.setdefault(f"{fault}; remove it, then {entry.how()}", []).append(split)
             continue
-        sources = [source for source in entry.sources if isinstance(source, HuggingFace | SacreBleu) and split in source.splits]
+        sources = [(n, s) for n, s in enumerate(entry.sources) if isinstance(s, HuggingFace | SacreBleu) and split in s.splits]
         reasons = [] if sources or split not in REQUIRED else [entry.how()]
-        for source in sources:
+        for number, source in sources:
+            if number in dead:
+                reasons.append(dead[number])
+                continue
             log(f"{name}: {split} from {source.kind}")
             try:
-                written += _write(entry, data_dir, split, _rows(source, split))
+                written += _write(entry, data_dir, split, source)
                 reasons = []
                 break
             except UserError as error:
-                reasons += [line + _own_copy(source) for line in error.lines]
-            except (Exception, SystemExit) as error:
-                cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-                reasons.append(f"{source.kind} could not deliver it; is there a network? ({cause}){_own_copy(source)}")
+                reasons.append("; ".join(error.lines) + (sacrebleu_sets.remedy() if isinstance(source, SacreBleu) else ""))
+                if isinstance(error, Unreachable):
+                    dead[number] = reasons[-1]
+                if (number, source) != sources[-1]:
+                    log(f"{name}: {split}: {reasons[-1]}; another source is tried")
         if reasons:
             failures.setdefault("; or: ".join(reasons), []).append(split)
     if failures:
@@ -60,10 +71,29 @@ def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda li
     return written
 
 
-def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Iterable[Row]) -> list[Path]:
+def _write(entry: CorpusEntry, data_dir: Path, split: str, source: HuggingFace | SacreBleu) -> list[Path]:
     names = entry.splits[split].files if entry.csv is None else [entry.splits[split].src]
-    paths = [data_dir / entry.folders[0] / name for name in names]
-    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    folder = data_dir / entry.folders[0]
+    paths = [folder / name for name in names]
+    with atomic.naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".get.lock"):
+            for leftover in (old for path in paths for old in folder.glob(f".{path.name}.*.tmp")):
+                atomic.remove(leftover)
+            if isinstance(source, SacreBleu):
+                origin: dict[str, Any] = {"sacrebleu": source.splits[split], "langpair": source.langpair}
+                _write_rows(entry, split, sacrebleu_sets.rows(source.splits[split], source.langpair), paths)
+            else:
+                delivered = Delivered(source, split)
+                wanted = source.columns or {}
+                columns = Columns((entry.src, entry.tgt), tuple(wanted[side] for side in ("src", "tgt") if side in wanted))
+                _write_rows(entry, split, delivered.rows(columns), paths)
+                origin = delivered.origin
+            _record(folder, paths, origin)
+    return paths
+
+
+def _write_rows(entry: CorpusEntry, split: str, rows: Iterable[Row], paths: Sequence[Path]) -> None:
     count = 0
     with contextlib.ExitStack() as stack:
         temporary = [stack.enter_context(atomic.replacing(path)) for path in paths]
@@ -79,14 +109,23 @@ def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Iterable[Row]) 
                 raise UserError(f"found {len(row) - 1} references, expected {len(outs) - 1}")
             else:
                 for out, text in zip(outs, row, strict=True):
-                    out.write(" ".join(text.replace("\0", " ").splitlines()) + "\n")
+                    out.write(one_line(text) + "\n")
         if not count:
             raise UserError("the source delivered no pairs")
         for out in outs:
             out.flush()
         if fault := _fault(entry, split, paths, temporary, records=count):
             raise UserError(fault)
-    return paths
+
+
+def _record(folder: Path, paths: Sequence[Path], origin: dict[str, Any]) -> None:
+    """Adds to PROVENANCE of the folder where these files came from: source, revision, time, and the sha256 of each file."""
+    path = folder / PROVENANCE
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(path.read_text(encoding="utf-8"))
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    atomic.write_json(path, known | {file.name: {"sha256": file_hash(file), "source": origin, "time": time} for file in paths})
 
 
 def _fault(entry: CorpusEntry, split: str, paths: Sequence[Path], texts: Sequence[Path], records: int | None = None) -> str | None:
@@ -102,33 +141,3 @@ def _fault(entry: CorpusEntry, split: str, paths: Sequence[Path], texts: Sequenc
         if digest is not None and (found := file_hash(text)) != digest:
             return f"{path}: found sha256 {found[:16]}.., expected {digest[:16]}.."
     return None
-
-
-def _own_copy(source: HuggingFace | SacreBleu) -> str:
-    """How to make sacreBLEU download again. It never checks a file that is in its own folder."""
-    if isinstance(source, HuggingFace):
-        return ""
-    from sacrebleu.utils import SACREBLEU_DIR
-
-    return f"; if sacreBLEU's own copy in {SACREBLEU_DIR} is damaged, remove it"
-
-
-def _rows(source: HuggingFace | SacreBleu, split: str) -> Iterator[Row]:
-    """Yields source and references of each pair. Raises what the libraries raise."""
-    if isinstance(source, SacreBleu):
-        from sacrebleu.utils import get_reference_files, get_source_file
-
-        with contextlib.redirect_stdout(io.StringIO()):
-            paths = [get_source_file(source.splits[split], source.langpair), *get_reference_files(source.splits[split], source.langpair)]
-        yield from zip(*(iter_lines(Path(path)) for path in paths), strict=True)
-        return
-    try:
-        import datasets
-    except ImportError:
-        raise UserError("needs the HuggingFace library; install it with: pip install datasets") from None
-    options: dict[str, Any] = {"revision": source.revision} if source.revision else {}
-    if source.data_files:
-        options["data_files"] = source.data_files
-    for record in datasets.load_dataset(source.id, source.config, split=source.splits[split], **options):
-        texts = record[source.field] if source.field else record
-        yield texts[source.columns["src"]], texts[source.columns["tgt"]]

@@ -1,51 +1,108 @@
-"""Text in several pairs of files, joined to one pair of new files."""
+"""Text of several files, of files with both sides, of the Hub or of sacreBLEU, written as one pair of new files."""
 
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
+from orchestrator.data import formats, sacrebleu_sets
 from orchestrator.data.corpus import parallel
-from orchestrator.data.integrity import file_hash
+from orchestrator.data.formats import Columns, Row, one_line
+from orchestrator.data.hub import Delivered
+from orchestrator.data.progress import tracked
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import the_file
 from orchestrator.paths import own_search_spaces
+from orchestrator.specs.corpora import PACKED, HuggingFace
+
+Given = tuple[str, ...]
+"""What the user names as text: plain files of source and references, or one file with both, `hub:ID[@REVISION][:CONFIG]:SPLIT`, or
+`sacrebleu:SET`."""
+HUB, SACREBLEU = "hub:", "sacrebleu:"
 
 
 @contextlib.contextmanager
-def joined(parts: Mapping[str, Sequence[tuple[Path, Path]]]) -> Iterator[dict[str, list[Path]]]:
-    """Context: source and target of each split; of several pairs, new files with their lines one pair after the other.
+def joined(parts: Mapping[str, Sequence[Given]], columns: Columns) -> Iterator[dict[str, list[Path]]]:
+    """Context: source and references of each split; new files, unless the user named one source with its references in plain lines.
 
-    The content of the pairs names the new files, in `data/joined` of the own search spaces. An error in the block removes them. Raises
-    UserError for files that cannot be read, and for a pair with different numbers of lines.
+    The new files lie in `data/joined` of the own search spaces, named by their content. An error in the block removes them. Raises
+    UserError at the first fault of a file.
     """
     with contextlib.ExitStack() as undo:
-        yield {split: list(pairs[0]) if len(pairs) == 1 else _join(pairs, undo) for split, pairs in parts.items()}
+        yield {
+            split: [Path(name) for name in given[0]] if len(given) == 1 and _plain(given[0]) else _join(split, given, columns, undo)
+            for split, given in parts.items()
+        }
         undo.pop_all()
 
 
-def _join(pairs: Sequence[tuple[Path, Path]], undo: contextlib.ExitStack) -> list[Path]:
-    found = [[_existing(path) for path in pair] for pair in pairs]
-    sums = "".join(file_hash(path) for pair in found for path in pair)
-    stem = own_search_spaces() / "data" / "joined" / hashlib.sha256(sums.encode()).hexdigest()[:12]
-    paths = [stem.with_suffix(suffix) for suffix in (".src", ".tgt")]
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        if not path.exists():
-            undo.callback(path.unlink, missing_ok=True)
-    with contextlib.ExitStack() as stack:
-        temporary = [stack.enter_context(atomic.replacing(path)) for path in paths]
+def _plain(given: Given) -> bool:
+    """Whether these are parallel files of lines. Raises UserError for names that do not go together."""
+    both = [name for name in given if name.startswith((HUB, SACREBLEU)) or formats.format_of(name) is not None]
+    if len(given) > 1 and both:
+        raise UserError(f"{both[0]}: holds both sides; expected it alone after its option, which may be repeated")
+    if len(given) == 1 and not both:
+        expected = "SRC TGT, or one file with both sides (.tsv, .csv, .jsonl, .tmx, .parquet; also compressed)"
+        raise UserError(f"{given[0]}: found one file of lines; expected {expected}")
+    return not both
+
+
+def _join(split: str, parts: Sequence[Given], columns: Columns, undo: contextlib.ExitStack) -> list[Path]:
+    sources = [_rows(given, columns) for given in parts]
+    folder = own_search_spaces() / "data" / "joined"
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic.naming(folder), contextlib.ExitStack() as stack:
+        stream = tracked(chain.from_iterable(sources), f"reading {split}")
+        first = next(stream, None)
+        if first is None:
+            raise UserError(f"{' '.join(parts[0])}: found no pairs")
+        sides = [".src", ".tgt", *(f".tgt{n}" for n in range(2, len(first)))]
+        temporary = [atomic.temporary(folder / f"new{side}") for side in sides]
+        for path in temporary:
+            stack.callback(path.unlink, missing_ok=True)
         outs = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in temporary]
-        for pair in found:
-            for row in parallel(pair):
-                for out, line in zip(outs, row, strict=True):
-                    out.write(line + "\n")
+        digest = hashlib.sha256()
+        for number, row in enumerate(chain([first], stream), 1):
+            if len(row) != len(first):
+                raise UserError(f"{split}: pair {number:,}: found {len(row) - 1} references, expected {len(first) - 1}")
+            lines = [one_line(text) + "\n" for text in row]
+            digest.update("\t".join(lines).encode())
+            for out, line in zip(outs, lines, strict=True):
+                out.write(line)
+        for out in outs:
+            out.close()
+        paths = [folder / (digest.hexdigest()[:12] + side) for side in sides]
+        for path, new in zip(paths, temporary, strict=True):
+            if not path.exists():
+                undo.callback(path.unlink, missing_ok=True)
+            new.replace(path)
     return paths
 
 
-def _existing(path: Path) -> Path:
-    found = the_file([path, path.with_name(f"{path.name}.gz")])
+def _rows(given: Given, columns: Columns) -> Iterator[Row]:
+    if _plain(given):
+        return parallel([_existing(name) for name in given])
+    (name,) = given
+    if name.startswith(SACREBLEU):
+        return sacrebleu_sets.rows(name.removeprefix(SACREBLEU), "-".join(columns.languages))
+    if name.startswith(HUB):
+        return Delivered(_dataset(name), "split").rows(columns)
+    return formats.rows(_existing(name), columns)
+
+
+def _dataset(name: str) -> HuggingFace:
+    address, *rest = name.removeprefix(HUB).split(":")
+    identity, _, revision = address.partition("@")
+    if not 1 <= len(rest) <= 2 or not all([identity, *rest]):
+        raise UserError(f"{name}: expected hub:ID[@REVISION][:CONFIG]:SPLIT, such as hub:wmt/wmt16:de-en:train")
+    config = rest[0] if len(rest) == 2 else None
+    return HuggingFace(kind="huggingface", id=identity, config=config, revision=revision or None, splits={"split": rest[-1]})
+
+
+def _existing(name: str) -> Path:
+    found = the_file([Path(name + suffix) for suffix in ("", *PACKED)])
     if found is None:
-        raise UserError(f"{path}[.gz]: no such file")
+        raise UserError(f"{name}[.gz]: no such file")
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.data import corpus, sentences, toy
 from orchestrator.data.corpus import open_text
 from orchestrator.data.pieces import joined
+from orchestrator.data.progress import tracked
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.text_form import normalised
@@ -35,6 +36,8 @@ class CorpusText:
             return iter(self._generated[split])
         paths = self.entry.locate(split, self.data_dir)
         rows = corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
+        if split == "train":
+            rows = tracked(rows, f"reading {self.entry.name}", self.entry.splits[split].pairs)
         rows = joined(rows, self.entry.pieces, self.where(split))
         return rows if (form := self.entry.normal_form) is None else (tuple(normalised(row, form)) for row in rows)
 
@@ -62,8 +65,8 @@ class CorpusText:
                 yield sentences.line_of(src, entry.documents.src), sentences.line_of(tgt, entry.documents.tgt)
 
 
-def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
-    """Yields (source, reference) of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
+def csv_rows(path: Path, columns: Sequence[str], records: Sequence[int] | None = None) -> Iterator[tuple[str, ...]]:
+    """Yields these columns of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
 
     Raises UserError for missing columns, a record without them, text that is not UTF-8, and fewer records than `records` needs.
     """
@@ -78,10 +81,10 @@ def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None
                 known = ", ".join(name[:40] for name in found[:10]) or "none"
                 raise UserError(f"{path}: no column {lacking[0]!r}; its columns are {known}")
             for number, record in enumerate(islice(reader, start, stop), 1):
-                source, reference = (record[name] for name in columns)
-                if source is None or reference is None:
+                fields = tuple(record[name] for name in columns)
+                if None in fields:
                     raise UserError(f"{path}: record {start + number} (it ends in line {reader.line_num}) lacks columns of the header")
-                yield source, reference
+                yield fields
     except UnicodeDecodeError:
         raise UserError(f"{path}: record {start + number + 1} or soon after is not UTF-8") from None
     except csv.Error as error:

@@ -20,6 +20,10 @@ from orchestrator.specs.positions import Document
 from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces
 
 FOLDER = SEARCH_SPACES / "data"
+CONVERTED = "refs/convert/parquet"
+"""Branch of the Hub with the Parquet files that it makes of datasets in other formats."""
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Suffixes of compressed files."""
 REQUIRED = ("train", "valid", "test")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -45,7 +49,7 @@ class ToyParams(Strict):
 
 
 class Split(Strict):
-    """One source file and one or more reference files, plain or gzipped (`.gz` appended). `sha256` is over the uncompressed bytes."""
+    """One source file and one or more reference files, plain or compressed (suffixes of PACKED). `sha256` is of the uncompressed bytes."""
 
     src: File
     tgt: Annotated[list[File], Field(min_length=1)]
@@ -70,19 +74,19 @@ class Split(Strict):
 
 
 class HuggingFace(Strict):
-    """A dataset of the Hugging Face Hub; `splits` maps our splits to theirs.
+    """A dataset of the Hugging Face Hub, read as Parquet; `splits` maps our splits to theirs.
 
-    `data_files` with the builder `id: parquet` serves repositories that have only a script.
+    The files of a split are those of the branch of converted files (CONVERTED), or of `files`: a pattern for each of our splits.
+    revision: branch, tag or commit; default: CONVERTED, and `main` with `files`. columns: null tries the usual names.
     """
 
     kind: Literal["huggingface"]
-    id: str
+    id: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")]
     config: str | None = None
     revision: str | None = None
-    data_files: dict[str, str] | None = None
+    files: dict[Name, str] | None = None
     splits: dict[Name, str]
-    field: str | None = "translation"  # column that holds {language: text}; null: columns are at the top level
-    columns: dict[Literal["src", "tgt"], str]
+    columns: dict[Literal["src", "tgt"], str] | None = None
 
 
 class SacreBleu(Strict):
@@ -179,11 +183,11 @@ class CorpusEntry(Strict):
         return any(not file.startswith("/") for split in self.splits.values() for file in split.files)
 
     def find(self, file: str, data_dir: Path | None) -> Path | None:
-        """Returns the path of `file`, plain before gzipped, or None. Raises UserError if only something other than a file exists."""
+        """Returns the path of `file`, plain before compressed, or None. Raises UserError if only something other than a file exists."""
         if data_dir is None and not file.startswith("/"):
             return None
         folders = [Path("/")] if data_dir is None else [data_dir / folder for folder in (*self.folders, ".")]
-        return the_file([folder / (file + suffix) for folder in folders for suffix in ("", ".gz")])
+        return the_file([folder / (file + suffix) for folder in folders for suffix in ("", *PACKED)])
 
     def locate(self, split: str, data_dir: Path | None) -> list[Path]:
         """Returns the paths of sources and references. Raises UserError (see `missing_message`) if one is missing."""

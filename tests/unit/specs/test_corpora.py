@@ -1,4 +1,3 @@
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -8,6 +7,7 @@ from orchestrator.data import fetch
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, yaml_file
 from orchestrator.specs.corpora import CorpusEntry, SacreBleu, load_entry, parse_entry
+from tests.unit.data import hub_server
 
 TOY = """description: d
 licence: l
@@ -65,40 +65,35 @@ def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
     def offline(*args):
         raise SystemExit(1)
 
-    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(sacrebleu.utils, "get_source_file", offline)
     with pytest.raises(UserError) as caught:
         fetch.get("wmt14-en-de", tmp_path)
     assert len(caught.value.lines) == 2
-    assert "(valid, test): sacrebleu could not deliver it; is there a network?" in caught.value.lines[1]
+    assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in caught.value.lines[1]
 
 
-class FakeHub:
-    """Stands for the `datasets` module; each split has this many pairs."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def load_dataset(self, name, config, split):
-        return [{"de": f"{split} eins\nzwei {i}", "en": f"{split} one two {i}"} for i in range(self.count)]
-
-
+HUB_SPLITS = ("train", "validation", "test")
 SPLITS = {"train": ["train.de", "train.en"], "valid": ["val.de", "val.en"], "test": ["test.de", "test.en"]}
 
 
 @pytest.fixture
-def hub(monkeypatch):
+def hub(monkeypatch, tmp_path):
     """Makes `load_entry` return a corpus with the given facts about each split, of a hub that delivers `count` pairs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def use(count, **facts):
-        source = {"kind": "huggingface", "id": "x", "field": None, "columns": {"src": "de", "tgt": "en"}}
+        pairs = {split: [(f"{split} eins\nzwei {i}", f"{split} one two {i}") for i in range(count)] for split in HUB_SPLITS}
+        served.files = {f"default/{split}/0000.parquet": hub_server.parquet_of(rows) for split, rows in pairs.items()}
+        source = {"kind": "huggingface", "id": "me/x"}
         source["splits"] = {"train": "train", "valid": "validation", "test": "test"}
         splits = {name: {"src": src, "tgt": [tgt]} | facts for name, (src, tgt) in SPLITS.items()}
         entry = CorpusEntry(name="fake", src="de", tgt="en", folders=["fake"], splits=splits, sources=[source])
         monkeypatch.setattr(fetch, "load_entry", lambda name: entry)
-        monkeypatch.setitem(sys.modules, "datasets", FakeHub(count))
 
-    return use
+    with hub_server.serving() as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        yield use
 
 
 def test_what_is_fetched_has_the_layout_of_the_entry(tmp_path, hub):
@@ -120,7 +115,7 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
             fetch.get("fake", tmp_path)
         assert [line.partition(": ")[0] for line in caught.value.lines] == [f"fake ({split})" for split in SPLITS]
         assert f"{folder / 'train.de'}: found" in caught.value.lines[0] and said in caught.value.lines[0]
-        assert list(folder.iterdir()) == []
+        assert list(folder.glob("[!.]*")) == []
     hub(2, pairs=2)
     assert len(fetch.get("fake", tmp_path)) == 6 and fetch.get("fake", tmp_path) == []
     (folder / "val.en").write_text("one\n")
@@ -128,7 +123,7 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
         UserError, match=r"fake \(valid\): .*val.en: found 1 pairs, expected 2; remove it, then get it with: nmt-ablate data get"
     ):
         fetch.get("fake", tmp_path)
-    assert len(list(folder.iterdir())) == 6, "files that were there stay"
+    assert len(list(folder.glob("[!.p]*"))) == 6, "files that were there stay"
 
 
 class Cut(BaseHTTPRequestHandler):

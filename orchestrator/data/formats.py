@@ -1,0 +1,219 @@
+"""Reads files that hold both sides of a corpus: tab-separated columns, CSV, JSON lines, TMX and Parquet, plain or compressed."""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from orchestrator.data.corpus import iter_lines, open_text
+from orchestrator.data.text import csv_rows
+from orchestrator.errors import UserError
+from orchestrator.specs.corpora import PACKED
+from orchestrator.specs.languages import primary_subtag
+from orchestrator.specs.positions import shown
+
+Row = tuple[str, ...]
+FORMATS = ("tsv", "csv", "jsonl", "tmx", "parquet")
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+"""Elements of TMX whose content is markup of another format."""
+
+
+class Columns(NamedTuple):
+    """Which columns hold the text. languages: codes of source and target; names: the user's choice, or none to try the usual names.
+
+    A name is a column, `column.key` of a nested one, or the number of a column, from 1, of tab-separated text.
+    """
+
+    languages: tuple[str, str]
+    names: tuple[str, ...] = ()
+
+    def choose(self, known: Sequence[str]) -> tuple[str, ...] | None:
+        """The names of source and references among the known ones. None if no usual names are there."""
+        src, tgt = self.languages
+        usual = [(src, tgt), (f"translation.{src}", f"translation.{tgt}"), ("src", "tgt"), ("source", "target")]
+        tried = [self.names] if self.names else [*usual, tuple(primary_subtag(code) for code in self.languages)]
+        return next((names for names in tried if {*names} <= {*known}), None)
+
+
+def format_of(name: str) -> str | None:
+    """One of FORMATS by the suffix of a file's name, None for plain text."""
+    suffixes = [suffix for suffix in Path(name).suffixes if suffix not in PACKED]
+    found = suffixes[-1].lower().lstrip(".") if suffixes else ""
+    return {"ndjson": "jsonl"}.get(found, found) if found in (*FORMATS, "ndjson") else None
+
+
+def rows(path: Path, columns: Columns) -> Iterator[Row]:
+    """Yields source and references of each pair. Raises UserError at the first fault, with its line or record and what was expected."""
+    kind = format_of(path.name)
+    if kind == "tsv":
+        yield from _tsv(path, columns)
+    elif kind == "csv":
+        yield from _csv(path, columns)
+    elif kind == "tmx":
+        yield from _tmx(path, columns)
+    else:
+        records = _json_lines(path) if kind == "jsonl" else _parquet(path)
+        yield from pick(records, columns, str(path), "line" if kind == "jsonl" else "record")
+
+
+def pick(records: Iterable[Mapping[str, Any]], columns: Columns, where: str, unit: str = "record") -> Iterator[Row]:
+    """Yields the text of the chosen columns of each record. Raises UserError for absent columns and for values that are no text."""
+    names: tuple[str, ...] | None = None
+    for number, record in enumerate(records, 1):
+        if names is None:
+            known = _flat(record)
+            names = columns.choose(known) or _no_columns(where, columns, known)
+        values = tuple(_value(record, name) for name in names)
+        for name, value in zip(names, values, strict=True):
+            if not isinstance(value, str):
+                raise UserError(f"{where}: {unit} {number}: column {name}: found {_shown(value)}; expected text")
+        yield values
+
+
+def one_line(text: str) -> str:
+    """The text without line ends and NUL, since a line of a corpus is a sentence."""
+    return " ".join(text.replace("\0", " ").splitlines())
+
+
+def _flat(record: Mapping[str, Any]) -> list[str]:
+    nested = [f"{name}.{key}" for name, value in record.items() if isinstance(value, Mapping) for key in value]
+    return [name for name, value in record.items() if not isinstance(value, Mapping)] + nested
+
+
+def _value(record: Mapping[str, Any], name: str) -> Any:
+    if name in record:
+        return record[name]
+    outer, _, key = name.partition(".")
+    inner = record.get(outer)
+    return inner.get(key) if isinstance(inner, Mapping) else None
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else f"{type(value).__name__} {shown(str(value), 30)}"
+
+
+def _no_columns(where: str, columns: Columns, known: Sequence[str]) -> Any:
+    found = ", ".join(shown(name, 30) for name in known[:10]) or "none"
+    expected = ", ".join(columns.names or columns.languages)
+    raise UserError(f"{where}: found the columns {found}; expected {expected}" + ("" if columns.names else ", or name yours by --columns"))
+
+
+def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
+    lines = iter_lines(path)
+    first = next(lines, "")
+    header = first.split("\t")
+    names = columns.names
+    numbered = all(name.isdigit() and int(name) > 0 for name in names)
+    if (chosen := columns.choose(header)) is not None and not (names and numbered):
+        wanted, start = [header.index(name) for name in chosen], 2
+    elif numbered:
+        wanted, start = [int(name) - 1 for name in names] or [0, 1], 1
+        lines = itertools.chain([first], lines)
+    else:
+        _no_columns(str(path), columns, header)
+    for number, line in enumerate(lines, start):
+        fields = line.split("\t")
+        if len(fields) != len(header) or len(fields) <= max(wanted):
+            expected = max(len(header), max(wanted) + 1)
+            raise UserError(f"{path}: line {number}: found {len(fields)} columns ({shown(line, 40)}); expected {expected}")
+        yield tuple(fields[i] for i in wanted)
+
+
+def _csv(path: Path, columns: Columns) -> Iterator[Row]:
+    import csv
+
+    header = next(csv.reader([next(iter_lines(path), "")]), [])
+    names = columns.choose(header) or _no_columns(str(path), columns, header)
+    yield from csv_rows(path, names)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(iter_lines(path), 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: line {number}: no JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{path}: line {number}: found {_shown(record)}; expected an object, one a line")
+        yield record
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(10_000):
+                yield from batch.to_pylist()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path}: damaged Parquet file: {' '.join(str(error).split())[:200]}") from None
+
+
+def _tmx(path: Path, columns: Columns) -> Iterator[Row]:
+    """The units of a translation memory that have both languages. Declared entities are refused: they can expand without bound."""
+    reader, number = _Units(columns.languages), 0
+    parser = expat.ParserCreate(namespace_separator=None)
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = reader.start, reader.end, reader.text
+    parser.EntityDeclHandler = reader.entity
+    with open_text(path) as file:
+        try:
+            while block := file.read(1 << 16):
+                parser.Parse(block)
+                yield from reader.found
+                number += len(reader.found)
+                reader.found.clear()
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise UserError(f"{path}: line {error.lineno}: no XML: {expat.errors.messages[error.code]}") from None
+        except ValueError as error:
+            raise UserError(f"{path}: line {parser.CurrentLineNumber}: {error}") from None
+    if not number:
+        languages = ", ".join(sorted(reader.languages)) or "none"
+        raise UserError(f"{path}: found the languages {languages}; expected units with {' and '.join(columns.languages)}")
+
+
+class _Units:
+    """Collects the pairs of TMX units. found: pairs that are complete."""
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        self.wanted = languages
+        self.found: list[Row] = []
+        self.languages: set[str] = set()
+        self._unit: dict[str, str] = {}
+        self._language, self._inside, self._codes = "", False, 0
+        self._parts: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "tu":
+            self._unit = {}
+        elif name == "tuv":
+            self._language = (attributes.get("xml:lang") or attributes.get("lang") or "").lower()
+            self.languages.add(self._language)
+        elif name == "seg":
+            self._inside, self._parts = True, []
+        elif name in _CODES:
+            self._codes += 1
+
+    def end(self, name: str) -> None:
+        if name in _CODES:
+            self._codes -= 1
+        elif name == "seg":
+            self._inside = False
+            for key in (self._language, primary_subtag(self._language)):
+                self._unit.setdefault(key, " ".join("".join(self._parts).split()))
+        elif name == "tu":
+            sides = [self._unit.get(code.lower(), self._unit.get(primary_subtag(code))) for code in self.wanted]
+            if sides[0] is not None and sides[1] is not None:
+                self.found.append((sides[0], sides[1]))
+
+    def text(self, text: str) -> None:
+        if self._inside and not self._codes:
+            self._parts.append(text)
+
+    def entity(self, name: str, *rest: Any) -> None:
+        raise ValueError(f"declares the entity {shown(name, 30)}; expected a file without entities")
