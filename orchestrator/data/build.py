@@ -22,15 +22,22 @@ T = TypeVar("T")
 
 
 def build(
-    data: DataSpec, text: CorpusText, languages: list[str], out: Path, *, documents: bool = False, form: Form = RAW
+    data: DataSpec,
+    text: CorpusText,
+    languages: list[str],
+    out: Path,
+    train: Iterable[tuple[str, ...]],
+    *,
+    documents: bool = False,
+    form: Form = RAW,
 ) -> dict[str, Any]:
     """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
 
-    documents: each line is a document of several sentences.
+    train: the rows of the training text. documents: each line is a document of several sentences.
     """
     tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents, form=form) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
-    dropped = _tokenise_train(data, text, tokenizers, work)
+    dropped = _tokenise_train(data, train, tokenizers, work)
     kept = dropped.pop("kept")
     if not kept:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
@@ -54,12 +61,12 @@ def build(
     return stats
 
 
-def _tokenise_train(data: DataSpec, text: CorpusText, tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
+def _tokenise_train(data: DataSpec, train: Iterable[tuple[str, ...]], tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     with work[0].open(**options) as src_out, work[1].open(**options) as tgt_out:
-        for rows in _chunks(text.rows("train")):
+        for rows in _chunks(train):
             src, tgt = (t.tokenise(row[i] for row in rows) for i, t in enumerate(tokenizers))
             for s, t in zip(src, tgt, strict=True):
                 longest, shortest = max(words := (len(s.split()), len(t.split()))), min(words)

@@ -21,6 +21,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 
 MAX_LINE_BYTES = 1_000_000
+BLOCK = 1 << 16  # bytes that are decoded at once
 _MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}
 """Compression -> the first bytes of its files."""
 
@@ -59,31 +60,47 @@ def _uncompressed(path: Path, packed: str | None) -> Any:
     return opened.get(packed, open)(path, "rb")
 
 
-def iter_bytes(path: Path) -> Iterator[bytes]:
-    """Lines without their end. Raises UserError like `open_text`, for a line over MAX_LINE_BYTES, and for lines that end in CR alone."""
-    with open_text(path) as file:
-        for number in itertools.count(1):
-            line = file.readline(MAX_LINE_BYTES + 2)
-            if not line:
-                return
-            if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
-                raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
-            if len(line) > MAX_LINE_BYTES + 1 or (len(line) == MAX_LINE_BYTES + 1 and not line.endswith(b"\n")):
-                raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
-
-
 def iter_lines(path: Path) -> Iterator[str]:
-    """Decoded lines. Raises UserError at the first line that is not UTF-8 or has a NUL, with its number and the offset of the byte."""
-    for number, line in enumerate(iter_bytes(path), 1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
-            raise UserError(f"{path}: line {number} is not UTF-8: {where}") from None
-        if "\0" in text:
-            raise UserError(f"{path}: line {number} has a NUL character")
-        yield text
+    """Yields the lines without their end.
+
+    Raises UserError like `open_text`, for a line over MAX_LINE_BYTES, for lines that end in CR alone, and at the first line that is not
+    UTF-8 or has a NUL, with its number and the offset of the byte.
+    """
+    done, rest, size = 0, b"", min(BLOCK, MAX_LINE_BYTES)
+    with open_text(path) as file:
+        while block := file.read(size):
+            head, end, tail = block.rpartition(b"\n")
+            whole = rest + (head if end else block)
+            if (whole.find(b"\n") if b"\n" in whole else len(whole)) > MAX_LINE_BYTES:
+                _need_line_ends(path, whole, done)
+                raise UserError(f"{path}: line {done + 1} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
+            rest = tail if end else whole
+            if end:
+                lines = _decoded(path, whole, done)
+                yield from lines
+                done += len(lines)
+    if rest:
+        _need_line_ends(path, rest, done)
+        yield from _decoded(path, rest, done)
+
+
+def _need_line_ends(path: Path, text: bytes, done: int) -> None:
+    if not done and b"\r" in text[:-1] and b"\n" not in text:
+        raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
+
+
+def _decoded(path: Path, whole: bytes, done: int) -> list[str]:
+    """The lines of a block that ends before a line's end; the block starts after `done` lines."""
+    try:
+        text = whole.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number, start = whole.count(b"\n", 0, error.start), whole.rfind(b"\n", 0, error.start) + 1
+        where = f"byte 0x{whole[error.start]:02x} at offset {error.start - start} of the line"
+        raise UserError(f"{path}: line {done + number + 1} is not UTF-8: {where}") from None
+    if (nul := text.find("\0")) >= 0:
+        raise UserError(f"{path}: line {done + text.count(chr(10), 0, nul) + 1} has a NUL character")
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 def read_lines(path: Path) -> list[str]:
@@ -92,7 +109,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def content_of(path: Path) -> tuple[str, int]:
-    """sha256 of the uncompressed bytes after the byte order mark, and the number of lines that `iter_bytes` yields."""
+    """sha256 of the uncompressed bytes after the byte order mark, and the number of lines that `iter_lines` yields."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open_text(path) as file:
         while block := file.read(1 << 20):
@@ -104,14 +121,12 @@ def content_of(path: Path) -> tuple[str, int]:
 def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several files in parallel. Raises UserError at the end of the shortest if their numbers of lines differ."""
     streams = [iter_lines(path) for path in paths]
-    for number in itertools.count():
-        row = [next(stream, None) for stream in streams]
-        if all(line is None for line in row):
-            return
+    number = 0
+    for number, row in enumerate(itertools.zip_longest(*streams), 1):
         if None in row:
-            counts = [number + (0 if line is None else 1 + sum(1 for _ in stream)) for line, stream in zip(row, streams, strict=True)]
+            counts = [number - (line is None) + sum(1 for _ in stream) for line, stream in zip(row, streams, strict=True)]
             raise UserError(unequal(paths, counts))
-        yield tuple(line for line in row if line is not None)
+        yield row
 
 
 def unequal(paths: Sequence[Path | str], counts: Sequence[int]) -> str:

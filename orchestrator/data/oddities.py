@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ _FAULTS = {
     "has a byte order mark inside": re.compile("\ufeff"),
     "has a CR inside": re.compile("\r"),
 }
+_ANY = re.compile("|".join(pattern.pattern for pattern in _FAULTS.values()))
 _NO_WORD = re.compile(r"[\W_]+")
 
 
@@ -42,11 +43,11 @@ class _Seen:
     sampled: int = 0
     distinct: set[int] = field(default_factory=set)
 
-    def read(self, rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
-        """Yields the sources."""
+    def read(self, rows: Iterator[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+        """Yields the rows."""
         for number, row in enumerate(rows, 1):
             for column, line in enumerate(row):
-                if not line.isascii() or "<" in line or "\r" in line:
+                if (not line.isascii() or "<" in line or "\r" in line) and _ANY.search(line):
                     for fault in (name for name, pattern in _FAULTS.items() if pattern.search(line)):
                         self.faults[column, fault] += 1
                         self.first.setdefault((column, fault), (number, line))
@@ -58,46 +59,60 @@ class _Seen:
             if not (digest := zlib.crc32("\t".join(row[:2]).encode())) % EVERY:
                 self.sampled += 1
                 self.distinct.add(digest)
-            yield row[0].strip()
+            yield row
+
+
+class Watch:
+    """Finds oddities while others read train. Reads the other splits at once. Raises UserError at a bad line."""
+
+    def __init__(self, text: CorpusText, splits: Sequence[str]) -> None:
+        self.text, self.seen = text, {split: _Seen() for split in splits}
+        read = {split: self.seen[split].read(text.rows(split)) for split in splits if split != "train"}
+        self.held = {split: {row[0].strip() for row in rows} for split, rows in read.items()}
+        self.equal, self.alike = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+
+    def train(self) -> Iterator[tuple[str, ...]]:
+        """Yields the rows of train, and notes sources of other splits in it, equal or up to punctuation and case."""
+        forms = defaultdict[str, list[tuple[str, str]]](list)
+        for split, sources in self.held.items():
+            for source in sources:
+                forms[_plain(source)].append((split, source))
+        for row in self.seen["train"].read(self.text.rows("train")):
+            source = row[0].strip()
+            for split, own in forms.get(_plain(source), ()):
+                (self.equal if own == source else self.alike)[split].add(own)
+            yield row
+
+    def warnings(self) -> list[str]:
+        """A line for each oddity."""
+        found = []
+        for split, sources in self.held.items():
+            for leaked, how in ((self.equal[split], ""), (self.alike[split] - self.equal[split], " up to punctuation and case")):
+                if leaked:
+                    share = 100 * len(leaked) / len(sources)
+                    found.append(f"{self.text.entry.name}: {len(leaked):,} sources of {split} ({share:.1f}%) are in train too{how}")
+        for split, own in self.seen.items():
+            where = self.text.where(split)
+            for (column, fault), (number, line) in own.first.items():
+                count = own.faults[column, fault]
+                more = f", the first of {count:,} such lines" if count > 1 else ""
+                found.append(f"{where[column]}: line {number} {fault}{more}: {shown(line, 60)}")
+            if own.sampled >= 10 and 2 * len(own.distinct) <= own.sampled:
+                share = 100 * (1 - len(own.distinct) / own.sampled)
+                found.append(f"{self.text.entry.name}: about {share:.0f}% of the pairs of {split} repeat earlier ones")
+            if split in self.held and "train" in self.seen and _swapped(own, self.seen["train"]):
+                found.append(f"{where[0]} and {where[1]} look swapped: each is more like the other side of train")
+            if shift := _shifted(own):
+                found.append(f"{where[1]}: {shift}; expected a translation in the same line")
+        return found
 
 
 def warnings(text: CorpusText, splits: Sequence[str]) -> list[str]:
     """A line for each oddity of these splits, after one pass over each. Raises UserError at a bad line."""
-    seen = {split: _Seen() for split in splits}
-    held = {split: set(seen[split].read(text.rows(split))) for split in splits if split != "train"}
-    found = _leaks(text, held, seen["train"]) if "train" in seen else []
-    for split, own in seen.items():
-        where = text.where(split)
-        for (column, fault), (number, line) in own.first.items():
-            count = own.faults[column, fault]
-            more = f", the first of {count:,} such lines" if count > 1 else ""
-            found.append(f"{where[column]}: line {number} {fault}{more}: {shown(line, 60)}")
-        if own.sampled >= 10 and 2 * len(own.distinct) <= own.sampled:
-            share = 100 * (1 - len(own.distinct) / own.sampled)
-            found.append(f"{text.entry.name}: about {share:.0f}% of the pairs of {split} repeat earlier ones")
-        if split in held and "train" in seen and _swapped(own, seen["train"]):
-            found.append(f"{where[0]} and {where[1]} look swapped: each is more like the other side of train")
-        if shift := _shifted(own):
-            found.append(f"{where[1]}: {shift}; expected a translation in the same line")
-    return found
-
-
-def _leaks(text: CorpusText, held: dict[str, set[str]], train: _Seen) -> list[str]:
-    """Lines for held-out sources that are also in train, equal or up to punctuation and case."""
-    forms, equal, alike = defaultdict[str, list[tuple[str, str]]](list), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for split, sources in held.items():
-        for source in sources:
-            forms[_plain(source)].append((split, source))
-    for source in train.read(text.rows("train")):
-        for split, own in forms.get(_plain(source), ()):
-            (equal if own == source else alike)[split].add(own)
-    found = []
-    for split, sources in held.items():
-        for leaked, how in ((equal[split], ""), (alike[split] - equal[split], " up to punctuation and case")):
-            if leaked:
-                share = 100 * len(leaked) / len(sources)
-                found.append(f"{text.entry.name}: {len(leaked):,} sources of {split} ({share:.1f}%) are in train too{how}")
-    return found
+    watch = Watch(text, splits)
+    if "train" in splits:
+        deque(watch.train(), maxlen=0)
+    return watch.warnings()
 
 
 def _plain(line: str) -> str:

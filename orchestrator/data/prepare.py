@@ -95,8 +95,10 @@ def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], ke
     with atomic.replacing(folder) as tmp:
         tmp.mkdir()
         documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
-        stats = build(data, text, source_manifest["languages"], tmp, documents=documents, form=form)
-        for line in oddities.warnings(text, ["train", *text.held_out]) if text.entry.generated is None else []:
+        watch = None if text.entry.generated is not None else oddities.Watch(text, ["train", *text.held_out])
+        train = text.rows("train") if watch is None else watch.train()
+        stats = build(data, text, source_manifest["languages"], tmp, train, documents=documents, form=form)
+        for line in [] if watch is None else watch.warnings():
             log(f"warning: {line}")
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
