@@ -11,7 +11,7 @@ import vl_convert
 from orchestrator.report.formats import markdown as table_of
 from orchestrator.report.formats import markdown_grid, markdown_ladder
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.page import charts, scatter
+from orchestrator.report.page import charts, scatter, search_charts
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.forest import forest
 from orchestrator.report.page.ladder_chart import chart
@@ -71,9 +71,11 @@ def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
     for section in sections:
         drawn = {"effects": None if claims else forest([section])}
         drawn |= {} if several else {"curves": charts.curves(section), **scatter.quality(section)}
+        drawn |= search_charts.drawings(section)
         drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
         own = {key: spec for key, spec in drawn.items() if spec is not None}
-        files = {key: f"{name}-{key if key in _TITLES else 'speed'}.svg" for key in own}
+        at = f"{name}-{sections.index(section)}" if section.searches else name
+        files = {key: f"{at}-{key if key in _TITLES else 'speed'}.svg" for key in own}
         figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
         parts += _part(section, files, named=several)
     return figures | {f"{name}.md": _joined(parts)}
@@ -127,6 +129,8 @@ _TITLES = {
     "effects": "differences to the strongest control, with their intervals",
     "curves": "learning curves: validation loss over updates, mean of seeds",
     "params": "BLEU against parameters",
+    "trials": "expected best of the search against its trials",
+    "draws": "validation metric of the trials against what they draw",
 }
 
 

@@ -20,7 +20,7 @@ from orchestrator.paths import user_cache
 from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.layout import layout
-from orchestrator.report.page import charts, scatter
+from orchestrator.report.page import charts, scatter, search_charts
 from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.forest import forest
@@ -94,7 +94,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
     quality = scatter.quality(section)
-    drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality}
+    drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality, **search_charts.drawings(section)}
     return {
         "at": at,
         "title": table.table,

@@ -21,6 +21,7 @@ class Section:
 
     base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after the address of a row
     or table on a command line, with a leading space; asked: those of the table alone. second: other corpora and the same table on each.
+    searches: of tuned rows, row -> the record of its search (`tuning.choice`).
     """
 
     table: Table
@@ -32,6 +33,7 @@ class Section:
     arguments: str = ""
     asked: str = ""
     second: Mapping[str, Table] = field(default_factory=dict)
+    searches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def starts(self) -> dict[str, str]:

@@ -1,0 +1,62 @@
+"""Two drawings of a search: the validation metric that more trials give, and the metric against what was drawn, often the learning rate."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.report.figures import short_id
+from orchestrator.report.page.charts import colour_of
+from orchestrator.report.page.section import Section
+from orchestrator.report.page.vega import Spec, chart, number, tip
+from orchestrator.scoring.significance.expected_best import expected_best
+
+RATES = ("optim.schedule.lr", "optim.schedule.factor")
+
+
+def drawings(section: Section) -> dict[str, Spec]:
+    """{"trials": .., "draws": ..}; {} for a table whose rows no search has tuned."""
+    searches = section.searches
+    if not searches:
+        return {}
+    metric = str(next(iter(searches.values()))["tune"]["select"]).replace("valid/", "validation ")
+    larger = metric.endswith("accuracy")
+    curves = []
+    for row, record in searches.items():
+        values = [value for trial in record["trials"] if (value := _value(trial)) is not None]
+        best = expected_best(values, larger=larger)
+        curves += [{"row": short_id(row), "x": n, "y": round(y, 4)} for n, y in enumerate(best, 1)]
+    found = {"trials": _chart(section, curves, "trials", f"expected {metric} of the best", {"type": "line", "point": True})}
+    if (axis := _axis(searches)) is not None:
+        points = [
+            {"row": short_id(row), "x": x, "y": round(y, 4), "t": trial["number"], "ended": trial["ended"] is not None}
+            for row, record in searches.items()
+            for trial in record["trials"]
+            if (y := _value(trial)) is not None and (x := trial["changes"].get(axis, record["written"].get(axis))) is not None
+        ]
+        found["draws"] = _chart(section, points, axis, metric, {"type": "point", "filled": True, "size": 60}, log=axis in RATES)
+    return found
+
+
+def _value(trial: Mapping[str, Any]) -> float | None:
+    """At the end of the trial, or at the rung that ended it."""
+    value: float | None = trial["value"] if trial["value"] is not None else trial["at_rung"]
+    return value
+
+
+def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What the arms draw in common: the learning rate, else the first number."""
+    known = [{*record["written"]} for record in searches.values()]
+    numbers = [n for n, v in next(iter(searches.values()))["written"].items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    common = [name for name in numbers if all(name in each for each in known)]
+    return next((name for name in RATES if name in common), common[0] if common else None)
+
+
+def _chart(section: Section, values: list[dict[str, Any]], x: str, y: str, mark: Spec, *, log: bool = False) -> Spec:
+    scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False}
+    encoding = {
+        "x": number("x", x, axis={"tickMinStep": 0 if log else 1}, scale=scale),
+        "y": number("y", y, scale={"zero": False}),
+        "color": colour_of(section),
+        **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
+        "tooltip": [tip("row"), tip("x", x), tip("y", y, ".4f")],
+    }
+    return chart(values, 260, mark=mark, encoding=encoding)
