@@ -112,18 +112,13 @@ def gc(
 
     from orchestrator.cli.output import console
     from orchestrator.lifecycle import garbage
-    from orchestrator.lifecycle.collect import collect
     from orchestrator.tables import filled_table
 
     need_folder(results, "--results")
-    plan = garbage.find(results, weights=weights)
-    removed, kept = plan.items, plan.kept
-    if delete:
-        removed, late = collect(results, plan, weights=weights)
-        kept = [*plan.kept, *late]
+    removed, kept, notes = garbage.collect(results, weights=weights, delete=delete)
     size = sum(item.size for item in removed)
     if as_json:
-        record = {"results": object_store.display_path(results), "deleted": delete, "bytes": size, "notes": plan.notes}
+        record = {"results": object_store.display_path(results), "deleted": delete, "bytes": size, "notes": notes}
         print_json(record | {"items": [item.as_json() for item in removed], "kept": [item.as_json() for item in kept]})
     else:
         for title, word, items in (("removed" if delete else "would be removed", "kind", removed), ("kept", "rule", kept)):
@@ -133,7 +128,7 @@ def gc(
             ]
             if lines:
                 console().print(filled_table(lines, title=title, numeric=("size",)))
-    for line in plan.notes:
+    for line in notes:
         log(f"warning: {line}")
     if delete:
         log(f"removed {len(removed)} things, {decimal(size)}")

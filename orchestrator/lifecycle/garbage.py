@@ -1,22 +1,27 @@
-"""Finds files that can be deleted from a results folder, and the rules (RULES) that protect the others. Read-only.
+"""Deletes what a results folder no longer needs, or lists it; and the rules (RULES) that protect the rest.
 
 Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names, provided every sweep file can be read);
 temporary files of killed writers; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the weights
-and snapshots of finished runs that no rule protects. Records, texts and specs are never deleted.
+and snapshots of finished runs that no rule protects. Records, texts and specs are never deleted. Safe if killed at any moment: a folder
+is deleted under the lock of its run or sweep, and is whole or gone.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.errors import UserError
+from orchestrator.errors import FencedError, LockedError, UserError
+from orchestrator.faults import fault
+from orchestrator.files import atomic
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import owner, record_of
+from orchestrator.ledger.run_lock import RunLock, owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
-from orchestrator.ledger.sweep_files import Named, Sweeps, read_sweeps, sweep_name
+from orchestrator.ledger.sweep_files import Named, SweepFile, Sweeps, read_sweeps, sweep_name
 
 RUN = re.compile(r"[0-9a-f]{16}")
 LOCK = ".lifecycle.lock"
@@ -69,24 +74,90 @@ class Garbage(NamedTuple):
     notes: list[str]
 
 
-def find(results: Path, *, weights: bool = False) -> Garbage:
-    """Finds everything in `results` that can be deleted. Takes no lock."""
-    sweeps, found = read_sweeps(results), list[Item]()
-    for run in sorted(results.iterdir()):
-        if RUN.fullmatch(run.name) and run.is_dir():
-            found += inspect_run(run, sweeps, weights=weights)
-    found += _sweep_leftovers(results / "sweeps", sweeps)
-    ray = results / "ray"
-    if not sweeps.live and ray.is_dir() and not ray.is_symlink():
-        folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
-        newest_first = sorted(folders, key=lambda path: -path.stat().st_mtime)  # new ones are numbered by those that exist
-        found += [Item(path, "ray", "Ray's own state of a sweep that is over: never read again") for path in newest_first]
-    found += [Item(path, "leftover", "left by a command that was killed") for path in leftovers(results)]
+def collect(results: Path, *, weights: bool = False, delete: bool = False) -> Garbage:
+    """Everything in `results` that can be deleted; with `delete` it is. Without, takes no lock and changes nothing.
+
+    Raises LockedError if another `gc --delete` or `results import` is working on this folder.
+    """
+    with exclusive(results) if delete else contextlib.nullcontext():
+        sweeps, found = read_sweeps(results), list[Item]()
+        for run in sorted(results.iterdir()):
+            if RUN.fullmatch(run.name) and run.is_dir():
+                items = list(_inspect_run(run, sweeps, weights=weights))
+                found += _collect_run(run, items, weights) if delete and any(not item.rule for item in items) else items
+        others = [*_sweep_leftovers(results / "sweeps", sweeps), *_ray_folders(results, sweeps)]
+        others += [Item(path, "leftover", "left by a command that was killed") for path in leftovers(results, held=delete)]
+        found += [_delete_under_lock(results, item) for item in others] if delete else others
     notes = [f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed" for name in sweeps.unreadable]
     return Garbage([item for item in found if not item.rule], [item for item in found if item.rule], notes)
 
 
-def inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False) -> Iterator[Item]:
+def _collect_run(run: Path, items: Iterable[Item], weights: bool) -> list[Item]:
+    """Inspects a run again under its lock and deletes its items. items: of the first look, whose locks of dead processes this one takes."""
+    try:
+        with temporary_lock(RunLock(run / "lock")) as lock:
+            found = list(_inspect_run(run, read_sweeps(run.parent), weights=weights, held=True))
+            for item in found:
+                lock.check()
+                if not item.rule:
+                    _delete(item)
+    except (LockedError, FencedError) as error:
+        return [Item(run, "run", str(error), rule="running")]
+    return found + [item for item in items if item.kind == "lock"]
+
+
+def _delete_under_lock(results: Path, item: Item) -> Item:
+    """Deletes what is of no run. Returns the item, with a rule if a process has come that needs it."""
+    path = item.path
+    lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if path.parent == results / "sweeps":
+        lock = temporary_lock(RunLock(SweepFile.of(results, sweep_name(path.name)).lock))
+    elif (path / "lock").exists():
+        lock = RunLock(path / "lock")
+    try:
+        with lock:
+            if item.kind == "ray" and (live := read_sweeps(results).live):
+                raise LockedError(f"{next(iter(live))} runs")
+            _delete(item)
+    except FileNotFoundError:  # it went together with its lock
+        pass
+    except LockedError as error:
+        return Item(path, item.kind, str(error), rule="running")
+    return item
+
+
+def _delete(item: Item) -> None:
+    """Deletes a file or folder. A folder is renamed first, so that it is whole or gone; the next call finds what a killed one left."""
+    path = item.path
+    fault("gc_pre_rename")
+    if path.is_dir() and item.kind != "leftover":
+        path = path.rename(atomic.temporary(path))
+        atomic.fsync_dir(path.parent)
+        fault("gc_post_rename")
+    atomic.remove(path)
+
+
+@contextmanager
+def exclusive(results: Path) -> Iterator[None]:
+    """Excludes every other `gc --delete` and import of this folder. Raises LockedError if one is running."""
+    with temporary_lock(RunLock(results / LOCK)):
+        yield
+
+
+@contextmanager
+def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
+    """Holds `lock` and removes its files before releasing it; a waiting process creates new ones."""
+    with lock.acquire():
+        try:
+            yield lock
+        finally:
+            with contextlib.suppress(FencedError):
+                lock.check()
+                for path in (lock.record_path, lock.path):
+                    path.unlink(missing_ok=True)
+
+
+def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False) -> Iterator[Item]:
     """Yields the items of one run. held: the caller holds the lock of the run."""
     if run.is_symlink():
         yield Item(run, "link", RULES["link"], rule="link")
@@ -147,10 +218,10 @@ def _unscored(ledger: Ledger, rows: list[Named]) -> str:
     return ""
 
 
-def leftovers(results: Path) -> list[Path]:
+def leftovers(results: Path, *, held: bool = False) -> list[Path]:
     """Folders left by killed `results import` and `repro` commands; those of imports only while no other process holds LOCK."""
     paths = [path for path in sorted(results.iterdir()) if LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
-    busy = owner(results / LOCK) is not None
+    busy = not held and owner(results / LOCK) is not None
     return [path for path in paths if owner(path / "lock") is None and not (busy and path.name.startswith(".import-"))]
 
 
@@ -161,6 +232,15 @@ def _sweep_leftovers(folder: Path, sweeps: Sweeps) -> Iterator[Item]:
             yield Item(path, "lock" if stop else "temporary", "asks a sweep to end that does not run" if stop else KILLED)
     for path in sorted(folder.glob("*.lock")):
         yield from _stale_lock(path)
+
+
+def _ray_folders(results: Path, sweeps: Sweeps) -> list[Item]:
+    ray = results / "ray"
+    if sweeps.live or not ray.is_dir() or ray.is_symlink():
+        return []
+    folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
+    newest_first = sorted(folders, key=lambda path: -path.stat().st_mtime)  # new ones are numbered by those that exist
+    return [Item(path, "ray", "Ray's own state of a sweep that is over: never read again") for path in newest_first]
 
 
 def _stale_lock(path: Path, run: str = "", row: str = "") -> Iterator[Item]:

@@ -26,7 +26,7 @@ from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
-from orchestrator.lifecycle.collect import exclusive, temporary_lock
+from orchestrator.lifecycle.garbage import exclusive, temporary_lock
 from orchestrator.report import looks
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import whole_name

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
 from orchestrator.report import looks
 from tests.unit.lifecycle.life import edit, rows_in, tree
@@ -128,7 +129,5 @@ def test_killed_half_way_every_run_is_whole_and_calling_again_does_the_rest(carr
         if (target / run / "train.json").exists():
             assert {name for name in after if name.startswith(run)} == {name for name in want if name.startswith(run)}
     import_ledger(carried[1], target)
-    from orchestrator.lifecycle import collect, garbage
-
-    collect.collect(target, garbage.find(target))
+    garbage.collect(target, delete=True)
     assert tree(target) == want and not list(target.glob(".import-*"))

@@ -172,11 +172,11 @@ def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results
     score = run / "score" / f"{other[:16]}.json"
 
     def left() -> set[str]:
-        return goes(garbage.find(fake_results.root, weights=True), run)
+        return goes(garbage.collect(fake_results.root, weights=True), run)
 
     assert left() == {"ckpt"}
     put(score, json.dumps(sealed({"bleu": 1.0}, "8" * 64)))
     assert left() == {"ckpt"}, "a score of another key under this name"
     put(score, json.dumps(sealed({"bleu": 1.0}, other)))
     assert left() == {"ckpt", "weights", "snapshots"}
-    assert goes(garbage.find(fake_results.root), run) == {"ckpt"}, "not asked for"
+    assert goes(garbage.collect(fake_results.root), run) == {"ckpt"}, "not asked for"

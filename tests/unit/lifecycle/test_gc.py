@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
-from orchestrator.lifecycle.collect import collect
+from orchestrator.lifecycle.garbage import collect
 from tests.unit.lifecycle.life import put, tensors, tree
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")
@@ -41,7 +41,7 @@ def states(fake_results):
 
 def test_checkpoints_of_finished_runs_and_tensors_of_orphans_go(states):
     results, runs, _ = states
-    found = garbage.find(results)
+    found = collect(results)
     assert goes(found, runs["done"]) == {"ckpt"} == goes(found, runs["diverged"]) == goes(found, runs["unscored"])
     assert goes(found, runs["orphan"]) == {"ckpt", "snapshots", "weights"}
     for name in ("stopped", "failed", "cut"):
@@ -75,7 +75,7 @@ def test_deleting_leaves_the_ledger_as_it_was(states, cli):
 
 def test_weights_go_only_when_asked_for_and_nothing_needs_them(states):
     results, runs, _ = states
-    found = garbage.find(results, weights=True)
+    found = collect(results, weights=True)
     assert goes(found, runs["done"]) == {"ckpt", "snapshots", "weights"}
     assert kept(found, runs["unscored"]) == {"weights": "decode", "snapshots": "decode"}
 
@@ -87,7 +87,7 @@ def test_weights_that_another_row_of_a_sweep_starts_from_stay(fake_results):
         fake_results.finished(row)
         tensors(fake_results.run_dir(row))
     fake_results.sweep([parent, child])
-    found = garbage.find(fake_results.root, weights=True)
+    found = collect(fake_results.root, weights=True)
     assert kept(found, fake_results.run_dir(parent)) == {"weights": "init_from", "snapshots": "init_from"}
     assert goes(found, fake_results.run_dir(child)) == {"ckpt", "snapshots", "weights"}
 
@@ -95,45 +95,41 @@ def test_weights_that_another_row_of_a_sweep_starts_from_stay(fake_results):
 def test_the_last_weights_of_a_row_that_lacks_a_score_stay_as_its_checkpoint(states):
     results, runs, _ = states
     (runs["unscored"] / "weights" / "last.json").unlink()
-    assert kept(garbage.find(results), runs["unscored"])["ckpt"] == "only-weights"
+    assert kept(collect(results), runs["unscored"])["ckpt"] == "only-weights"
 
 
 def test_no_run_is_an_orphan_where_a_sweep_file_cannot_be_read_or_there_is_none(states):
     results, runs, _ = states
     put(results / "sweeps" / "half.json", '{"rows": [')
-    found = garbage.find(results)
+    found = collect(results)
     assert goes(found, runs["orphan"]) == {"ckpt"} and kept(found, runs["orphan"])["weights"] == "unreadable"
     assert "half.json" in found.notes[0]
     for path in (results / "sweeps").iterdir():
         path.unlink()
-    assert goes(garbage.find(results, weights=True), runs["orphan"]) == {"ckpt"}
+    assert goes(collect(results, weights=True), runs["orphan"]) == {"ckpt"}
 
 
 def test_all_of_a_run_that_is_held_or_whose_sweep_is_driven_stays(states):
     results, runs, _ = states
     put(runs["done"] / ".train.json.1-00000000.tmp")
     with RunLock(runs["done"] / "lock"):
-        found = garbage.find(results, weights=True)
+        found = collect(results, weights=True)
         assert goes(found, runs["done"]) == set() and kept(found, runs["done"]) == {runs["done"].name: "running"}
     with RunLock(results / "sweeps" / "sweep-1.lock"):
-        found = garbage.find(results, weights=True)
+        found = collect(results, weights=True)
         assert {item.run for item in found.items} == {runs["orphan"].name}
     with RunLock(results / "sweeps" / "just-starting.lock"):
         put(results / "ray" / "x-0" / "state.json")
-        assert not [item for item in garbage.find(results).items if item.kind == "ray"]
+        assert not [item for item in collect(results).items if item.kind == "ray"]
 
 
-def test_a_run_that_is_taken_between_looking_and_deleting_stays(states):
+def test_a_run_that_is_taken_between_looking_and_deleting_stays(states, monkeypatch):
     results, runs, _ = states
-    plan = garbage.find(results)
+    monkeypatch.setattr(garbage, "owner", lambda path: None)  # it looks free
     with RunLock(runs["done"] / "lock"):
-        gone, stayed = collect(results, plan)
-        assert (runs["done"] / "ckpt").exists() and "locked" in next(one.why for one in stayed if one.path == runs["done"] / "ckpt")
-    assert runs["orphan"] / "weights" in [item.path for item in gone]
-    (runs["done"] / "train.json").unlink()  # as if it had been started anew
-    gone, stayed = collect(results, plan)
-    assert [one.rule for one in stayed if one.path == runs["done"] / "ckpt"] == ["resume"]
-    assert (runs["done"] / "ckpt").exists()
+        found = collect(results, delete=True)
+    assert (runs["done"] / "ckpt").exists() and "locked" in next(one.why for one in found.kept if one.path == runs["done"])
+    assert runs["orphan"] / "weights" in [item.path for item in found.items]
 
 
 def test_leftovers_of_killed_writers_and_locks_of_dead_processes_go(states, dead):
@@ -148,9 +144,8 @@ def test_leftovers_of_killed_writers_and_locks_of_dead_processes_go(states, dead
     put(results / "ray" / "sweep-1-0" / "experiment_state.json")
     put(results / "ray" / "auth_token")
     put(results / ".import-77-0123abcd" / "x")
-    found = garbage.find(results)
-    _, stayed = collect(results, found)
-    assert stayed == [] and garbage.find(results).items == []
+    stayed = {item.path for item in collect(results, delete=True).kept} - {item.path for item in collect(results).kept}
+    assert stayed == set() and collect(results).items == []
     left = sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
     assert not [name for name in left if "tmp" in name or ".lock" in name or "import" in name or name.endswith(".stop")]
     assert "ray/auth_token" in left and not (results / "ray" / "sweep-1-0").exists()
@@ -162,24 +157,23 @@ def test_links_are_never_followed(states, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     (runs["done"] / "ckpt").rename(elsewhere)
     (runs["done"] / "ckpt").symlink_to(elsewhere)
-    found = garbage.find(results)
-    collect(results, found)
+    found = collect(results, delete=True)
     assert kept(found, runs["done"])["ckpt"] == "link" and (elsewhere / "step-00000003").is_dir()
 
 
 @pytest.mark.parametrize("point", ["gc_pre_rename", "gc_post_rename", "lock_post_rename"])
 def test_killed_at_any_moment_every_folder_is_whole_or_gone_and_calling_again_ends_it(states, forked, point):
     results, runs, _ = states
-    before, plan = tree(results), garbage.find(results)
-    assert forked(lambda: collect(results, plan), f"{point}:kill") == -signal.SIGKILL
+    before, plan = tree(results), collect(results)
+    assert forked(lambda: collect(results, delete=True), f"{point}:kill") == -signal.SIGKILL
     for item in plan.items:
         inside = {name: data for name, data in before.items() if results / name == item.path or item.path in (results / name).parents}
         now = {name for name in tree(results) if name in inside}
         assert now in (set(), set(inside)), f"{item.path} is half there"
-    collect(results, garbage.find(results))
+    collect(results, delete=True)
     after = tree(results)
     assert after.items() <= before.items() and not any("/ckpt/" in name for name in after if runs["done"].name in name)
-    assert [item.path for item in garbage.find(results).items] == []
+    assert [item.path for item in collect(results).items] == []
 
 
 def test_two_at_once_one_is_refused(states, cli):
