@@ -4,17 +4,22 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orchestrator.engines.local import Local
+import torch
+
+from orchestrator.engines.local import MAX_JOBS, Local
 from orchestrator.engines.ray import environment
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.resources import check_limits, check_local
+from orchestrator.engines.resources import check_limits, check_local, local_cpus
 from orchestrator.errors import UserError
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
+from orchestrator.specs.sweep import Resources
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
@@ -39,9 +44,6 @@ class Ray:
 Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]
 """Dimensions, (point, value) of the trials so far, section -> the next point."""
 
-MAX_JOBS = 1024
-"""More processes on one machine are a slip of the hand."""
-
 ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
 
@@ -55,7 +57,7 @@ def ray_engine(results: Path) -> ModuleType:
 
 def check_engine(engine: str, workers: int | None, jobs: str) -> None:
     """UserError for an unknown engine, for more workers than it supports, or for `--jobs` that it does not take."""
-    if engine not in ENGINES:
+    if engine not in (*ENGINES, "auto"):
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
@@ -63,6 +65,23 @@ def check_engine(engine: str, workers: int | None, jobs: str) -> None:
         raise UserError(f"--jobs {shown(jobs)}: expected auto or a number from 1 to {MAX_JOBS}")
     if engine == "ray" and jobs != "1":
         raise UserError(f"--jobs {jobs}: Ray decides how many runs fit side by side; expected --engine local")
+
+
+def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOptions:
+    """The options with an engine in place of `auto`: the local one with as many processes as fit, or Ray where that is not enough.
+
+    Ray runs rows on a cluster (RAY_ADDRESS), on several workers or GPUs, with more threads than this machine has cores, or under a sweep
+    section with `resources`.
+    """
+    if options.engine != "auto":
+        return options
+    several = any((options.workers or row.workers) > 1 for row in rows)
+    large = any(row.spec is not None and row.spec.train.threads > local_cpus() for row in rows)
+    resources = Resources.model_validate((options.sweep or {}).get("resources") or {})
+    if "RAY_ADDRESS" in os.environ or several or large or resources != Resources() or torch.cuda.device_count() > 1:
+        return replace(options, engine="ray")
+    log("no cluster is named and every row has one worker: --engine local --jobs auto (--engine ray runs the rows with Ray)")
+    return replace(options, engine="local", jobs="auto" if options.jobs == "1" else options.jobs)
 
 
 @contextmanager

@@ -16,6 +16,9 @@ from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device
 
+MAX_JOBS = 1024
+"""More processes on one machine are a slip of the hand."""
+
 
 class Local:
     """Runs one row after the other in this process, or several side by side in processes of their own (`--jobs`)."""
@@ -27,7 +30,7 @@ class Local:
         if not options.has_workers:
             return run(jobs, asha, options.metric)
         if options.jobs == "auto":
-            size = side_by_side(jobs, gpu_memory())
+            size = min(side_by_side(jobs, gpu_memory()), (options.sweep or {}).get("concurrency") or MAX_JOBS)
             print(f"--jobs auto: at most {quantity(size, 'run')} at a time", file=sys.stderr, flush=True)
         else:
             size = int(options.jobs)

@@ -72,7 +72,7 @@ class ExecutionOptions(RowOptions):
     """How rows are executed. Nothing here is part of a key.
 
     Args:
-        engine: `local` or `ray`.
+        engine: `local`, `ray`, or `auto`, in whose place `engines.execute.choose_engine` puts one of them.
         jobs: Processes of the local engine side by side: a number or `auto`. 1: rows run in the sweep's own process.
         workers: Workers of each run; None: as the row says.
         no_tracking: Write nothing to MLflow.

@@ -16,7 +16,7 @@ from orchestrator.cli.commands.request import Request, published_ledgers
 from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
-from orchestrator.engines.execute import check_engine, execute
+from orchestrator.engines.execute import check_engine, choose_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.report import terminal
@@ -91,6 +91,7 @@ def execute_rows(
         with_page: The page of the tables is written too.
     """
     trainable, options = checked(rows, seeds, options)
+    options = choose_engine(trainable, options)
     if tune.wanted(options):
         assert request is not None
         tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)

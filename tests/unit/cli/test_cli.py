@@ -133,7 +133,7 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monk
     assert cli("sweep", path)[0] == 0
     ids, seeds, options = fake.calls[0]
     assert ids == ["demo/small/a", "demo/small/b"] and seeds == [3, 4], "quoted rows are not executed"
-    assert options.sweep["scheduler"]["rungs"] == [2] and options.engine == "ray" and options.name == "demo/small"  # type: ignore[attr-defined]
+    assert options.sweep["scheduler"]["rungs"] == [2] and options.engine == "local" and options.name == "demo/small"  # type: ignore[attr-defined]
     cli("sweep", path, "--seeds", "9", "--engine", "local", "--set", "model.d_ff=8")
     assert fake.calls[1][1] == [9] and fake.calls[1][2].name != "demo/small"  # type: ignore[attr-defined]
     cli("run", f"{path}#a", "--seed", "6", "--profile", "smoke")
