@@ -8,10 +8,10 @@ Equal bits are guaranteed for equal code, torch, device, processor and threads (
     outside tolerance   bits differ with an explanation, but the figures are outside the tolerance, or one run diverged
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from orchestrator.ledger.provenance import flat
 
@@ -29,65 +29,42 @@ DECIDING = (
     "threads",
 )
 """Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
-REPRODUCED = ("same bits", "within tolerance")
 
 
-@dataclass(frozen=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """Allowed differences. bleu: points of BLEU or ROUGE; nll: validation loss in nats per token."""
 
     bleu: float = 0.5
     nll: float = 0.02
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Records of a run. decoded: {} if it was not decoded; hypotheses: None without texts; scores: name -> score record of the ledger."""
+class Evidence(NamedTuple):
+    """Records of a run. decoded: {} if it was not decoded; scores: name -> score record of the ledger."""
 
     train: Mapping[str, Any]
     capsule: Mapping[str, Any]
     decoded: Mapping[str, Any]
-    hypotheses: Sequence[str] | None
     scores: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One figure of both runs.
-
-    tolerance: allowed difference of two numbers; None: equal, except bits (`of_bits`). differ: number of hypotheses that differ.
-    """
+class Measure(NamedTuple):
+    """One figure of both runs. tolerance: allowed difference of two numbers; infinite: bits, which may differ."""
 
     what: str
     recorded: Any
     again: Any
-    tolerance: float | None = None
-    of_bits: bool = False
-    differ: int | None = None
-
-    @property
-    def equal(self) -> bool:
-        return self.recorded == self.again and not self.differ
-
-    @property
-    def near(self) -> bool:
-        """True if the figures agree within the tolerance, whatever the bits."""
-        if self.tolerance is not None and all(isinstance(value, (int, float)) for value in (self.recorded, self.again)):
-            return bool(abs(self.recorded - self.again) <= self.tolerance)
-        return self.of_bits or self.recorded == self.again
+    tolerance: float = 0.0
 
     @property
     def word(self) -> str:
-        if self.equal:
+        if self.recorded == self.again:
             return "equal"
-        return f"{self.differ} lines differ" if self.differ is not None else "near" if self.near else "differs"
+        numbers = all(isinstance(value, (int, float)) for value in (self.recorded, self.again))
+        near = math.isinf(self.tolerance) or (numbers and abs(self.recorded - self.again) <= self.tolerance)
+        return "near" if near else "differs"
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"equal": self.equal, "near": self.near}
 
-
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of the capsule that differs. decides: it can change bits."""
 
     part: str
@@ -103,29 +80,29 @@ class Verdict:
     verdict: str
     measures: list[Measure]
     capsule: list[Part]
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str]
 
     @property
     def reproduced(self) -> bool:
         """True for equal bits or figures within the tolerance."""
-        return self.verdict in REPRODUCED
+        return self.verdict in ("same bits", "within tolerance")
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"measures": [measure.as_json() for measure in self.measures]}
+        measures = [{"what": one.what, "recorded": one.recorded, "again": one.again, "word": one.word} for one in self.measures]
+        return asdict(self) | {"measures": measures, "capsule": [part._asdict() for part in self.capsule]}
 
 
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
-    """Compares two runs. reasons: why bits may differ, besides differences of the capsules (another key, fused seeds)."""
-    measures = [Measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params")]
-    measures.append(Measure("weights_sha256", recorded.train.get("weights_sha256"), again.train.get("weights_sha256"), of_bits=True))
+    """Compares two runs. reasons: why bits may differ, besides differences of the capsules."""
+
+    def measure(name: str, part: str, what: str, allowed: float = 0.0) -> Measure:
+        return Measure(name, getattr(recorded, part).get(what), getattr(again, part).get(what), allowed)
+
+    measures = [measure(name, "train", name) for name in ("status", "steps", "params")]
+    measures.append(measure("weights_sha256", "train", "weights_sha256", math.inf))
     nll, nll_again = ((one.train.get("valid") or {}).get("nll") for one in (recorded, again))
     measures.append(Measure("validation nll", nll, nll_again, tolerance.nll))
-    if recorded.hypotheses is not None and again.hypotheses is not None:
-        differ = sum(a != b for a, b in zip_longest(recorded.hypotheses, again.hypotheses))
-        measures.append(Measure("hypotheses", len(recorded.hypotheses), len(again.hypotheses), differ=differ))
-    elif recorded.decoded and again.decoded:
-        sha256, sha256_again = (one.decoded.get("hypotheses_sha256") for one in (recorded, again))
-        measures.append(Measure("hypotheses_sha256", sha256, sha256_again, of_bits=True))
+    measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
     for name, score in recorded.scores.items():
         measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
     one, other = (flat({name: value for name, value in each.capsule.items() if name != "key"}) for each in (recorded, again))
@@ -133,10 +110,11 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
     decides = {name: any(name == part or name.startswith(f"{part}.") for part in DECIDING) for name in names}
     parts = sorted((Part(name, one.get(name), other.get(name), decides[name]) for name in names), key=lambda part: not part.decides)
     why = [*reasons, *(part.part for part in parts if part.decides)]
-    if all(measure.equal for measure in measures):
+    words = {each.word for each in measures}
+    if words == {"equal"}:
         verdict = "same bits"
     elif not why:
         verdict = "bits differ"
     else:
-        verdict = "within tolerance" if all(measure.near for measure in measures) else "outside tolerance"
+        verdict = "outside tolerance" if "differs" in words else "within tolerance"
     return Verdict(verdict, measures, parts, why)
