@@ -3,7 +3,6 @@
 Locks and tensors call these functions, which do nothing for other folders.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +70,3 @@ def absent_bytes(path: Path) -> int:
     """Bytes of the tensors at or below `path` that are only in the bucket."""
     mirror = mirror_of(path)
     return 0 if mirror is None else mirror.absent_bytes(path)
-
-
-def following(results: Path) -> AbstractContextManager[None]:
-    """Context: fetches what other machines upload every few seconds."""
-    mirror = mirror_of(results)
-    return nullcontext() if mirror is None else mirror.following()

@@ -84,7 +84,7 @@ class Sweep:
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}
         if pending:
-            with object_store.following(self.options.results), self._tracking():
+            with self._tracking():
                 with budgeted(self.options, pending):
                     failures = self._run_pending(pending)
                 object_store.pull(self.options.results)

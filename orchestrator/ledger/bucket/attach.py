@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import RemoteError, UserError
 from orchestrator.files.folders import checked
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket.bucket import Bucket, check_url
 from orchestrator.ledger.bucket.mirror import Mirror, scratch_of
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|s3:")
 
 
 def place(value: str | Path) -> Path:
@@ -20,7 +20,10 @@ def place(value: str | Path) -> Path:
     text = str(value)
     if _URL.match(text) is not None and not text.startswith("file://"):
         mirror = opened(text)
-        mirror.pull_all()
+        try:
+            mirror.pull_all()
+        except RemoteError as error:
+            raise UserError(f"--results {error}") from None
         return mirror.root
     path = checked(text.removeprefix("file://"), "--results")
     marker = path / ".remote" / "url"

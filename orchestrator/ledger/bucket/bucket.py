@@ -13,15 +13,7 @@ from urllib.parse import urlsplit
 from orchestrator.errors import RemoteError, UserError
 from orchestrator.specs.positions import shown
 
-SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY")
-LOGINS = {
-    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-    "gs": ("GOOGLE_APPLICATION_CREDENTIALS",),
-    "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
-}
-"""Scheme of a bucket -> variables with its credentials."""
-_OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
-"""Addresses from which a machine gets the credentials of its role."""
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 _CONFLICTS = ("AlreadyExistsError", "PreconditionError", "NotFoundError", "FileNotFoundError")
 """Names of obstore's exceptions for a condition of a write that does not hold."""
 
@@ -38,8 +30,8 @@ def check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(f"--results {parts.scheme}://...: holds credentials or options; expected them in the environment (AWS_...)")
-    if parts.scheme not in LOGINS or not parts.netloc:
-        raise UserError(f"--results {shown(url)}: expected a folder or a bucket, as in s3://bucket/prefix (schemes: {', '.join(LOGINS)})")
+    if parts.scheme != "s3" or not parts.netloc:
+        raise UserError(f"--results {shown(url)}: expected a folder or a bucket, as in s3://bucket/prefix")
     if any(part in (".", "..", "") for part in parts.path.strip("/").split("/") if parts.path.strip("/")):
         raise UserError(f"--results {shown(url)}: expected a prefix of plain names")
     return url.rstrip("/")
@@ -108,21 +100,14 @@ class Bucket:
         except (FileNotFoundError, LostRace):
             raise
         except Exception as error:
-            raise RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}") from None
-
-
-def without_login(url: str, error: Exception) -> str | None:
-    """The message for absent credentials: obstore then queries the machine's role, which fails. None for other errors."""
-    if not any(mark in str(error) for mark in _OF_THE_MACHINE):
-        return None
-    wanted = LOGINS[url.partition(":")[0]]
-    missing = [name for name in wanted if not os.environ.get(name)]
-    return f"found no credentials, and this machine has no role; expected {' and '.join(missing or wanted)} in the environment"
+            raise RemoteError(f"{self.url}: cannot {verb} {name}: {clean(error)}") from None
 
 
 def clean(error: Exception) -> str:
     """The reason of an error in one line (the server's code and message if it answered), without credentials."""
     text = str(error).split("\n\nDebug source")[0]
+    if "://169.254." in text:  # where a machine gets the credentials of its role
+        return "found no credentials, and this machine has no role; expected AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
     code, words = re.search(r"<Code>([^<]+)</Code>", text), re.search(r"<Message>([^<]+)</Message>", text)
     if code is not None:
         text = f"{code[1]}{f' ({words[1]})' if words else ''}"

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -101,11 +100,8 @@ class Mirror:
     # ------------------------------------------------------------ fetching
 
     def pull_all(self) -> None:
-        """Updates every group. UserError if the server does not answer."""
-        try:
-            self._pull_groups(groups_in(self.root), self.bucket.list())
-        except RemoteError as error:
-            raise UserError(f"--results {error}") from None
+        """Updates every group. RemoteError if the server does not answer."""
+        self._pull_groups(groups_in(self.root), self.bucket.list())
 
     def pull_sweeps(self) -> None:
         """Updates the files of all sweeps: a `.stop` may ask this process to end. RemoteError if the server does not answer."""
@@ -251,21 +247,3 @@ class Mirror:
     def age(self, meta: Meta) -> timedelta:
         """Time since an object was written, by the server's clock."""
         return datetime.now(UTC) + (self._clock or timedelta()) - meta["last_modified"]
-
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """Context: fetches what other machines upload every few seconds."""
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.wait(leases.BEAT):
-                with suppress(UserError):  # the pull at the end of the sweep reports errors
-                    self.pull_all()
-
-        thread = threading.Thread(target=run, name="remote-following", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()

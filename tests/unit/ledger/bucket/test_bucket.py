@@ -293,6 +293,15 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
         attach.place(URL)
 
 
+def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(name: str) -> None:
+        raise RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
+
+    monkeypatch.setattr(machines, "get", asked, raising=False)
+    with pytest.raises(RemoteError, match=r"expected AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment$"):
+        machines.machine("one").bucket.get("a")
+
+
 def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
     root = machines.machine("one").root
     (root / ".remote" / "url").write_text(URL + "\n")
@@ -304,7 +313,7 @@ def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
 def test_a_damaged_claim_is_one_line(machines: Machines) -> None:
     finished(machines)
     machines.store.put(f"{RUN}/lock.json", b'{"held": true')
-    with pytest.raises(UserError, match=f"{RUN}/lock.json: is no claim of this program"):
+    with pytest.raises(RemoteError, match=f"{RUN}/lock.json: is no claim of this program"):
         machines.machine("two").pull_all()
 
 
