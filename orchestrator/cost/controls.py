@@ -143,9 +143,8 @@ class Matcher:
         return work(spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates, length
 
     def _sizes(self, spec: RunSpec) -> tuple[int, int]:
-        prepared = self._prepared(spec)
-        sizes = parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
-        if sizes is None:
+        self._prepared(spec)
+        if (sizes := self.data.vocabulary_sizes(spec)) is None:
             raise UserError(
                 f"parameters need vocabulary sizes: prepare {spec.data.corpus} (nmt-ablate data prepare) or give "
                 "--set data.vocab.src=N --set data.vocab.tgt=N"

@@ -12,7 +12,8 @@ Paths, worker counts, row names, addresses and log settings never enter. Text an
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,12 +22,10 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger.grown import GROWN, LATER
 from orchestrator.specs.bleu_tokenizer import score_fields
-from orchestrator.specs.components import WHOLE_SLOTS
+from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
-
-_SIDE = ("connection", "aggregation", "residual", "self_attention", "layer", "cross_attention")
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def short(key: str) -> str:
 
 def component_versions(model: Any) -> dict[str, int]:
     """The declared version of each component class that a ModelSpec uses: `{"connection/dense": 1, ...}`."""
-    used = {(registry, component["kind"]) for registry, component in _components(model)}
+    used = {(registry, component["kind"]) for _, registry, component in slots(_dump("model", model))}
     return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
 
 
@@ -169,17 +168,10 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
 
 def model_meaning(model: ModelSpec) -> dict[str, Any]:
     """The model section as plain data, with the defaults of its components, without what is as before (GROWN)."""
-    found = {name: value for name, value in model.model_dump(mode="json").items() if not _as_before(f"model.{name}", value)}
-    for name, value in found.items():
-        if name == "regularizers":
-            found[name] = [_with_defaults("regularizer", without_grown("model.regularizers", each)) for each in value]
-        elif isinstance(value, dict):
-            section = without_grown(f"model.{name}", value)
-            if name in WHOLE_SLOTS:
-                section = _with_defaults(name, section)
-            elif name in ("encoder", "decoder"):
-                section |= {slot: _with_defaults(slot, section[slot]) for slot in _SIDE if slot in section}
-            found[name] = section
+    found = _dump("model", model)
+    for path, registry, component in list(slots(found)):
+        section: Any = functools.reduce(operator.getitem, path[:-1], found)  # type: ignore[arg-type]
+        section[path[-1]] = _with_defaults(registry, component)
     return found
 
 
@@ -191,14 +183,6 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
         return {name: kept(value, f"{path}{name}.") if isinstance(value, dict) else value for name, value in known.items()}
 
     return kept(spec.model_dump(mode="json", exclude={"seed"}))
-
-
-def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        found = ((name, getattr(stack, name)) for name in _SIDE)
-        yield from ((name, value) for name, value in found if value is not None and not _as_before(f"model.{side}.{name}", value))
-    yield from ((name, getattr(model, name)) for name in WHOLE_SLOTS if getattr(model, name) is not None)
-    yield from (("regularizer", component) for component in model.regularizers)
 
 
 def _class(registry: str, kind: str) -> Any:

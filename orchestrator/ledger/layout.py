@@ -47,15 +47,9 @@ def of_a_run(name: str) -> bool:
 
 def of_run(run: Path) -> list[str]:
     """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
-    status = (read_document(run / "train.json") or {}).get("status")
-    found = []
-    for path in sorted(run.rglob("*")):
-        name = f"{run.name}/{path.relative_to(run).as_posix()}"
-        if path.is_symlink() or not path.is_file() or not belongs(name):
-            continue
-        if status in UNFINISHED or ("/ckpt/" not in name and not name.endswith("/journal.jsonl")):
-            found.append(name)
-    return found
+    unfinished = (read_document(run / "train.json") or {}).get("status") in UNFINISHED
+    names = files_in(run.parent, run.name)
+    return [name for name in names if unfinished or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
 
 
 def of_sweeps(results: Path, names: list[str] | None) -> list[str]:

@@ -43,12 +43,12 @@ class SweepFile:
     @property
     def asha(self) -> Path:
         """The decisions of its search."""
-        return self._beside(".asha.json")
+        return self.path.with_name(f"{self.name}.asha.json")
 
     @property
     def lock(self) -> Path:
         """The lock that its driver holds."""
-        return self._beside(".lock")
+        return self.path.with_name(f"{self.name}.lock")
 
     @property
     def driver(self) -> dict[str, Any] | None:
@@ -62,9 +62,6 @@ class SweepFile:
     def write(self, record: Mapping[str, Any]) -> None:
         """Replaces the content, see `write`."""
         write(self.path, record)
-
-    def _beside(self, ending: str) -> Path:
-        return self.path.with_name(f"{self.name}{ending}")
 
 
 def sweep_name(file: str) -> str:

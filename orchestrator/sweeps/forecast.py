@@ -1,13 +1,14 @@
 """How far the runs of a sweep are, and when it will end, from what their files say.
 
-A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. The time of decoding is
-learned from runs that are done in the same way. A run that a scheduler may yet stop counts in full.
+A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. Decoding does not count.
+A run that a scheduler may yet stop counts in full.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -51,7 +52,6 @@ class RunProgress:
     """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
 
     scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: of a stopped run that goes on, the updates in its record.
-    decoding: seconds of its decodings and of tuning the length penalty; None until `learn` has found it done.
     """
 
     row: str
@@ -64,7 +64,6 @@ class RunProgress:
     total: int = 0
     rate: float | None = None
     stopped_at: int | None = None
-    decoding: float | None = None
     score: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
     _first: tuple[int, float] | None = None
@@ -112,11 +111,6 @@ class RunProgress:
         self.score = view.bleu
         return self.status in ENDED and before not in ENDED
 
-    def learn(self, ledger: Ledger) -> None:
-        if self.status == "done":
-            records = [*ledger.records(self.train_key, "decode"), *ledger.records(self.train_key, "tune")]
-            self.decoding = sum(float(record.get("seconds") or 0.0) for record in records)
-
     @property
     def note(self) -> str:
         return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FIGURES.values() if label in self.figures)
@@ -143,53 +137,39 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Forecast:
-    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run.
-
-    decoding: whether they include decoding, which is known once a run is done.
-    """
+    """seconds: until the end of training, by the clock; device_seconds: of workers. None before the first report of any run."""
 
     seconds: float | None
     device_seconds: float | None
-    decoding: bool = True
 
     def text(self, now: float | None = None) -> str:
         if self.seconds is None or self.device_seconds is None:
             return "time left: known after the first reports"
         end = time.strftime("%H:%M", time.localtime((time.time() if now is None else now) + self.seconds))
-        what = "left" if self.decoding else "of training left"
-        return f"about {duration(self.seconds)} {what} (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
+        return f"about {duration(self.seconds)} of training left (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
 
 
 def forecast(runs: Sequence[RunProgress]) -> Forecast:
-    rates, usual = _means((run.row, run.rate) for run in runs)
-    decodings, usual_decoding = _means((run.row, run.decoding) for run in runs)
+    rates: dict[str, list[float]] = {}
+    for run in runs:
+        if run.rate is not None:
+            rates.setdefault(run.row, []).append(run.rate)
     left = [run for run in runs if run.status not in ENDED]
     if not left:
         return Forecast(0.0, 0.0)
     if not rates:
         return Forecast(None, None)
-    total = max(run.total for run in runs)
+    usual, total = list(chain.from_iterable(rates.values())), max(run.total for run in runs)
     seconds = []
     for run in left:
-        rate = run.rate if run.rate is not None else rates.get(run.row, usual)
-        seconds.append(decodings.get(run.row, usual_decoding) + rate * (run.left if run.total else total))
+        rate = run.rate if run.rate is not None else fmean(rates.get(run.row, usual))
+        seconds.append(rate * (run.left if run.total else total))
     together = max(1, sum(run.status in WORKING for run in left))
-    return Forecast(
-        max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)), bool(decodings)
-    )
-
-
-def _means(figures: Iterable[tuple[str, float | None]]) -> tuple[dict[str, float], float]:
-    """(mean over the runs of each row, mean over all runs that have the figure or 0)"""
-    rows: dict[str, list[float]] = {}
-    for row, figure in figures:
-        if figure is not None:
-            rows.setdefault(row, []).append(figure)
-    return {row: fmean(values) for row, values in rows.items()}, fmean([v for values in rows.values() for v in values] or [0.0])
+    return Forecast(max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)))
 
 
 def summary(statuses: Sequence[str], ahead: Forecast) -> str:
-    """`3 of 12 runs ended (3 done), 2 running, 7 waiting; about 4 min left (until 13:40, 0.1 device-hours)`."""
+    """`3 of 12 runs ended (3 done), 2 running, 7 waiting; about 4 min of training left (until 13:40, 0.1 device-hours)`."""
     counts = Counter(statuses)
     ended = ", ".join(f"{counts[state]} {state}" for state in ENDED if counts[state])
     number = sum(counts[state] for state in ENDED)

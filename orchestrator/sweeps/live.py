@@ -54,13 +54,7 @@ def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str],
 class LiveProgress:
     """Follows runs while they are made. search: ASHA's file, if it has one."""
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        console: Console,
-        ledger: Ledger,
-        search: Path | None = None,
-    ) -> None:
+    def __init__(self, tasks: Sequence[Task], console: Console, ledger: Ledger, search: Path | None = None) -> None:
         self.console, self.ledger, self._search = console, ledger, search
         self.runs = {
             task.name: RunProgress(
@@ -128,7 +122,6 @@ class LiveProgress:
             self._print_line(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
 
     def _ended(self, name: str, run: RunProgress) -> None:
-        run.learn(self.ledger)
         what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
         self._print_line(f"{what}; {self._summary()}")
 

@@ -22,19 +22,7 @@ def whole_name(sweep: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """How rows are resolved, and the locations of their data and results.
-
-    Args:
-        profile: Scale of the rows; None: as published.
-        sets: Overrides of the spec, as `KEY=VALUE`.
-        data_dir: Folder of the corpora; None: the built-in corpora only.
-        results: The ledger.
-        cache_dir: Prepared corpora.
-        controls: `--controls`, kinds of matched controls in place of those in the files; None: as there.
-        tune: `--tune`, search every row and judge the best configurations (see `orchestrator.tuning`).
-        tune_with: A file whose section `tune` takes the place of the table's.
-        ladder: `--ladder`, profiles with commas between, or `file` (see `orchestrator.report.ladder`).
-    """
+    """How rows are resolved, and the locations of their data and results: the options of the same names (`cli.options`)."""
 
     profile: str | None = None
     sets: list[str] | None = None
@@ -69,22 +57,14 @@ def quoted(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions(RowOptions):
-    """How rows are executed. Nothing here is part of a key.
+    """How rows are executed. Nothing here is part of a key. Other fields are the options of the same names (`cli.options`).
 
     Args:
         engine: `local`, `ray`, or `auto`, in whose place `engines.execute.choose_engine` puts one of them.
-        jobs: Processes of the local engine side by side: a number or `auto`. 1: rows run in the sweep's own process.
-        workers: Workers of each run; None: as the row says.
-        no_tracking: Write nothing to MLflow.
-        tracking_uri: Address of MLflow; None: a file among the results.
-        resources: `--resources`, merged over the sweep section.
-        as_json: Print records as JSON lines.
         name: Name of the sweep.
         sweep: The `sweep` section of the spec as plain data, resources included.
         claims: Claims of the tables, as `specs.claims.as_data` gives them.
         mirrors: Read-only ledgers that complement `results`.
-        max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
-        until_decided: Look at the rows twice (see `sweeps.looks`).
         dropped: Runs, as `ROW:SEED`, that a look has dropped.
         train_only: Read no test set: runs are trained, and neither decoded nor scored.
         until: Row -> the rung at which its runs save and stop.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from models.config import ModelConfig
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 if TYPE_CHECKING:
@@ -46,5 +46,4 @@ def check_initial(specs: Iterable[tuple[str, RunSpec]]) -> None:
             params(spec, *(declared(spec) or (_ANY_SIZE, _ANY_SIZE)))
         except UserError as error:
             found.setdefault(str(error), row)
-    if found:
-        raise UserError(*(f"{row}: {line}" for line, row in found.items()))
+    raise_all(f"{row}: {line}" for line, row in found.items())

@@ -49,17 +49,8 @@ class Planned:
     scored: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "seed": self.seed,
-            "keys": self.keys.as_dict(),
-            "params": self.params,
-            "status": self.status,
-            "same_as": self.same_as,
-            "reason": self.reason,
-            "also": {name: keys.as_dict() for name, keys in self.also.items()},
-            "changed": self.changed,
-        }
+        plain = {name: getattr(self, name) for name in ("id", "seed", "params", "status", "same_as", "reason", "changed")}
+        return plain | {"keys": self.keys.as_dict(), "also": {name: keys.as_dict() for name, keys in self.also.items()}}
 
 
 @dataclass

@@ -8,7 +8,7 @@ from models import inference
 from orchestrator.data import expected_text
 from orchestrator.data.integrity import DamagedError
 from orchestrator.data.prepare import Prepared, prepare
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.safe_text import log
 from orchestrator.specs import corpora
 from orchestrator.specs.bleu_tokenizer import check_installed
@@ -79,14 +79,12 @@ def check_metrics(tasks: Iterable[Task]) -> None:
     """UserError with a line for each row whose BLEU needs packages that are not installed."""
     problems = []
     for task in tasks:
-        target = corpora.load_entry(task.spec.data.corpus).tgt
         for scoring in task.scorings.values():
             try:
-                check_installed(scoring.spec, target)
+                check_installed(scoring.spec, corpora.load_entry(task.spec.data.corpus).tgt)
             except UserError as error:
                 problems.append(f"{task.id}: {error}")
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    raise_all(problems)
 
 
 def check_precision(tasks: Sequence[Task]) -> None:
@@ -100,5 +98,4 @@ def check_precision(tasks: Sequence[Task]) -> None:
                 inference.check_precision(precision, best_device())
         except inference.PrecisionError as error:
             problems.append(f"{row}: decode.{error}")
-    if problems:
-        raise UserError(*problems)
+    raise_all(problems)

@@ -38,7 +38,6 @@ class SweepStatus:
             "driver": self.driver,
             "seconds_left": self.ahead.seconds,
             "device_seconds_left": self.ahead.device_seconds,
-            "decoding_counted": self.ahead.decoding,
             "rows": [run.as_json() for run in self.runs],
         }
 
@@ -110,8 +109,6 @@ def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int], *
     for line in ledger.history(run.train_key, None if driven else LAST):
         run.add(line)
     run.look(ledger, stopped)
-    if driven:
-        run.learn(ledger)
     if run.status == "waiting":
         run.status = "new"
     return run

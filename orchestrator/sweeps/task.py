@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from orchestrator.errors import UserError
+from orchestrator.errors import raise_all
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
@@ -149,8 +149,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         for seed in seeds:
             if f"{row.id}:{seed}" not in options.dropped:
                 add(row.at(seed))
-    if missing:
-        raise UserError(*dict.fromkeys(missing))
+    raise_all(missing)
     rungs, parents = list(options.scheduler.get("rungs", [])), {task.parent_key for task in tasks.values()}
     bleu = bool(rungs) and options.metric == "valid/bleu"
     return [

@@ -153,12 +153,8 @@ def said(record: Mapping[str, Any]) -> str:
 
 
 def apply(row: Row, record: Mapping[str, Any]) -> Row:
-    return named(with_chosen(row, record))
-
-
-def named(row: Row) -> Row:
-    """A tuned row under the name `ROW@tuned`."""
-    return replace(row, id=f"{row.id}{TUNED}", label=f"{row.label or row.id}, tuned", pinned=False)
+    """The row `ROW@tuned` that a search gives."""
+    return replace(with_chosen(row, record), id=f"{row.id}{TUNED}", label=f"{row.label or row.id}, tuned", pinned=False)
 
 
 def plain(section: TuneSpec) -> dict[str, Any]:
