@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
 from models.registry import REGISTRIES
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.specs import corpora
 from orchestrator.specs.base import Strict
 from orchestrator.specs.components import check_components, side_of, site_info, slots
@@ -23,19 +23,12 @@ def defaults() -> dict[str, Any]:
     return {name: field.default.model_dump() for name, field in RunSpec.model_fields.items() if isinstance(field.default, Strict)}
 
 
-class Checked(NamedTuple):
-    """spec: None if there are problems, one line each. unfit: components refuse their sites or each other, and nothing else is wrong."""
-
-    spec: RunSpec | None
-    problems: list[str]
-    unfit: bool = False
-
-
-def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Checked:
+def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSpec:
+    """Returns the spec of a merged row. Raises UserError with a line for each problem."""
     problems: list[Problem] = []
-    data, unfit = dict(row.data), False
+    data = dict(row.data)
     if isinstance(data.get("model"), dict):
-        data["model"], found, unfit = check_components(data["model"])
+        data["model"], found = check_components(data["model"])
         problems += [Problem(("model", *p.path), p.message) for p in found]
     spec: RunSpec | None = None
     try:
@@ -44,21 +37,18 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Check
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
     if spec is not None:
-        wrong, precision = whole(spec), spec.decode.precision
-        reason = None if precision == "fp32" else needs_fp32(spec.model)
-        unfit = not wrong and bool(unfit or reason)
-        problems += wrong
-        problems += [] if reason is None else [Problem(("decode", "precision"), f"found {precision}; expected fp32: {reason}")]
-    lines = [row.line(p.path, p.message) for p in problems]
-    return Checked(None, lines, spec is not None and unfit) if lines else Checked(spec, [])
+        problems += whole(spec)
+        precision = spec.decode.precision
+        if precision != "fp32" and (reason := needs_fp32(spec.model)) is not None:
+            problems.append(Problem(("decode", "precision"), f"found {precision}; expected fp32: {reason}"))
+    raise_all(row.line(p.path, p.message) for p in problems)
+    assert spec is not None
+    return spec
 
 
 def valid(sections: dict[str, Any], name: str, like: RunSpec) -> RunSpec:
     """The spec with these sections, and the seed and parent of another. Raises UserError, whose lines begin with `name`."""
-    found = check(Located(sections, Position(name, ())), seed=like.seed, init_from=like.init_from)
-    if found.spec is None:
-        raise UserError(*found.problems)
-    return found.spec
+    return check(Located(sections, Position(name, ())), seed=like.seed, init_from=like.init_from)
 
 
 def whole(spec: RunSpec) -> list[Problem]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from models.registry import REGISTRIES
 from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import KeyPath, describe, nearest
+from orchestrator.specs.positions import KeyPath, Located, describe, nearest
 
 MAX_INT = 1_000_000
 SIDE_SLOTS = ("layer", "connection", "aggregation", "residual", "self_attention")
@@ -30,6 +30,7 @@ SLOTS: dict[KeyPath, str] = (
     | {(slot,): slot for slot in WHOLE_SLOTS}
 )
 """Key path below `model` -> registry. `regularizers` is a list of components and therefore absent."""
+REGULARIZERS = ("model", "regularizers")
 
 
 def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
@@ -84,28 +85,46 @@ def check_component(
     return options, [Problem(at, refusal)] if refusal else []
 
 
-def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], bool]:
-    """Checks every component of a model section.
-
-    Returns the section with the components' defaults filled in, the problems with paths below `model`, and whether all of them are
-    refusals: of a component by its site, or of components by each other.
-    """
+def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Returns a model section with the components' defaults filled in, and the problems of its components, with paths below `model`."""
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
     sites = {side: site_info(model, side) for side in ("encoder", "decoder", "both")}
-    found = list(slots(model))
-    for path, registry, value in found:
+    for path, registry, value in slots(model):
         options, own = check_component(registry, value, sites[side_of(path)], path)
         problems += own
         if options is not None:
             filled[path] = options
-    refusals = len(filled) == len(found)
     problems = problems or check_compatibility(filled)
     made: Any = {name: part.copy() if isinstance(part, (dict, list)) else part for name, part in model.items()}
     for path, options in filled.items():
         parent = functools.reduce(lambda part, name: part[name], path[:-1], made)
         parent[path[-1]] = options
-    return made, problems, refusals and bool(problems)
+    return made, problems
+
+
+def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
+    """Returns nested mappings with `value` at `path`."""
+    first, rest = path[0], path[1:]
+    below = tree if isinstance(tree, dict) else {}
+    return {**below, first: placed(below.get(first), rest, value) if rest else value}
+
+
+def by_kind(over: Located, base: dict[str, Any]) -> Located:
+    """Replaces `model.regularizers.KIND.OPTION` by the list of `base` with the option in its item of that kind, appended if absent."""
+    kinds = dict.fromkeys(str(path[2]) for path in over.positions if path[:2] == REGULARIZERS and len(path) > 2)
+    if not kinds:
+        return over
+    listed, given = base["model"].get("regularizers"), over.data["model"]["regularizers"]
+    items: dict[str, Any] = {}
+    for item in listed if isinstance(listed, list) else []:
+        items[str(item.get("kind")) if isinstance(item, dict) else str(item)] = item
+    for kind in kinds:
+        options = {} if given[kind] is None else given[kind]
+        items[kind] = {**items.get(kind, {"kind": kind}), **options} if isinstance(options, dict) else options
+    places: dict[Any, KeyPath] = {kind: (*REGULARIZERS, i) for i, kind in enumerate(items)}
+    positions = {(*places[path[2]], *path[3:]) if path[2:] and path[:2] == REGULARIZERS else path: m for path, m in over.positions.items()}
+    return Located(placed(over.data, REGULARIZERS, list(items.values())), over.home, positions)
 
 
 def side_of(path: KeyPath) -> str:

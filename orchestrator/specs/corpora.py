@@ -16,7 +16,7 @@ from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
 from orchestrator.specs.messages import valid
-from orchestrator.specs.positions import Document
+from orchestrator.specs.positions import Document, nearest
 from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces
 
 FOLDER = SEARCH_SPACES / "data"
@@ -250,9 +250,7 @@ def entry_file(corpus: str) -> Path:
     found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
     path = next((path for path in found if path.is_file()), None)
     if path is None:
-        near = difflib.get_close_matches(corpus, list_entries(), n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"unknown corpus {corpus!r}; {hint}known: {', '.join(list_entries())}")
+        raise UserError(f"unknown corpus {corpus!r}; {nearest(corpus, list_entries())}")
     return path
 
 

@@ -19,10 +19,10 @@ from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.components import slots
+from orchestrator.specs.components import by_kind, placed, slots
 from orchestrator.specs.corpora import list_entries
 from orchestrator.specs.messages import valid
-from orchestrator.specs.positions import Document, KeyPath, Located, Position, dotted, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 
 VALID = "valid"
 _ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "workers": "use --workers"}
@@ -145,7 +145,7 @@ def _scale(model: dict[str, Any], factor: float) -> None:
 
 @dataclass(frozen=True)
 class Override:
-    """An override: `path` into the spec (list positions as text), its value, and `text` as the user wrote it."""
+    """An override: `path` into the spec, its value, and `text` as the user wrote it."""
 
     path: tuple[str, ...]
     value: Any
@@ -167,12 +167,12 @@ def parse_sets(sets: list[str]) -> list[Override]:
 
 
 def apply_sets(row: Located, overrides: list[Override]) -> Located:
-    """Applies overrides to a row in order. Raises UserError for one that names no item of a list."""
+    """Applies overrides to a row in order. `model.regularizers.KIND.OPTION` is of the list's item of that kind."""
     for override in overrides:
-        data = _nest(override, override.path, row.data, ())
-        path = tuple(int(p) if p.isdigit() else p for p in override.path)
-        made = [path[:length] for length in range(2, len(path))]  # a misspelt key need not be the last
-        row = row.merged(Located(data, row.home, {each: Position(override.position.where, each) for each in (*made, path)}))
+        path = override.path
+        written = [path[:length] for length in range(2, len(path) + 1)] or [path]  # a misspelt key need not be the last
+        positions: dict[KeyPath, Position] = {each: Position(override.position.where, each) for each in written}
+        row = row.merged(by_kind(Located(placed({}, path, override.value), row.home, positions), row.data))
     return row
 
 
@@ -198,19 +198,3 @@ def _one(text: str) -> Override:
         raise UserError(f"{where}: {shown(key)}: unknown key; {nearest(path[0], SECTIONS)}")
     document = yaml_file.parse(value, where)
     return Override(path, document.data, text)
-
-
-def _nest(override: Override, path: tuple[str, ...], current: Any, done: KeyPath) -> Any:
-    """Returns the value at `path` as a nested difference to `current`; a list is copied whole with the item replaced."""
-    if not path:
-        return override.value
-    if not isinstance(current, list):
-        inner = current.get(path[0]) if isinstance(current, dict) else None
-        return {path[0]: _nest(override, path[1:], inner, (*done, path[0]))}
-    if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) >= len(current):
-        wanted = f"one of the list's {len(current)} items, from 0"
-        raise UserError(override.position.line(f"{dotted(done)}: found item {shown(path[0])}; expected {wanted}"))
-    index = int(path[0])
-    difference, old = _nest(override, path[1:], current[index], (*done, index)), current[index]
-    mergeable = isinstance(old, dict) and isinstance(difference, dict) and difference.get("kind", old.get("kind")) == old.get("kind")
-    return [*current[:index], old | difference if mergeable else difference, *current[index + 1 :]]

@@ -13,10 +13,6 @@ from orchestrator.specs.table import SCORED, RowHeader, segments
 from orchestrator.specs.table_file import ParsedRow, TableFile
 
 
-class UnfitError(UserError):
-    """Components refuse the row's other settings, which themselves are valid."""
-
-
 class Resolver:
     """Resolves rows under given overrides, profile and seed."""
 
@@ -64,16 +60,14 @@ class Resolver:
         return self._parents[wanted]
 
     def spec(self, row: Located, sets: list[Override], init_from: str | None) -> RunSpec:
-        """Returns the spec of a row after profile and overrides, in this order. Raises UnfitError if components refuse it."""
-        found = check.check(row, seed=self.seed, init_from=init_from)
-        if found.spec is not None and (self.profile is not None or sets):
-            scaled = Located(found.spec.sections(), row.home, row.positions)
-            if self.profile is not None:
-                scaled = profiles.apply(scaled, *self.profile)
-            found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
-        if found.spec is None:
-            raise (UnfitError if found.unfit else UserError)(*found.problems)
-        return found.spec
+        """Returns the spec of a row after profile and overrides, in this order."""
+        spec = check.check(row, seed=self.seed, init_from=init_from)
+        if self.profile is None and not sets:
+            return spec
+        scaled = Located(spec.sections(), row.home, row.positions)
+        if self.profile is not None:
+            scaled = profiles.apply(scaled, *self.profile)
+        return check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
 
 
 def check_written(table: TableFile) -> None:
@@ -81,10 +75,8 @@ def check_written(table: TableFile) -> None:
     problems = list(table.problems)
     for parsed in table.written.values():
         if parsed.head.kind in SCORED:
-            found = check.check(parsed.spec)
-            problems += found.problems
             with collecting(problems):
-                other_scorings(parsed.figures, found.spec) if found.spec is not None else None
+                other_scorings(parsed.figures, check.check(parsed.spec))
         for reference in (subjects, compared_with, _no_circle):
             with collecting(problems):
                 reference(table, parsed)
@@ -108,9 +100,10 @@ def _misspelt(table: TableFile) -> list[str]:
     used = {name for parsed in table.written.values() for name in parsed.head.use}
     lines: list[str] = []
     for name in table.templates.keys() - used:
-        own = table.templates[name].spec
+        own, found = table.templates[name].spec, list[str]()
         places = tuple(f"{position.where}: " for position in own.positions.values())
-        found = check.check(table.shared.merged(own)).problems
+        with collecting(found):
+            check.check(table.shared.merged(own))
         lines += [line for line in found if line.startswith(places) and ": unknown " in line]
     return lines
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.errors import UserError, for_each
+from orchestrator.errors import for_each
 from orchestrator.specs import check
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 from orchestrator.specs.profiles import test_set
@@ -177,9 +177,6 @@ def other_scorings(figures: Located, spec: RunSpec, profile_test: str | None = N
         score = spec.score.model_dump() | also[name]
         score["test"] = test_set(score["test"], profile_test)
         positions: dict[KeyPath, Position] = {("score", key): figures.at(("also", name, key)) for key in also[name]}
-        other = check.check(Located(spec.sections() | {"score": score}, figures.at(("also", name)), positions))
-        if other.spec is None:
-            raise UserError(*other.problems)
-        return other.spec.score
+        return check.check(Located(spec.sections() | {"score": score}, figures.at(("also", name)), positions)).score
 
     return dict(zip(also, for_each(scoring, also), strict=True))

@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.errors import UserError, for_each, raise_all
 from orchestrator.specs import index, profiles
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resolver import Resolver, UnfitError, check_written, refuse
+from orchestrator.specs.resolver import Resolver, check_written, refuse
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
 from orchestrator.specs.sweep import SweepSpec
@@ -56,21 +56,16 @@ def validate(table: TableFile) -> None:
 
 
 def grid_rows(table: TableFile, resolver: Resolver) -> tuple[list[Row], list[str]]:
-    """Returns the rows of the table's grid and the problems. `grid.refused` then has the combinations that components refuse."""
+    """Returns the rows of the table's grid and the problems."""
     grid = table.grid
     assert grid is not None
     rows: list[Row] = []
     lines: dict[str, None] = {}
-    grid.refused = {}
     for name in grid.combinations:
         try:
             rows.append(resolver.row(table, name))
-        except UnfitError as error:
-            grid.refused[name] = error.lines[0]
         except UserError as error:
             lines |= dict.fromkeys(error.lines)
-    if grid.section.unfit == "error":
-        lines |= dict.fromkeys(grid.refused.values())
     problems = list(lines)[:MOST_LINES]
     if len(lines) > MOST_LINES:
         problems.append(f"{grid.position.where}: grid: and {len(lines) - MOST_LINES} problems more")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, collecting
 from orchestrator.specs import check, index
-from orchestrator.specs.components import SLOTS
-from orchestrator.specs.grid.combinations import placed
+from orchestrator.specs.components import SLOTS, placed
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data, table_of
@@ -101,7 +100,10 @@ def _refusals(row: Row, difference: dict[str, Any]) -> list[str]:
     assert row.spec is not None
     home = Position(row.id, ())
     whole = Located(row.spec.sections(), home).merged(Located({"model": difference}, home))
-    return check.check(whole, init_from=row.spec.init_from).problems
+    problems: list[str] = []
+    with collecting(problems):
+        check.check(whole, init_from=row.spec.init_from)
+    return problems
 
 
 def _name(path: KeyPath) -> str:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError
+from orchestrator.specs.components import by_kind, placed
 from orchestrator.specs.grid.axes import CompiledAxis, Value, check_condition, compile_axes, holds, text, words
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.messages import validated
@@ -14,7 +15,6 @@ from orchestrator.specs.table import SEGMENT
 
 MAX_COMBINATIONS = 1_000_000
 SEGMENT_LENGTH = 64
-REGULARIZERS = ("model", "regularizers")
 
 
 class Combination(NamedTuple):
@@ -28,17 +28,11 @@ class Combination(NamedTuple):
 
 @dataclass
 class Grid:
-    """A compiled `grid` section.
-
-    refused: name of each combination that components refuse -> error line, once `specs.rows` has resolved the rows. repeated: number of
-    draws equal to an earlier one, once the combinations have names.
-    """
+    """A compiled `grid` section."""
 
     document: Document
     section: GridSection
     axes: list[CompiledAxis]
-    refused: dict[str, str] | None = None
-    repeated: int = 0
 
     @property
     def position(self) -> Position:
@@ -65,6 +59,11 @@ class Grid:
                     break
         return found
 
+    @property
+    def repeated(self) -> int:
+        """Number of draws equal to an earlier one."""
+        return sum(each.excluded is None for each in self.found) - len(self.combinations)
+
     @cached_property
     def combinations(self) -> dict[str, tuple[Value, ...]]:
         """Name -> values of each combination that is not excluded. Raises UserError for equal or overlong names."""
@@ -74,9 +73,7 @@ class Grid:
         for values in (each.values for each in self.found if each.excluded is None):
             name = row_name(values)
             earlier = names.setdefault(folded.setdefault(name.casefold(), name), values)
-            if earlier is not values and [v.plain for v in earlier] == [v.plain for v in values]:
-                self.repeated += 1
-            elif earlier is not values:
+            if earlier is not values and [v.plain for v in earlier] != [v.plain for v in values]:
                 both = [", ".join(v.shown for v in one) for one in (earlier, values)]
                 problems[f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id"] = None
             if not all(SEGMENT.fullmatch(part) for part in name.split("/")):
@@ -132,21 +129,7 @@ def apply(values: tuple[Value, ...], base: Located) -> Located:
                 raise UserError(position.line(f"sets {dotted(path)}, which {also} sets too; expected one"))
             done[path] = position
             over = placed(over, path, setting.value)
-    kinds = over.get("model", {}).get("regularizers")
-    if isinstance(kinds, dict):  # `regularizers.KIND.OPTION` is of the list's item of that kind, which is appended if absent
-        listed = base.data["model"].get("regularizers")
-        items = {str(item.get("kind")): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
-        items |= {kind: {**items.get(kind, {"kind": kind}), **(options or {})} for kind, options in kinds.items()}
-        over = placed(over, REGULARIZERS, list(items.values()))
-        places: dict[Any, KeyPath] = {kind: (*REGULARIZERS, i) for i, kind in enumerate(items)}
-        done = {(*places[path[2]], *path[3:]) if path[:2] == REGULARIZERS else path: position for path, position in done.items()}
-    return base.merged(Located(over, base.home, done))
-
-
-def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
-    first, rest = path[0], path[1:]
-    below = tree if isinstance(tree, dict) else {}
-    return {**below, first: placed(below.get(first), rest, value) if rest else value}
+    return base.merged(by_kind(Located(over, base.home, done), base.data))
 
 
 def row_name(values: tuple[Value, ...]) -> str:

@@ -10,7 +10,6 @@ from orchestrator.specs import index
 from orchestrator.specs.grid.axes import text, words
 from orchestrator.specs.grid.combinations import Grid, row_name
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.rows import validate
 from orchestrator.specs.table_file import TableFile
 
 EXAMPLES = 5
@@ -38,8 +37,6 @@ def summary(table: TableFile, only: Mapping[str, str] | None = None) -> dict[str
     """
     grid, only = table.grid, only or {}
     assert grid is not None
-    if grid.refused is None:
-        validate(table)
     rows, reasons, whens = dict[str, None](), Counter[str](), dict[str, str]()
     for name in only:
         when = f"{name} applies only when {{{words(grid.section.axes[name].when or {})}}}"
@@ -47,15 +44,13 @@ def summary(table: TableFile, only: Mapping[str, str] | None = None) -> dict[str
     for each in grid.found:
         if any(name in each.chosen and not _is(value, each.chosen[name]) for name, value in only.items()):
             continue
-        name, absent = row_name(each.values), next((name for name in only if name not in each.chosen), None)
+        absent = next((name for name in only if name not in each.chosen), None)
         if absent is not None:
             reasons[whens[absent]] += 1
         elif each.excluded is not None:
             reasons[grid.exclusions[each.excluded]] += 1
-        elif name in (grid.refused or {}):
-            reasons[(grid.refused or {})[name]] += 1
         else:
-            rows[name] = None
+            rows[row_name(each.values)] = None
     excluded = [{"line": line, "combinations": number} for line, number in reasons.most_common()]
     told = {"table": table.address, "combinations": len(rows) + reasons.total(), "rows": len(rows), "drawn_twice": grid.repeated}
     return told | {"examples": [f"{table.address}/{name}" for name in list(rows)[:EXAMPLES]], "excluded": excluded}

@@ -2,7 +2,6 @@
 
     grid:
       samples: 2                                   # draws of the random axes for each combination of the others
-      unfit: exclude                               # combinations refused by components: exclude and count them, or error (default)
       axes:                                        # in order; a condition may use only axes above it
         side:        {words: {encoder: [encoder], both: [encoder, decoder]}}            # replaces <side> in keys
         aggregation: {key: model.<side>.aggregation, grid: {top: {kind: top}, mlrf: {kind: mlrf-self-attention}}}
@@ -18,7 +17,7 @@ Kinds of axes: `grid` (every value), `zip` (several keys in parallel), `logunifo
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -113,8 +112,6 @@ class GridSection(Strict):
     """Name -> axis, in order; a condition may use only axes above it."""
     exclude: list[Exclusion] = Field(default_factory=list)
     """Combinations that are not rows."""
-    unfit: Literal["error", "exclude"] = "error"
-    """What a combination is that components refuse: an error, or excluded and counted."""
     samples: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Draws of the random axes for each combination of the others."""
     seed: Seed = 1

@@ -96,7 +96,7 @@ def test_parent_has_the_same_seed_profile_and_overrides(spec: Write) -> None:
         ("init_from=x", "part of the row"),
         ("model.d_ff=!!int 3", "tags are not allowed"),
         ("model.d_ff=[", "not YAML"),
-        ("model.regularizers.0.weight=1", "one of the list's 0 items"),
+        ("model.regularizers.diversty.weight=1", "found 'diversty'; .*did you mean diversity"),
         ("model.encoder.layr.kind=x", "model.encoder.layr: unknown key"),
         ("optim.schedule.lr=1e-3", "lr is not used by schedule noam"),
         ("model.d_ff=\x1b[31m", "U\\+001B"),

@@ -132,21 +132,13 @@ def test_mistakes_are_lines_before_anything_starts(grid: Write, axes: str, messa
     assert any(message in line for line in problems(grid(f"  axes:\n    {axes}\n")))
 
 
-def test_what_components_refuse_is_an_error_or_is_counted(grid: Write, cli: Cli, tmp_path: Path) -> None:
+def test_what_components_refuse_is_an_error(grid: Write) -> None:
     text = "  axes:\n    depth: {key: model.encoder.num_layers, grid: [2, 3, 4], id: d}\n"
     text += "    fusion: {grid: {plain: {}, pairs: {model.encoder.connection: {kind: hierarchical}}}}\n"
     (line,) = problems(grid(text))
     assert "hierarchical joins layers in pairs: num_layers 3 is odd" in line and line.startswith("9: grid.axes.fusion.grid.pairs")
-    path = grid("  unfit: exclude\n" + text)
-    assert names(path) == ["base", "d2", "d2-pairs", "d3", "d4", "d4-pairs"]
-    code, out, err = cli("plan", path, "--json", "--results", tmp_path / "r")
-    (told,) = json.loads(out)["grids"]
-    assert code == 0 and (told["combinations"], told["rows"]) == (6, 5) and told["excluded"][0]["combinations"] == 1
-    assert "is odd" in told["excluded"][0]["line"] and "5 of 6 combinations are rows, 1 are excluded" in err
     with pytest.raises(UserError, match="is odd"):
-        resolve(f"{path}#d3-pairs")
-    code, out, _ = cli("explain", path, "fusion=pairs", "depth=3")
-    assert code == 4 and "is odd" in out
+        resolve(f"{grid(text)}#d3-pairs")
 
 
 def test_explain_tells_the_condition_in_the_words_of_the_file(grid: Write, cli: Cli) -> None:
