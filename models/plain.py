@@ -47,10 +47,10 @@ class SubLayer(nn.Module):
 class FeedForward(nn.Module):
     """W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, Eq. 2)."""
 
-    def __init__(self, site: Site, width: int | None = None, inner: int | None = None) -> None:
+    def __init__(self, site: Site, width: int | None = None) -> None:
         super().__init__()
-        self.inner = nn.Linear(width or site.d_model, inner or site.config.d_ff)
-        self.outer = nn.Linear(inner or site.config.d_ff, width or site.d_model)
+        self.inner = nn.Linear(width or site.d_model, site.config.d_ff)
+        self.outer = nn.Linear(site.config.d_ff, width or site.d_model)
         self.dropout = Dropout(site.config.dropout.ffn)
         self.activation = getattr(F, site.config.activation)
 
@@ -122,8 +122,7 @@ class TransformerLayer(Layer):
         if stack.cross_attention is not None and site.memory_dims:
             make = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])
             self.cross_attention = make(site.at(place=2, role="cross"), **options(stack.cross_attention))
-        residual = RESIDUALS.get(stack.residual["kind"])
-        self.feed_forward = FeedForward(site, inner=residual.ffn_width(site, **options(stack.residual)))
+        self.feed_forward = FeedForward(site)
         self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
         own, zero = self.sublayer.residual, site.config.zero_residual
@@ -132,8 +131,6 @@ class TransformerLayer(Layer):
                 first, last = (part.value, part.output) if isinstance(part, MultiHeadAttention) else (part.inner, part.outer)
                 if own.initial_gain != 1.0:
                     first.initial_gain = last.initial_gain = own.initial_gain  # type: ignore[assignment]
-                if own.output_gain != 1.0:
-                    last.initial_gain = own.output_gain  # type: ignore[assignment]
                 if zero and not own.starts_as_identity:
                     last.starts_at_zero = True  # type: ignore[assignment]
 

@@ -15,7 +15,11 @@ from models.site import Flow, History, Memory, Site
 
 
 class Component(nn.Module):
-    """A module that stands at a site."""
+    """A module that stands at a site. Its `Args:` describe options of subclasses too.
+
+    Args:
+        rate: factor of the learning rate of this component's own parameters.
+    """
 
     registry: str
     kind: str
@@ -100,7 +104,7 @@ class Residual(Component):
     `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
-    initial values of the function's maps, those of queries and keys excepted; `output_gain`: of its last map alone.
+    initial values of the function's maps, those of queries and keys excepted.
     `starts_as_identity`: its sub-layers keep their initial values under `zero_residual`, because they are the identity by themselves or
     because the method says what they are.
     """
@@ -109,18 +113,12 @@ class Residual(Component):
     streams = False
     views = 1
     initial_gain = 1.0
-    output_gain = 1.0
     starts_as_identity = False
 
     @classmethod
     def order(cls, norm: str, **options: Any) -> str:
         """Where the norms of the stack stand: pre, post or none; the model's `norm` by default."""
         return norm
-
-    @classmethod
-    def ffn_width(cls, site: Site, **options: Any) -> int:
-        """Inner width of the feed-forward network of a layer."""
-        return site.config.d_ff
 
     def start(self, h_0: Tensor) -> Any:
         """h_0 [B, T, D] -> s"""
@@ -261,21 +259,21 @@ class Head(Component):
     """How the decoder's states become predictions: log p = sum_g w_g log softmax(W h_g + b), up to a number that makes p sum to 1.
     forward(hidden, history, source, flow) -> h_g [B, T, D]; hidden [B, T, D]: the decoder's output; source: its encoder's output as keys,
     the embedded words as values. `reads_layers`: h_g are made of the decoder's layers, and its output is not built. `reads_words`: `source`
-    is given. `parts`: how many h_g an instance makes.
+    is given. `parts`: how many h_g an instance makes, two or more.
     """
 
     reads_layers = False
     reads_words = False
-    parts = 1
+    parts: int
 
     @classmethod
     def predictions(cls, num_layers: int, **options: Any) -> int:
         """How many h_g it makes behind a decoder of so many layers."""
-        return 1
+        raise NotImplementedError
 
     def shares(self) -> Tensor | tuple[float, ...]:
-        """w_g, where there are several"""
-        return (1.0,)
+        """w_g"""
+        raise NotImplementedError
 
 
 class Regularizer(Component):

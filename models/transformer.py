@@ -154,14 +154,14 @@ class Transformer(nn.Module):
         flow.h_0 = h_0 = self.tgt_embedding(tgt_NT, past, packing)
         hidden, history = self.decoder(h_0, flow, encoded.memories)
         parts = (hidden,) if self.head is None else self.head(hidden, history, encoded.words, flow)
-        hidden = torch.cat([self.before_output(part) for part in parts], dim=-1) if len(parts) > 1 else self.before_output(parts[0])
+        hidden = torch.cat([self.before_output(part) for part in parts], dim=-1)
         if cache is not None:
             cache.length += length
         return hidden, history
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]; of several predictions sum_g w_g log p_g, which is log p but for a number."""
-        if self.head is None or self.head.parts == 1:
+        if self.head is None:
             return self.output(hidden)
         total: Tensor = sum(
             w * self.output(part).float().log_softmax(dim=-1) for w, part in zip(self.head.shares(), self._parts(hidden), strict=True)
@@ -173,9 +173,8 @@ class Transformer(nn.Module):
         weight, bias, parts = self.output.weight, self.output.bias, self._parts(hidden_PD)
         fused = self.fused_loss if hidden_PD.is_cuda else None  # on a CPU chunks stay in its cache
         found = [label_smoothed_loss(h, weight, bias, target_P, smoothing, real_P, fused) for h in parts]
-        if len(found) == 1:
+        if self.head is None:
             return found[0]
-        assert self.head is not None
         loss, nll = (sum(w * one[i] for w, one in zip(self.head.shares(), found, strict=True)) for i in (0, 1))
         return loss, nll.detach()
 

@@ -46,14 +46,13 @@ class Groups(Aggregation):
 
     Args:
         size: layers of a group. A size for six layers is not stated: 2 is assumed.
-        members: what X_g is. last: the output of the group's last layer; mean: the mean over its layers (the authors' `dense`).
     """
 
     reads_top = False
 
-    def __init__(self, site: Site, *, size: int = 2, members: Literal["last", "mean"] = "last") -> None:
+    def __init__(self, site: Site, *, size: int = 2) -> None:
         super().__init__(site)
-        self.size, self.mean = size, members == "mean"
+        self.size = size
         self.weight = starts_as(torch.zeros(site.num_layers // size))
         self.norm = site.layer_norm()
 
@@ -62,10 +61,8 @@ class Groups(Aggregation):
         return group_fault(options.get("size", 2), site["num_layers"])
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
-        s, states = self.size, history.kept
-        total = torch.zeros_like(states[-1])
-        for g, w in enumerate(torch.sigmoid(self.weight), start=1):
-            x = sum(states[(g - 1) * s + 1 : g * s + 1]) / s if self.mean else states[g * s]
+        total = torch.zeros_like(history.kept[-1])
+        for w, x in zip(torch.sigmoid(self.weight), history.kept[self.size :: self.size], strict=True):
             total = total + w * x
         return self.norm(total / len(self.weight))
 

@@ -71,6 +71,12 @@ class RecurrentEncoder(ExtraEncoder):
     """H^0 = drop(E[w] * sqrt(d) + b), with positions where `positions`; H^n = RecurrentLayer(H^{n-1}).
 
     Residual dropout on every sub-layer's output. norm pre: as the Transformer's pre-norm form, with one more LN at the end.
+
+    Args:
+        num_layers: recurrent layers.
+        rec_input_pos: whether positions are added to the words.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
     """
 
     def __init__(self, site: Site, make: Recurrence, *, num_layers: int, positions: bool, feed_forward: bool = True) -> None:
@@ -104,12 +110,6 @@ class BiRnnEncoder(RecurrentEncoder):
 
     H^0: word embeddings. Both directions start from the mean of the sentence's inputs.
     norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, at the end LN.
-
-    Args:
-        num_layers: recurrent layers.
-        rec_input_pos: whether positions are added to the words.
-        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
-            all maps and the reset gate behind the product.
     """
 
     aligned = True
@@ -125,11 +125,8 @@ class BiArnEncoder(RecurrentEncoder):
     The first layer reads J inputs, one for each token, the others T. H^0: word embeddings. norm pre: as in `birnn`.
 
     Args:
-        num_layers: recurrent layers.
         steps: T, the slots of the memory; J: as many as the sentence has tokens, its own ones whatever its batch.
         rec_input_pos: whether positions are added to the words (without, the network reads a bag of words).
-        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
-            all maps and the reset gate behind the product.
     """
 
     def __init__(
@@ -150,12 +147,6 @@ class MultiColumnEncoder(RecurrentEncoder):
     direction, from zero states, without feed-forward networks (Chen et al. 2018, RNN column; compared with in Hao et al. 2019, Table 4).
 
     Width and number of units are assumed. norm pre: H^n = BiRNN(LN(H^{n-1})) + H^{n-1}, at the end LN.
-
-    Args:
-        num_layers: recurrent layers.
-        rec_input_pos: whether positions are added to the words.
-        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
-            all maps and the reset gate behind the product.
     """
 
     aligned = True

@@ -58,16 +58,12 @@ class MuddBridge(Bridge):
     X_j: outputs of encoder layers, X_0 = h_0; A = GELU(rms(X_L) W1) W2 at each source position, of inner width 2 M (L + 1) for M decoder
     layers. At the start W2 = 0, a_mL = 1, others 0: the encoder's output; W1 N(0, 1 / sqrt(D)). Two norms in place of the encoder's final
     one in pre-norm, none in post-norm. Coefficients and sums in fp32.
-
-    Args:
-        dynamic: whether A is there; else the weights are a alone.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     needs_output = False
     reads_layers = True
 
-    def __init__(self, site: Site, *, dynamic: bool = True, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate, self.eps = rate, site.config.norm_eps
         layers, states = site.num_layers, site.config.encoder.num_layers + 1
@@ -75,8 +71,8 @@ class MuddBridge(Bridge):
         static = torch.zeros(layers, 2, states)
         static[..., -1] = 1.0
         self.static = starts_as(static)
-        self.inner = drawn(site.d_model, inner, std=site.d_model**-0.5) if dynamic else None
-        self.outer = starts_as(torch.zeros(inner, inner)) if dynamic else None
+        self.inner = drawn(site.d_model, inner, std=site.d_model**-0.5)
+        self.outer = starts_as(torch.zeros(inner, inner))
         pre = site.norm == "pre"
         self.key_norm, self.value_norm = (site.layer_norm() if pre else nn.Identity() for _ in range(2))
 
@@ -88,10 +84,8 @@ class MuddBridge(Bridge):
     def mix(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
         """X_0 .. X_L [B, S, D] -> keys and values [B, S, M, D], before their norms"""
         with full_precision(states[0]):
-            weights: Tensor = self.static
-            if self.inner is not None and self.outer is not None:
-                own = F.gelu(rms(states[-1], self.eps) @ self.inner) @ self.outer
-                weights = weights + own.unflatten(-1, self.static.shape)
+            own = F.gelu(rms(states[-1], self.eps) @ self.inner) @ self.outer
+            weights = self.static + own.unflatten(-1, self.static.shape)
             below = torch.stack(states, dim=-2).float()
             return weights[..., 0, :] @ below, weights[..., 1, :] @ below
 
@@ -107,9 +101,6 @@ class DepthAttentionBridge(Bridge):
 
     w = 0 at the start: the uniform mean, as the encoder's output has it. That output is not built; the mixtures share a norm in its place.
     In fp32.
-
-    Args:
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     needs_output = False

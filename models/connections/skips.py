@@ -17,25 +17,18 @@ from models.site import Flow, History, Site
 
 @CONNECTIONS.register("backout")
 class Backout(Connection):
-    """The plain stack, whose output is h_L - b h_k (modded-nanogpt, record of October 2025); b is learned.
+    """The plain stack, whose output is h_L - b h_k, k = floor(2L / 3) (modded-nanogpt, record of October 2025); b is learned from .5.
 
     Args:
-        layer: k, the layer that is subtracted; 0: floor(2L / 3), about theirs.
-        start: b at the start of training.
         rate: factor of the learning rate of b (theirs is 5).
     """
 
-    def __init__(self, site: Site, *, layer: int = 0, start: float = 0.5, rate: Positive = 1.0) -> None:
-        super().__init__(site)
-        self.top, self.layer, self.rate = site.num_layers + 1, layer or 2 * site.num_layers // 3, rate
-        self.weight = starts_as(torch.full((1,), start))
+    min_layers = 2
 
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        layer, layers = options.get("layer", 0), site["num_layers"]
-        if layers < 2 or layer >= layers:
-            return f"layer is {layer} of {layers}; expected at least 2 layers and one below the last"
-        return None
+    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
+        super().__init__(site)
+        self.top, self.layer, self.rate = site.num_layers + 1, 2 * site.num_layers // 3, rate
+        self.weight = starts_as(torch.full((1,), 0.5))
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         h = history.kept[layer - 1]
@@ -46,11 +39,9 @@ class Backout(Connection):
 class EmbeddingSkip(Connection):
     """x_l = a_l h_{l-1} + b_l h_0 of layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024); a and b are learned.
 
-    Not here: gates made from the embedding.
+    At the start a = 1, b = 0: the plain network. Not here: gates made from the embedding.
 
     Args:
-        own: a at the start; 1 with skip 0 is the plain network.
-        skip: b at the start.
         normed: whether the stack starts from rms(h_0), as theirs does, and skips from that.
         backout: whether the output is h_L - c h_k, k = floor(2L / 3), c = 0.5 at the start (`connection: backout`).
         rate: factor of the learning rate of a, b and c (theirs is 5).
@@ -58,12 +49,10 @@ class EmbeddingSkip(Connection):
 
     min_layers = 2
 
-    def __init__(
-        self, site: Site, *, own: float = 1.0, skip: float = 0.0, normed: bool = False, backout: bool = False, rate: Positive = 1.0
-    ) -> None:
+    def __init__(self, site: Site, *, normed: bool = False, backout: bool = False, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.normed, self.rate = normed, rate
-        self.weight = starts_as(torch.tensor([own, skip]).repeat(site.num_layers - 1, 1))
+        self.weight = starts_as(torch.tensor([1.0, 0.0]).repeat(site.num_layers - 1, 1))
         self.backout = Backout(site, rate=rate) if backout else None
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:

@@ -2,123 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from models.config import Positive
 from models.initialise import starts_as
+from models.kept_once import States
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
 
 
-class RunningMix:
-    """x_l = sum_{k<l} W_{l,k} y_k, for growing l; the y_k are put in turn.
+class Sums(States):
+    """x_l = sum_{k<l} r_lk y_k, of K states as rows of M numbers."""
 
-    The states lie side by side in one [K, M] tensor. Backwards, the gradient of y_k is made at one time, when the first x_l that y_k is in
-    asks for it, and by then all dx_l above are there. Memory is 2 K states; autograd would hold something of every y_k for every x_l."""
+    y: Tensor  # [K, M]
 
-    def __init__(self, weights: Tensor) -> None:
-        """weights [K, K]: row l-1 is of x_l."""
-        self.weights = weights
-        self._states = _States(weights)
-        self._new: list[Tensor] = []
-        self._above: Tensor | None = None
-
-    @staticmethod
-    def of(connection: nn.Module, history: History, weights: Callable[[], Tensor]) -> RunningMix | None:
-        """The connection's, of this pass, with h_0 in its place; None under torch.compile, which is given the plain sum. weights: asked for
-        once a pass."""
-        if connection not in history.memo:
-            mix = None if torch.compiler.is_compiling() else RunningMix(weights())
-            history.memo[connection] = mix
-            if mix is not None:
-                history.kept[0] = mix.put(history.kept[0], 0)
-        found: RunningMix | None = history.memo[connection]
-        return found
-
-    def put(self, y: Tensor, k: int) -> Tensor:
-        """y_k, from now on in its place among the others; the tensor given is not needed any more."""
-        placed: Tensor = _Put.apply(y, self._states, k)
-        self._new.append(placed)
-        return placed
-
-    def read(self, row: Tensor) -> Tensor:
-        """x_l from row [l] of the weights, l the number of states so far."""
-        x: Tensor
-        x, self._above = _Read.apply(row, self._states, self._above, *self._new)
-        self._new = []
-        return x
-
-
-class _States:
-    """What both passes share; it holds nothing that autograd made, so that no cycle keeps a graph alive."""
-
-    def __init__(self, weights: Tensor) -> None:
-        self.weights = weights.detach().clone()
-        self.y: Tensor | None = None
-        self.dx: Tensor | None = None
-        self.last = 0
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def place(self, y: Tensor, k: int) -> Tensor:
-        if self.y is None:
-            self.y = y.new_empty(len(self.weights), y.numel())
+        if k == 0:
+            self.y = y.new_empty(self.number, y.numel())
         # `data`: a version of its own, for that the rows above are written later changes nothing here
         return self.y.data[k].view(y.shape).copy_(y)
 
-    def sum(self, l: int, like: Tensor) -> Tensor:
-        assert self.y is not None
-        return torch.mv(self.y[:l].t(), self.weights[l - 1, :l].to(like.dtype)).view(like.shape)
+    def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
+        return (torch.mv(self.y[:l].t(), row.to(self.y.dtype)),)
 
-    def arrived(self, dx: Tensor | None, l: int) -> Tensor | None:
-        """Note the gradient of x_l; the gradient of its row."""
-        assert self.y is not None
-        if self.dx is None or l >= self.last:  # a pass goes from the top down; this is its first step
-            self.dx = torch.zeros_like(self.y)
-        self.last = l
+    def begin(self, top: int) -> SumGradients:
+        return SumGradients(self.y)
+
+
+class SumGradients:
+    """dx [K, M] and the rows [K, K], at l - 1 of x_l."""
+
+    def __init__(self, y: Tensor) -> None:
+        self.y, self.dx, self.rows = y, torch.zeros_like(y), y.new_zeros(len(y), len(y))
+
+    def arrived(self, l: int, dx: Tensor | None, row: Tensor) -> Tensor | None:
         if dx is None:
             return None
-        self.dx[l - 1] = dx.flatten()
+        self.dx[l - 1], self.rows[l - 1, :l] = dx.flatten(), row
         return torch.mv(self.y[:l], self.dx[l - 1])
 
-    def gradient(self, k: int, l: int) -> Tensor:
-        """Of y_k, all of whose x are at l or above."""
-        assert self.dx is not None
-        return torch.mv(self.dx[l - 1 :].t(), self.weights[l - 1 :, k].to(self.dx.dtype))
+    def of(self, k: int, l: int) -> Tensor:
+        return torch.mv(self.dx[l - 1 :].t(), self.rows[l - 1 :, k])
 
 
-class _Put(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, states: _States, k: int) -> Tensor:
-        return states.place(y, k)
+class RunningMix:
+    """The `Sums` of one pass of a connection."""
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad, None, None
+    def __init__(self, number: int) -> None:
+        self._states = Sums(number)
+        self._new: list[Tensor] = []
+        self._above: Tensor | None = None
 
+    @classmethod
+    def start(cls, history: History, number: int) -> RunningMix | None:
+        """With h_0 in its place; None under torch.compile, which is given the plain sum."""
+        if torch.compiler.is_compiling():
+            return None
+        mix = cls(number)
+        history.kept[0] = mix.put(history.kept[0], 0)
+        return mix
 
-class _Read(torch.autograd.Function):
-    """(x_l, an empty tensor that the next one takes): it makes x_{l+1} come before x_l in the backward pass, whatever lies between."""
+    def put(self, y: Tensor, k: int) -> Tensor:
+        """y_k in its place."""
+        self._new.append(self._states.put(y, k))
+        return self._new[-1]
 
-    @staticmethod
-    def forward(ctx: Any, row: Tensor, states: _States, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.states, ctx.l, ctx.shape = states, len(row), new[0].shape
-        ctx.set_materialize_grads(False)
-        with torch.autocast(row.device.type, enabled=False):
-            return states.sum(ctx.l, new[0]), new[0].new_empty(0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        l, first = ctx.l, ctx.l - len(ctx.needs_input_grad) + 3
-        with torch.autocast(ctx.states.weights.device.type, enabled=False):
-            d_row = ctx.states.arrived(grad, l)
-            d_new = (ctx.states.gradient(k, l).view(ctx.shape) if ctx.needs_input_grad[3 + k - first] else None for k in range(first, l))
-            return d_row, None, None, *d_new
+    def read(self, row: Tensor) -> Tensor:
+        """x_l from r_l [l], l the number of states so far."""
+        x, self._above = self._states.read(row, len(row), self._above, *self._new)
+        self._new = []
+        return x
 
 
 def averages(states: int) -> Tensor:
@@ -133,7 +93,7 @@ class Dlcl(Connection):
 
     W is lower triangular, learned, not normalised; each row starts as the average. The stack's output is the last row's mixture. As in the
     authors' code post-norm has its norms behind the sums instead: x_{l+1} = LN_l(sum_k W_{l+1,k} h_k), and W has L+1 squared entries, of
-    which those above the diagonal stay 0. y_k is kept once, whatever the number of layers that read it (models.connections.weighted).
+    which those above the diagonal stay 0. y_k is kept once, whatever the number of layers that read it.
     """
 
     def __init__(self, site: Site) -> None:
@@ -144,11 +104,13 @@ class Dlcl(Connection):
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         y = self.norms[layer - 1](h) if self.pre else h
-        mix = RunningMix.of(self, history, lambda: self.weight)
+        mix: RunningMix | None = history.memo[self]
         return y if mix is None else mix.put(y, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        mix, row = RunningMix.of(self, history, lambda: self.weight), self.weight[layer - 1, :layer]
+        if layer == 1:
+            history.memo[self] = RunningMix.start(history, len(self.weight))
+        mix, row = history.memo[self], self.weight[layer - 1, :layer]
         x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
 
@@ -208,16 +170,19 @@ class Dwa(Connection):
         return zeros.index_put((self.places,), self.weight).unflatten(0, (self.states, self.states))
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
-        mix = RunningMix.of(self, history, self.rows)
+        mix: RunningMix | None = history.memo[self][0]
         return h if mix is None else mix.put(h, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        l, mix = layer - 1, RunningMix.of(self, history, self.rows)
+        l = layer - 1
+        if l == 0:
+            history.memo[self] = RunningMix.start(history, self.states), self.rows()
+        mix, rows = history.memo[self]
         if l not in self.sources:
             return history.kept[l]
         if mix is not None:
-            return mix.read(mix.weights[l, : l + 1])
-        rows = self.rows()
+            found: Tensor = mix.read(rows[l, :layer])
+            return found
         return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:

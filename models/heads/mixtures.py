@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from models.aggregations.linear import group_fault
 from models.attention import MultiHeadAttention
-from models.config import Bounds, Positive
+from models.config import Bounds
 from models.initialise import starts_as
 from models.registry import HEADS
 from models.seams import Head
@@ -59,34 +59,31 @@ class SurfaceFusion(Head):
     """e = MHA(q = h, k = encoder's output, v = source words) with one head; h and the encoder's output get no gradient through it (Liu et
     al. 2021, "Understanding and improving encoder layer fusion", section 4).
 
-    Words are embedded and scaled, without positions (assumed). Not here: gates that are learned, pooled words in place of attention.
+    log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), in the loss too: their hard fusion. Search and nll have p sum to
+    1, which the authors' scores do not. Words are embedded and scaled, without positions (assumed). Not here: soft fusion, gates that are
+    learned, pooled words in place of attention.
 
     Args:
-        mode: hard: log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), in the loss too; search and nll have p sum to 1,
-            which the authors' scores do not. soft: p = softmax(W h + b + log softmax(temperature W e)), which is softmax(W (h + temperature
-            e) + b).
-        gate: share of the decoder's own prediction, between 0 and 1; of mode hard.
-        temperature: factor of the logits of e, above 0; of mode soft.
+        gate: share of the decoder's own prediction, between 0 and 1.
     """
 
     reads_words = True
-    read_if = (("temperature", "mode", ("soft",)), ("gate", "mode", ("hard",)))
+    parts = 2
 
-    def __init__(self, site: Site, *, mode: Literal["hard", "soft"] = "hard", gate: Share = 0.8, temperature: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, gate: Share = 0.8) -> None:
         super().__init__(site)
-        self.gate, self.temperature = gate, temperature
-        self.parts = 2 if mode == "hard" else 1
+        self.gate = gate
         self.attention = MultiHeadAttention(site, heads=1)
 
     @classmethod
     def predictions(cls, num_layers: int, **options: Any) -> int:
-        return 2 if options.get("mode", "hard") == "hard" else 1
+        return cls.parts
 
     def forward(self, hidden: Tensor, history: History, source: Memory | None, flow: Flow) -> tuple[Tensor, ...]:
         assert source is not None
         source = source._replace(keys=source.keys.detach())
         e = self.attention.over(hidden.detach(), source, flow if flow.trace is None else replace(flow, trace=None))
-        return (hidden, e) if self.parts == 2 else (hidden + self.temperature * e,)
+        return hidden, e
 
     def shares(self) -> tuple[float, ...]:
         return self.gate, 1.0 - self.gate

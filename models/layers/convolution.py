@@ -178,8 +178,8 @@ class MultistepBridge(Bridge):
     h_enc, h_0: the encoder's output and its embedded words.
 
     Args:
-        scale_gradient: whether the gradient into h_enc is divided by twice the number of decoder layers that attend (section 3.4); that
-            into h_0 is not.
+        scale_gradient: whether the gradient into the encoder's states is divided by twice the number of decoder layers that attend
+            (section 3.4); that into h_0 is not.
     """
 
     packable = False
@@ -208,10 +208,6 @@ class DenseAttention1(MultistepBridge):
 
     L([h_i]) is the encoder's output, a linear map of its layers' concatenation where its connection is `concatenated`; the L of K and of V
     are one map. h_0: the embedded source, or the last summary layer's output where there is one.
-
-    Args:
-        scale_gradient: whether the gradient into the encoder's output is divided by twice the number of decoder layers, as in bridge
-            multistep.
     """
 
     def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
@@ -233,8 +229,6 @@ class DenseAttention2(MultistepBridge):
 
     Args:
         include_h0: whether h_0 is a term of the sum itself (i = 0).
-        scale_gradient: whether the gradient into the encoder's layers is divided by twice the number of decoder layers, as in bridge
-            multistep.
     """
 
     needs_output = False

@@ -9,70 +9,48 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from models.config import Positive
 from models.dropout import Dropout
 from models.initialise import starts_as
+from models.kept_once import States
 from models.precision import full_precision, rms
 from models.registry import RESIDUALS
 from models.seams import Residual
 from models.site import Site
 
 
-class DepthMix:
-    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), for growing J; the v_j are put in turn.
+class DepthMix(States):
+    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), in fp32.
 
-    The states lie side by side in one [K, N, D] tensor, in fp32. Backwards, the gradient of v_j is made at one time, when the first x that
-    v_j is in asks for it, and by then those of all x above are there. Autograd would hold every v_j once for each x above it. A layer that
-    runs again for the backward pass (train.recompute) puts the same numbers in the same places."""
-
-    def __init__(self, number: int, eps: float) -> None:
-        """number: K"""
-        self._states = _States(number, eps)
-
-    def put(self, v: Tensor, j: int) -> Tensor:
-        """v_j [.., D], from now on in its place among the others; the tensor given is not needed any more."""
-        placed: Tensor = _Put.apply(v, self._states, j) if torch.is_grad_enabled() else self._states.place(v, j)
-        return placed
-
-    def read(self, u: Tensor, j: int, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(x_J [.., D], what the next read takes as `above`) from u_J [D] and J. new: as `put` gave them, those v that no x has had so far.
-
-        `above` makes x_{J+1} come before x_J in the backward pass, whatever lies between."""
-        if torch.is_grad_enabled():
-            x, above = _Read.apply(u, self._states, j, above, *new)
-            return x, above
-        with full_precision(u):
-            return self._states.mix(u, j)[0].view(new[0].shape), None
-
-
-class _States:
-    """What both passes share; it holds nothing that autograd made, so that no cycle keeps a graph alive."""
+    A layer that runs again for the backward pass (train.recompute) puts the same numbers in the same places."""
 
     v: Tensor  # [K, N, D]
     scale: Tensor  # [K, N]: 1 / sqrt(mean v_j^2 + eps)
 
     def __init__(self, number: int, eps: float) -> None:
+        """number: K"""
         self.number, self.eps = number, eps
-        self.gradients: _Gradients | None = None
 
-    def place(self, v: Tensor, j: int) -> Tensor:
-        rows = v.detach().flatten(0, -2)
-        if j == 0:
-            kind = torch.promote_types(v.dtype, torch.float32)
+    def place(self, y: Tensor, k: int) -> Tensor:
+        rows = y.detach().flatten(0, -2)
+        if k == 0:
+            kind = torch.promote_types(y.dtype, torch.float32)
             self.v = rows.new_empty((self.number, *rows.shape), dtype=kind)
             self.scale = rows.new_empty((self.number, len(rows)), dtype=kind)
         # `data`: a version of its own, for that the places above are written later changes nothing here
-        placed = self.v.data[j].copy_(rows)
-        torch.rsqrt(placed.square().mean(-1).add_(self.eps), out=self.scale[j])
-        return placed.view(v.shape)
+        placed = self.v.data[k].copy_(rows)
+        torch.rsqrt(placed.square().mean(-1).add_(self.eps), out=self.scale[k])
+        return placed.view(y.shape)
 
-    def mix(self, u: Tensor, j: int) -> tuple[Tensor, Tensor, Tensor]:
-        """x_J [N, D]; the scores and the shares a_J [J, N]"""
-        scores = _dots(self.v[:j], u).mul_(self.scale[:j])
+    def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
+        """x_J [N, D], the scores and the shares a_J [J, N] from u_J [D]."""
+        scores = _dots(self.v[:l], row).mul_(self.scale[:l])
         shares = scores.softmax(0)
-        return _sum(shares, self.v[:j]), scores, shares
+        return _sum(shares, self.v[:l]), scores, shares
+
+    def begin(self, top: int) -> DepthGradients:
+        return DepthGradients(self, top)
 
 
 # State by state: a batched product would copy the states, and a product with one vector reads them at half the speed.
@@ -94,78 +72,33 @@ def _sum(weights: Tensor, v: Tensor) -> Tensor:
     return total
 
 
-class _Gradients:
-    """Those of a backward pass, which goes from the x of the most states down to the x of the fewest. dx: [K, N, D], at J - 1 that of x_J.
+class DepthGradients:
+    """dx: [K, N, D], at J - 1 that of x_J. shares and scores [K, K, N]: at [J - 1, j] a_Jj, and the gradient of u_J^T rms(v_j) times
+    1 / |v_j|."""
 
-    shares and scores [K, K, N]: at [J - 1, j] a_Jj, and the gradient of u_J^T rms(v_j) times 1 / |v_j|."""
-
-    def __init__(self, states: _States, top: int) -> None:
-        v = states.v
+    def __init__(self, states: DepthMix, top: int) -> None:
+        self.states, self.top, v = states, top, states.v
         self.dx, self.u = torch.empty_like(v), v.new_zeros((len(v), v.shape[-1]))
         self.shares, self.scores = (v.new_zeros((len(v), *v.shape[:2])) for _ in range(2))
         self.norms = torch.zeros_like(states.scale)  # [K, N]: at j the sum over J of score times gradient
-        self.top = self.last = top
 
-    def arrived(self, states: _States, j: int, u: Tensor, dx: Tensor | None, scores: Tensor, shares: Tensor) -> Tensor | None:
-        """Notes the gradient of x_J; the gradient of u_J."""
-        self.last = j
+    def arrived(self, l: int, dx: Tensor | None, row: Tensor, scores: Tensor, shares: Tensor) -> Tensor | None:
         if dx is None:
-            self.dx[j - 1].zero_()
+            self.dx[l - 1].zero_()
             return None
-        dx = self.dx[j - 1].copy_(dx.flatten(0, -2))
-        v = states.v[:j]
+        dx, v = self.dx[l - 1].copy_(dx.flatten(0, -2)), self.states.v[:l]
         d_scores = _dots(v, dx).mul_(shares)
         d_scores.addcmul_(shares, d_scores.sum(0), value=-1.0)
-        self.norms[:j].addcmul_(d_scores, scores)
-        self.u[j - 1], self.shares[j - 1, :j] = u, shares
-        d_scores = torch.mul(d_scores, states.scale[:j], out=self.scores[j - 1, :j])
+        self.norms[:l].addcmul_(d_scores, scores)
+        self.u[l - 1], self.shares[l - 1, :l] = row, shares
+        d_scores = torch.mul(d_scores, self.states.scale[:l], out=self.scores[l - 1, :l])
         return torch.mm(d_scores.view(1, -1), v.flatten(0, 1))[0]
 
-    def of(self, states: _States, j: int) -> Tensor:
-        """The gradient of v_j [N, D], all of whose x have arrived."""
-        v, above = states.v[j], slice(self.last - 1, self.top)
-        d_v = _sum(self.shares[above, j], self.dx[above])
-        d_v.addmm_(self.scores[above, j].t(), self.u[above])
-        return d_v.addcmul_(v, (self.norms[j] * states.scale[j].square())[:, None], value=-1.0 / v.shape[-1])
-
-
-class _Put(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, v: Tensor, states: _States, j: int) -> Tensor:
-        ctx.dtype = v.dtype
-        return states.place(v, j)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad.to(ctx.dtype), None, None
-
-
-class _Read(torch.autograd.Function):
-    """(x_J, an empty tensor that the next one takes)"""
-
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, states: _States, j: int, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.states, ctx.j, ctx.shape = states, j, new[0].shape
-        ctx.set_materialize_grads(False)
-        with full_precision(u):
-            x, scores, shares = states.mix(u, j)
-        ctx.save_for_backward(u, scores, shares)
-        return x.view(ctx.shape), x.new_empty(0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        states, j, count = ctx.states, ctx.j, len(ctx.needs_input_grad) - 4
-        u, scores, shares = ctx.saved_tensors
-        with full_precision(u):
-            if states.gradients is None or j >= states.gradients.last:  # the first step of a backward pass
-                states.gradients = _Gradients(states, j)
-            gradients = states.gradients
-            d_u = gradients.arrived(states, j, u, grad, scores, shares)
-            d_new = [gradients.of(states, k).view(ctx.shape) for k in range(j - count, j)]
-            if j == count:
-                states.gradients = None
-        return d_u, None, None, None, *d_new
+    def of(self, k: int, l: int) -> Tensor:
+        v, above = self.states.v[k], slice(l - 1, self.top)
+        d_v = _sum(self.shares[above, k], self.dx[above])
+        d_v.addmm_(self.scores[above, k].t(), self.u[above])
+        return d_v.addcmul_(v, (self.norms[k] * self.states.scale[k].square())[:, None], value=-1.0 / v.shape[-1])
 
 
 Sources = tuple[Tensor, ...]
@@ -195,7 +128,6 @@ class DepthAttention(Residual):
         key_norm: whether keys are g * rms(v_j); else g * v_j.
         sources: what v_j is. outputs: the outputs y_j of the sub-layers; states: the running sums x + y.
         final: the stack's output. mix: one more sum over all sources; top: the last source (with sources states alone).
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)

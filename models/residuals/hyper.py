@@ -180,9 +180,6 @@ class Hyper(StreamsResidual):
         stream_norm: norm of the dynamic part: layer: LayerNorm without gain (lime); rms: RMS norm with a gain (lucidrains).
         reduce: the stack's output. sum: the streams' sum, as in the paper; learned: sum_a m_a H_a with an m of its own, 1 at the start (a
             public reading).
-        output_gain: factor of the initial values of attention's and the FFN's last maps. The paper scales them "by sqrt(n)", in a direction
-            that is not clear from the text and in no public code; 1 / sqrt(n) keeps the size of the summed output.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = (("tanh", "dynamic", (True,)), ("stream_norm", "dynamic", (True,)))
@@ -197,11 +194,10 @@ class Hyper(StreamsResidual):
         first: Literal["sublayer", "layer"] = "sublayer",
         stream_norm: Literal["layer", "rms"] = "layer",
         reduce: Literal["sum", "learned"] = "sum",
-        output_gain: Positive = 1.0,
         rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
-        self.rate, self.output_gain = rate, output_gain
+        self.rate = rate
         n, d = streams, site.d_model
         self.place = site.place
         self.n, self.tanh, self.eps, self.mean = n, tanh, site.config.norm_eps, site.norm == "post"

@@ -33,8 +33,6 @@ class Mudd(Residual):
         round: n > 0: the inner width K becomes (K // n + 1) n, as in the authors' code, n = 64; 0: it stays ways (l + 1).
         norms: none: there are no further norms; printed: X^c_l = X_l + N(sum_j (..) N_lj(X_j)), N rms with a gain, 1 within and .001
             outside at the start, a = 0 (PrePost, Eq. 10); code: as printed, with the outer norm on X^r alone.
-        grow: whether d_ff of layer l is (.5 + (l - 1) / (L - 1)) times the model's (Eq. 9; the code rounds it to 128).
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     takes_views = True
@@ -49,7 +47,6 @@ class Mudd(Residual):
         dynamic: bool = True,
         round: int = 0,
         norms: Literal["none", "printed", "code"] = "none",
-        grow: bool = False,
         rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
@@ -75,14 +72,7 @@ class Mudd(Residual):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if options.get("norms", "none") == "code" and options.get("ways", 4) == 1:
             return "found norms code with ways 1, which is norms printed; expected printed"
-        if options.get("grow") and site["num_layers"] == 1:
-            return "found grow with 1 layer; expected at least 2"
         return super().check(site, **options)
-
-    @classmethod
-    def ffn_width(cls, site: Site, **options: Any) -> int:
-        d_ff = site.config.d_ff
-        return round(d_ff * (0.5 + (site.layer - 1) / (site.num_layers - 1))) if options.get("grow") else d_ff
 
     def start(self, h_0: Tensor) -> MuddState:
         """(X_0 .. of the layers below, the stream)"""
@@ -146,7 +136,6 @@ class DeepCrossAttention(Residual):
         gate_start: w at the start (not printed). normal: N(0, 0.01); zero: the plain network, but under torch's relu'(0) = 0 it stays zero
             for ever.
         last: k > 0: G = [h_0, the sum of what lies between, the last k] (k-DCA); 0: all.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)

@@ -107,7 +107,6 @@ class ManifoldHyper(StreamsResidual):
         temperature: t of R = Sinkhorn(l_R / t), with manifold sinkhorn and positive exp.
         weights: p and q of their logits: sigmoid, or softmax over the streams.
         reduce: the stack's output. sum: the streams' sum; learned: sum_a s(l_a) X_a with logits of its own, b = 0.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)
@@ -224,7 +223,6 @@ class ManifoldStreams(Hyper):
         streams: n, 1 to 64.
         iterations: how often Sinkhorn brings columns and rows to sum 1.
         first: what i counts at the start: each sublayer, or each layer.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)

@@ -31,7 +31,6 @@ class ReZero(Residual):
     Args:
         per: sublayer: each sub-layer has its own a; layer: those of a layer share one (the authors' package).
         norms: none: there is no norm; keep: the norms stay where the model has them (the Transformer-Clinic's "ReZero + Post-LN").
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     starts_as_identity = True
@@ -93,14 +92,12 @@ class DeepNorm(Residual):
 class Laurel(Residual):
     """a y + b (x + B A x) (Menghani et al. 2025, LAuReL-RW, -LR and both; section 3).
 
-    (a, b) is `total` times the softmax or sigmoid of two logits, 0 at the start.
+    (a, b) is `total` times the softmax of two logits, 0 at the start (the paper says "softmax or sigmoid").
 
     Args:
         weights: whether a and b are learned; else they are 1.
         rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: neither is there.
-        squash: function of the two logits that a and b come from; the paper says "softmax or sigmoid".
-        total: factor of that function; 2 starts at a = b = 1 (the paper gives no scale).
-        rate: factor of the learning rate of this component's own parameters.
+        total: factor of the softmax; 2 starts at a = b = 1 (the paper gives no scale).
     """
 
     def __init__(
@@ -109,12 +106,11 @@ class Laurel(Residual):
         *,
         weights: bool = True,
         rank: int = 0,
-        squash: Literal["softmax", "sigmoid"] = "softmax",
         total: Positive = 2.0,
         rate: Positive = 1.0,
     ) -> None:
         super().__init__(site)
-        self.squash, self.total, self.rate = squash, total, rate
+        self.total, self.rate = total, rate
         self.logits = starts_as(torch.zeros(2)) if weights else None
         self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
         self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
@@ -132,14 +128,14 @@ class Laurel(Residual):
             s = s + self.outer(self.inner(s))
         if self.logits is None:
             return drop.add(s, y)
-        a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
+        a, b = self.total * self.logits.softmax(0)
         return a * drop(y) + b * s
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """Of the form without a low-rank map, which is no number a source."""
         if self.logits is None or self.inner is not None:
             return {}
-        a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
+        a, b = self.total * self.logits.softmax(0)
         return {"read": torch.ones_like(a)[None], "keep": b[None, None], "write": a[None]}
 
 
@@ -149,22 +145,16 @@ class Delta(Residual):
 
     Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). Numbers in fp32.
     The code's expanded state of d_v columns, read by a convolution over time, is not here.
-
-    Args:
-        value: learned: v = 4 s(w_v^T x + c); constant: v = 2.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)
 
-    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate = rate
-        d, learned = site.d_model, value == "learned"
-        std = 0.5 * d**-0.5
+        d, std = site.d_model, 0.5 * site.d_model**-0.5
         self.step, self.step_bias = drawn(d, std=std), starts_as(torch.zeros(1))
-        self.value = drawn(d, std=std) if learned else None
-        self.value_bias = starts_as(torch.zeros(1)) if learned else None
+        self.value, self.value_bias = drawn(d, std=std), starts_as(torch.zeros(1))
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         y = drop(y)
@@ -172,9 +162,7 @@ class Delta(Residual):
             s, y, x = s.float(), y.float(), x.float()
             k = y * (y.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
             beta = 2.0 * torch.sigmoid((x * self.step).sum(-1, keepdim=True) + self.step_bias)
-            v: Tensor | float = 2.0
-            if self.value is not None and self.value_bias is not None:
-                v = 4.0 * torch.sigmoid((s * self.value).sum(-1, keepdim=True) + self.value_bias)
+            v = 4.0 * torch.sigmoid((s * self.value).sum(-1, keepdim=True) + self.value_bias)
             return s + beta * (v - (k * s).sum(-1, keepdim=True)) * k
 
 
@@ -184,7 +172,6 @@ class Profile(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.omega: float | None = None
-        self.variance = 0.0  # of the outputs so far
 
 
 @RESIDUALS.register("admin")
@@ -192,24 +179,19 @@ class Admin(Residual):
     """LN(omega_i * x + y), omega_i [D] learned, its first value from the data (Liu et al. 2020, "Understanding the difficulty of training
     Transformers", section 4).
 
-    One batch in training mode (`profile`) measures it: omega_1 = 1 in the first sub-layer of the stack. Var is over all numbers of the
+    One batch in training mode (`profile`) measures it: omega_1 = 1 in the first sub-layer of the stack, and omega_{i+1}^2 =
+    Var(omega_i x_i) + Var(y_i) in the i-th, as in the authors' code. (The paper has sum_{j<=i} Var(y_j).) Var is over all numbers of the
     batch.
-
-    Args:
-        variance: code: omega_{i+1}^2 = Var(omega_i x_i) + Var(y_i) in the i-th sub-layer, as in the authors' code; text: omega_{i+1}^2 =
-            sum_{j<=i} Var(y_j), as the paper has it.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("post",)
     starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
 
-    def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code", rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
         super().__init__(site)
         self.rate = rate
         self.omega = starts_as(torch.ones(site.d_model))
         self.profile = site.shared.setdefault(f"admin.{site.side}", Profile())
-        self.text = variance == "text"
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         if self.profile.omega is not None:
@@ -223,9 +205,7 @@ class Admin(Residual):
         assert isinstance(profile, Profile) and profile.omega is not None
         self.omega.fill_(profile.omega)
         s = self.omega * s
-        own = float(y.float().var(unbiased=False))
-        profile.variance += own
-        profile.omega = (profile.variance if self.text else float(s.float().var(unbiased=False)) + own) ** 0.5
+        profile.omega = (float(s.float().var(unbiased=False)) + float(y.float().var(unbiased=False))) ** 0.5
         return s + y
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
@@ -243,7 +223,7 @@ def profile(model: nn.Module, src_BS: Tensor, tgt_in_BT: Tensor) -> None:
     """Sets every omega from one batch, in fp32 and training mode."""
     found = profiles(model)
     for each in found:
-        each.omega, each.variance = 1.0, 0.0
+        each.omega = 1.0
     model.train()
     try:
         model(src_BS, tgt_in_BT)

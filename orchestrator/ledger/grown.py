@@ -50,5 +50,13 @@ GROWN: dict[str, Any] = {
 
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
+FORMER: dict[str, dict[str, Any]] = {
+    "connection/embedding_skip": {"own": 1.0, "skip": 0.0},
+    "residual/admin": {"variance": "code"},
+    "residual/hyper": {"output_gain": 1.0},
+    "residual/mudd": {"grow": False},
+}
+"""Options that components no longer have, and the values that all runs had. Keys and the recorded specs of runs have them."""
+
 LATER = ("batch.pad_to", "optim.restart.batch.pad_to")
 """Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""

@@ -20,7 +20,7 @@ from typing import Any
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
-from orchestrator.ledger.grown import GROWN, LATER
+from orchestrator.ledger.grown import FORMER, GROWN, LATER
 from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
@@ -199,9 +199,10 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the constructor's keyword-only defaults that a component does not set."""
-    options = defaults_of(_class(registry, component["kind"])) | dict(component)
-    return {name: value for name, value in options.items() if not _as_before(f"{registry}/{component['kind']}.{name}", value)}
+    """Adds the constructor's keyword-only defaults that a component does not set, and its former options."""
+    name = f"{registry}/{component['kind']}"
+    options = FORMER.get(name, {}) | defaults_of(_class(registry, component["kind"])) | dict(component)
+    return {option: value for option, value in options.items() if not _as_before(f"{name}.{option}", value)}
 
 
 def _dump(path: str, section: Any) -> dict[str, Any]:

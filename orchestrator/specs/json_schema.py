@@ -39,10 +39,13 @@ def field_texts(cls: type) -> dict[str, str]:
 
 
 def component_texts(cls: type) -> tuple[str, dict[str, str]]:
-    """Returns the docstring of a component without its `Args:`, and option -> description."""
-    text, _, arguments = (inspect.getdoc(cls) or "").partition("\n\nArgs:\n")
-    parts = re.split(r"^    (\w+): ", arguments, flags=re.MULTILINE)[1:]
-    return text, {name: " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
+    """Returns the docstring of a component without its `Args:`, and option -> description, also of base classes."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        text, _, arguments = inspect.cleandoc(base.__doc__ or "").partition("\n\nArgs:\n")
+        parts = re.split(r"^    (\w+): ", arguments, flags=re.MULTILINE)[1:]
+        texts |= {name: " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
+    return text, texts
 
 
 class _Described(GenerateJsonSchema):

@@ -25,17 +25,14 @@ def losses_by_hand(logits, gold, smoothing=0.1):
 # ---------------------------------------------------------------- groups of layers
 
 
-@pytest.mark.parametrize(("members", "size"), [("last", 2), ("mean", 2), ("last", 1)])
+@pytest.mark.parametrize("size", [1, 2])
 @torch.no_grad()
-def test_an_encoder_returns_the_norm_of_its_groups_mean(members, size):
-    model = model_of(aggregation={"kind": "groups", "size": size, "members": members}).eval()
+def test_an_encoder_returns_the_norm_of_its_groups_mean(size):
+    model = model_of(aggregation={"kind": "groups", "size": size}).eval()
     aggregation = model.encoder.aggregation
     aggregation.weight.add_(torch.randn(aggregation.weight.shape, generator=torch.Generator().manual_seed(1)))
     history = model(*batch()).encoder
-    states = []
-    for g in range(4 // size):
-        group = history.outputs[g * size + 1 : (g + 1) * size + 1]
-        states.append(sum(group) / size if members == "mean" else group[-1])
+    states = [history.outputs[(g + 1) * size] for g in range(4 // size)]
     want = sum(torch.sigmoid(w) * x for w, x in zip(aggregation.weight, states, strict=True)) / len(states)
     torch.testing.assert_close(model.encode(batch()[0]).memories[0][0].keys, aggregation.norm(want), atol=1e-5, rtol=1e-4)
 
@@ -80,17 +77,6 @@ def test_hard_fusion_predicts_from_source_words_too():
     torch.testing.assert_close(got[..., 16:], e, atol=1e-5, rtol=1e-4)
     want = 0.7 * model.output(got[..., :16]).log_softmax(-1) + 0.3 * model.output(e).log_softmax(-1)
     torch.testing.assert_close(model.logits(got), want, atol=1e-5, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_soft_fusion_is_one_softmax_of_both():
-    model, plain = model_of(head={"kind": "surface_fusion", "mode": "soft", "temperature": 0.5}).eval(), model_of().eval()
-    src, tgt = batch()
-    e = (model(src, tgt).hidden - plain(src, tgt).hidden) / 0.5
-    h, words = plain(src, tgt).hidden, e @ model.output.weight.T
-    want = (plain.logits(h) + (0.5 * words).log_softmax(-1)).log_softmax(-1)
-    torch.testing.assert_close(model.logits(model(src, tgt).hidden).log_softmax(-1), want, atol=1e-5, rtol=1e-4)
-    assert e.abs().max() > 0.1
 
 
 def test_a_gate_of_one_is_the_plain_model_and_nothing_below_learns_through_the_fusion():

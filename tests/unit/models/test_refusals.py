@@ -24,7 +24,6 @@ CASES = [
     ("head: {kind: groups}, decoder: {aggregation: {kind: linear}}", "decoder.aggregation.kind", "expected top"),
     (f"head: {{kind: groups}}, decoder: {HYPER}", "decoder.residual.kind", "found hyper with head groups; expected plain"),
     ("head: {kind: surface_fusion}, bridge: {kind: transparent}", "bridge.kind", "which reads the encoder's output; expected"),
-    ("head: {kind: surface_fusion, mode: soft, gate: 0.5}", "head", "found gate with mode soft, where it does nothing; expected 0.8"),
     ("encoder: {residual: {kind: hyper}, connection: {kind: dlcl}}", "encoder.connection.kind", SEVERAL),
     ("decoder: {residual: {kind: hyper}, aggregation: {kind: linear}}", "decoder.aggregation.kind", SEVERAL),
     ("decoder: {residual: {kind: hyper}, self_attention: {kind: multi_layer}}", "decoder.self_attention.kind", SEVERAL),
@@ -38,7 +37,6 @@ CASES = [
     ("encoder: {connection: {kind: dwa, dilation: 5}}", "encoder.connection", "no sum has two states"),
     ("encoder: {connection: {kind: dwa, dilation: 2, period: 3, keeps: units}}", "encoder.connection", "no sum has two states"),
     ("encoder: {connection: {kind: dwa, where: top, period: 2}}", "encoder.connection", "found period with where top"),
-    ("encoder: {connection: {kind: backout, layer: 4}}", "encoder.connection", "below the last"),
     ("encoder: {self_attention: {kind: value_residual, from_layer: 5}}", "encoder.self_attention", "expected 2 to num_layers, 4"),
     (
         "encoder: {self_attention: {kind: value_residual, share: true, first: 0.25}}",

@@ -15,7 +15,7 @@ from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x
 
 SAME = [
     ("pre", {"kind": "laurel"}, 0.0), ("post", {"kind": "laurel", "rank": 3}, 0.0),
-    ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0), ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
+    ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
     ("post", {"kind": "admin"}, 0.0), ("pre", {"kind": "hyper"}, 2e-5), ("pre", {"kind": "hyper", "dynamic": False, "streams": 3}, 2e-5),
     ("post", {"kind": "hyper", "streams": 2}, 2e-5), ("pre", {"kind": "depth_attention"}, 5e-5),
     ("pre", {"kind": "depth_attention", "blocks": 3}, 5e-5), ("pre", {"kind": "depth_attention", "query": "input"}, 5e-5),
@@ -85,12 +85,11 @@ def test_deepnorms_constants(layers, encoder, decoder):
     assert torch.equal(one(x, lambda q: y), sublayer("post", kind="plain")(x, lambda q: y))
 
 
-@pytest.mark.parametrize("variance", ["code", "text"])
 @pytest.mark.parametrize("zero", [False, True])
-def test_admins_factors_come_from_the_variances_of_a_batch(zero, variance, monkeypatch):
+def test_admins_factors_come_from_the_variances_of_a_batch(zero, monkeypatch):
     """`zero_residual` would leave nothing to measure: it does not touch these sub-layers."""
     settings = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0), "zero_residual": zero}
-    model = build(both("post", kind="admin", variance=variance) | settings, VOCAB, VOCAB, 1).requires_grad_(False)
+    model = build(both("post", kind="admin") | settings, VOCAB, VOCAB, 1).requires_grad_(False)
     profile(model, *batch())
     assert all(p.eq(p[0]).all() for name, p in model.named_parameters() if name.endswith("omega"))
     seen, write = [], Admin.write
@@ -104,19 +103,17 @@ def test_admins_factors_come_from_the_variances_of_a_batch(zero, variance, monke
         model(*batch())
     for stack in (seen[:8], seen[8:]):
         assert torch.equal(stack[0][0].omega, torch.ones(16))
-        total = 0.0
         for (one, s, y), (after, _, _) in itertools.pairwise(stack):
             assert y.any()
-            total = float(y.var(unbiased=False)) + (total if variance == "text" else float((one.omega * s).var(unbiased=False)))
+            total = float(y.var(unbiased=False)) + float((one.omega * s).var(unbiased=False))
             assert float(after.omega[3]) == pytest.approx(total**0.5, rel=1e-4)
     assert len(seen) == 8 + 12
 
 
-@pytest.mark.parametrize("squash", ["softmax", "sigmoid"])
-def test_laurel_weighs_both_terms_and_adds_a_low_rank_map(squash):
-    one, (x, y) = off_start(sublayer(kind="laurel", rank=3, squash=squash, total=1.5)), x_and_y()
+def test_laurel_weighs_both_terms_and_adds_a_low_rank_map():
+    one, (x, y) = off_start(sublayer(kind="laurel", rank=3, total=1.5)), x_and_y()
     l = [float(v) for v in one.residual.logits]
-    a, b = (math.exp(v) / sum(map(math.exp, l)) for v in l) if squash == "softmax" else (1 / (1 + math.exp(-v)) for v in l)
+    a, b = (math.exp(v) / sum(map(math.exp, l)) for v in l)
     low = x @ one.residual.inner.weight.T @ one.residual.outer.weight.T
     torch.testing.assert_close(one(x, lambda q: y), 1.5 * (a * y + b * (x + low)))
 

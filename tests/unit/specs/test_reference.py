@@ -1,6 +1,8 @@
 """Every key of a table's file has a description, and docs/spec.md is made from them."""
 
+import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,10 @@ def test_every_key_is_described() -> None:
 def test_options_and_their_descriptions_have_the_same_names() -> None:
     for kind, registry in REGISTRIES.items():
         for name in registry.names():
-            described = schemas.component_texts(registry.get(name))[1]
-            assert list(described) == [option for option in schema(kind, name).model_fields if option != "kind"], f"{kind}/{name}"
+            described, options = schemas.component_texts(registry.get(name))[1], schema(kind, name).model_fields
+            assert [option for option in options if option != "kind" and option not in described] == [], f"{kind}/{name}"
+            own = re.findall(r"^ {4}(\w+): ", cleandoc(registry.get(name).__doc__).partition("Args:")[2], flags=re.MULTILINE)
+            assert [option for option in own if option not in options] == [], f"{kind}/{name}"
 
 
 def test_the_page_is_made_from_the_schema(repository: Path) -> None:
