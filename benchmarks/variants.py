@@ -36,7 +36,7 @@ from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.kinds.speed import Case, paper_speed  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
-from orchestrator.report.speeds import ratio_of  # noqa: E402
+from orchestrator.report.figures import ratio_of  # noqa: E402
 from orchestrator.specs import index, profiles  # noqa: E402
 from orchestrator.specs.row import Row  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402

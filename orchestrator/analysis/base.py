@@ -2,7 +2,7 @@
 
 A kind is a function that a module of `orchestrator.analysis.kinds` registers:
 
-@register("length", options={"edges": "15,30,45"})
+@register("length", options={"edges": [15, 30, 45]})
 def analyse(context: AnalysisContext) -> Analysis: ...
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
@@ -27,10 +28,12 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
+from orchestrator.report.find import Finder
 from orchestrator.specs.analyses import KINDS, MODULES
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.row import load_model
 from orchestrator.tracking.history import number
 
@@ -78,13 +81,17 @@ class Subject:
 
 @dataclass(frozen=True)
 class AnalysisContext:
-    """The inputs of an analysis of one seed. `options` maps each option of the kind to its text, defaults included."""
+    """The inputs of an analysis of one seed. `options` maps each option of the kind to its value, defaults included."""
 
     subjects: list[Subject]
     ledger: Ledger
     data_dir: Path | None
     cache_dir: Path
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def finder(self) -> Finder:
+        return Finder(self.ledger, Data(self.data_dir, self.cache_dir))
 
     def each_row(self, analyse_row: Callable[[AnalysisContext, Subject, list[str]], Records]) -> tuple[Records, list[str]]:
         """Returns (the records of all rows, the notes that `analyse_row` appended). Raises UserError with the notes without a record."""
@@ -122,32 +129,6 @@ class AnalysisContext:
         points = [(report["step"], number(report.get(metric))) for report in self.ledger.history(subject.train_key)]
         return [(int(step), value) for step, value in points if value is not None]
 
-    def numbers(self, name: str, least: int = 0) -> list[int]:
-        """Parses an option such as `15,30,45`. Raises UserError unless all values are integers >= `least`."""
-        text = self.options[name]
-        parts = [part.strip() for part in text.split(",")]
-        if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) >= least for part in parts):
-            raise UserError(f"--option {name}={shown(text)}: expected whole numbers >= {least}, as in {name}=1,2")
-        return [int(part) for part in parts]
-
-    def integer(self, name: str, least: int = 0) -> int:
-        """Parses an option with one integer. Raises UserError unless it is >= `least`."""
-        values = self.numbers(name, least)
-        if len(values) != 1:
-            raise UserError(f"--option {name}={shown(self.options[name])}: found {len(values)} numbers; expected one")
-        return values[0]
-
-    def limit(self, name: str) -> int | None:
-        """Parses a positive integer; returns None for `all` and `own`."""
-        return None if self.options[name] in ("all", "own") else self.integer(name, 1)
-
-    def choice(self, name: str, *choices: str) -> str:
-        """Returns the value of an option. Raises UserError if it is not one of the choices."""
-        text = self.options[name]
-        if text not in choices:
-            raise UserError(f"--option {name}={shown(text)}: {nearest(text, choices)}")
-        return text
-
 
 @dataclass(frozen=True)
 class Analysis:
@@ -175,14 +156,16 @@ Analyse = Callable[[AnalysisContext], Analysis]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of analysis. options: name -> default, both as text (`--option edges=10,20`).
+    """A kind of analysis.
 
+    options: name -> default: a list of whole numbers (`--option edges=10,20`), a number from 1, None in place of one, a text, or the tuple
+    of the texts to choose from, the default first.
     needs_runs: leave out rows without a finished run. needs_weights: leave out rows without weights in the ledger's root, as in published
     results.
     """
 
     analyse: Analyse
-    options: dict[str, str]
+    options: dict[str, Any]
     needs_runs: bool
     needs_weights: bool
 
@@ -191,7 +174,7 @@ _registered: dict[str, Kind] = {}
 
 
 def register(
-    name: str, *, options: dict[str, str] | None = None, needs_runs: bool = True, needs_weights: bool = False
+    name: str, *, options: dict[str, Any] | None = None, needs_runs: bool = True, needs_weights: bool = False
 ) -> Callable[[Analyse], Analyse]:
     def add(analyse: Analyse) -> Analyse:
         _registered[name] = Kind(analyse, options or {}, needs_runs, needs_weights)
@@ -208,17 +191,31 @@ def kind_of(name: str) -> Kind:
     return _registered[name]
 
 
-def options_of(kind: str, given: list[str]) -> dict[str, str]:
-    """Returns the defaults of the kind updated with `KEY=VALUE` texts. Raises UserError for an unknown option or a missing value."""
-    options = dict(kind_of(kind).options)
+def options_of(kind: str, given: list[str]) -> dict[str, Any]:
+    """Returns the defaults of the kind updated with `KEY=VALUE` texts. Raises UserError for an unknown option or a bad value."""
+    options = kind_of(kind).options
+    found = {name: default[0] if isinstance(default, tuple) else default for name, default in options.items()}
     for text in given:
         name, _, value = text.partition("=")
         if not value:
             raise UserError(f"--option {shown(text)}: found no value; expected KEY=VALUE")
         if name not in options:
             raise UserError(f"--option {shown(text)}: {shown(name)} is no option of {kind}; {nearest(name, options)}")
-        options[name] = value
-    return options
+        found[name] = _parsed(text, value, options[name])
+    return found
+
+
+def _parsed(text: str, value: str, default: Any) -> Any:
+    if isinstance(default, tuple) and value not in default:
+        raise UserError(f"--option {shown(text)}: {nearest(value, default)}")
+    if isinstance(default, (str, tuple)):
+        return value
+    least, parts = 0 if isinstance(default, list) else 1, [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) >= least for part in parts):
+        raise UserError(f"--option {shown(text)}: expected whole numbers >= {least}, as in 1,2")
+    if least and len(parts) > 1:
+        raise UserError(f"--option {shown(text)}: found {len(parts)} numbers; expected one")
+    return [int(part) for part in parts] if least == 0 else int(parts[0])
 
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:

@@ -58,16 +58,8 @@ RC: Mapping[str, Any] = {
 _MODEL = re.compile(r"((?:[^,(]|\([^)]*\)?)*),?\s*(.*)")
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a row is drawn."""
-
-    name: str
-    colour: str
-    marker: str
-
-    def line(self, style: str = "-", **more: Any) -> dict[str, Any]:
-        return {"color": self.colour, "marker": self.marker, "linestyle": style} | more
+Style = dict[str, Any]
+"""How the line of a row is drawn: its label, color and marker."""
 
 
 def colours(count: int) -> list[str]:
@@ -101,7 +93,8 @@ def styles(records: Iterable[dict[str, Any]]) -> dict[str, Style]:
     for row, (model, variant) in split.items():
         colour = models.index(model) if len(models) > 1 else variants.index(variant)
         mark = models.index(model) if len(models) == len(split) else variants.index(variant)
-        found[row] = Style(short(", ".join(filter(None, (model, variant))), 48), palette[colour], marker(mark))
+        name = short(", ".join(filter(None, (model, variant))), 48)
+        found[row] = {"label": name, "color": palette[colour], "marker": marker(mark)}
     return found
 
 
@@ -119,7 +112,7 @@ def curves(figure: Figure, by_title: Mapping[str, Records], x: str, y: str, **la
         for row, of_row in group_by(records, "row").items():
             for data in dict.fromkeys(r.get("data") for r in of_row):
                 own = [r for r in of_row if r.get("data") == data]
-                look = found[row].line()
+                look = found[row] | {"linestyle": "-"}
                 if has_both and data == "training":
                     look |= {"marker": None, "linestyle": "--", "linewidth": 0.9}
                 elif len(own) > 40:
@@ -129,7 +122,7 @@ def curves(figure: Figure, by_title: Mapping[str, Records], x: str, y: str, **la
             axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=axes.get_xlim()[1] > 4))
         axes.set_title(short(title, 60))
         axes.grid()
-    entries = [Line2D([], [], **style.line(), label=style.name) for style in found.values()]
+    entries = [Line2D([], [], **style, linestyle="-") for style in found.values()]
     if both:
         entries += [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in (("training", "--"), ("validation", "-"))]
     legend(figure, entries)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from orchestrator.analysis.base import Subject, kind_of
 from orchestrator.cost import controls
 from orchestrator.decoding.validation_bleu import tuned_decode
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, for_each
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -44,14 +45,8 @@ class RowSelection:
 def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
     """Returns the rows of all targets, in order and without duplicates. Raises UserError with the problems of all targets."""
     rows: dict[str, Row] = {}
-    problems: list[str] = []
-    for target in targets:
-        try:
-            rows |= {row.id: row for row in selection.rows(target) if row.id not in rows}
-        except UserError as error:
-            problems += error.lines
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    for row in chain.from_iterable(for_each(selection.rows, targets)):
+        rows.setdefault(row.id, row)
     return list(rows.values())
 
 

@@ -142,7 +142,7 @@ class Finder:
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:
-        if keys.train is None or keys.decode is None or keys.score is None:
+        if row.spec is None or keys.train is None or keys.decode is None or keys.score is None:
             return None
         view = RunView.read(self.ledger, {"": keys}, row.failed_below)
         outcome, record, scored = view.outcome, view.training, view.score
@@ -162,6 +162,7 @@ class Finder:
         )
         if outcome.status != "done" or scored is None:
             return made
+        text = record.get("text") or {}  # records of earlier versions have none
         return replace(
             made,
             bleu=view.bleu,
@@ -171,7 +172,7 @@ class Finder:
             sentences_per_second=view.sentences_per_second,
             capsule=view.capsule,
             also=self._also(row) | figures_of(scored),
-            text=_text(record, row, scored),
+            text=text | {"pairs": (text.get("pairs") or {}) | {row.spec.score.test: scored.get("sentences")}},
         )
 
     def _also(self, row: Row) -> dict[str, float]:
@@ -205,13 +206,6 @@ class Finder:
 def rescored(row: Row, how: ScoreSpec) -> Row:
     """The row with the same training and search but another test set or metric."""
     return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
-
-
-def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
-    """The recorded text of the training (absent from records of earlier versions), with the number of pairs of the test set."""
-    assert row.spec is not None
-    known = record.get("text") or {}
-    return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
 
 
 def is_shipped(ledger: Ledger, key: str) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import looks, speeds
+from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.figures import OURS, against, figures, front, short_id
+from orchestrator.report.figures import OURS, against, figures, front, ratios, short_id
 from orchestrator.report.find import Finder, SeedResult, shipped
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.notes import (
@@ -119,10 +119,14 @@ def make(
     setting = scale.removeprefix("profile ")
     compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=setting, recording=base is None)
     judged = {} if compared is None else compared.of_rows()
+
+    def add(row_id: str, **more: Any) -> None:
+        ours[row_id] = {**(ours[row_id] or {}), **more}
+
     for row_id, found_of in judged.items():
-        ours[row_id] = (ours[row_id] or {}) | found_of.as_json()
+        add(row_id, **found_of.as_json())
         if (effect := found_of.effect) is not None:
-            ours[row_id] = {**(ours[row_id] or {}), "delta": effect.delta, "against": short_id(effect.against)}
+            add(row_id, delta=effect.delta, against=short_id(effect.against))
     rows = [row for row in rows if named is None or row.id in named]
     ours = {row.id: ours[row.id] for row in rows}
     judged = {row_id: each for row_id, each in judged.items() if row_id in ours}
@@ -136,18 +140,18 @@ def make(
         if row.control is None:
             runs.setdefault(own, row.id)
         elif own and own in runs:
-            ours[row.id] = {**(ours[row.id] or {}), "same_as": runs[own]}
+            add(row.id, same_as=runs[own])
     for row_id, best in front(ours).items():
-        ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
+        add(row_id, pareto=best)
     changed = changed_since_training(rows, outcomes, finder, seeds)
     for row in rows:
         names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
         if names and ours[row.id] is not None:
-            ours[row.id] = {**(ours[row.id] or {}), "changed": names}
+            add(row.id, changed=names)
     outcomes = {row.id: outcomes[row.id] for row in rows}
     from_product = shipped(finder.ledger, outcomes)
     for row_id in from_product:
-        ours[row_id] = {**(ours[row_id] or {}), "shipped": True}
+        add(row_id, shipped=True)
     lines = [
         Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis, judged.get(row.id, OfRow()))
         for row in rows
@@ -192,4 +196,4 @@ def _speeds(
     if base is None:
         return {}, None
     keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}
-    return speeds.ratios(finder.ledger, keys, base)
+    return ratios(finder.ledger, keys, base)

@@ -5,28 +5,21 @@ An analysis is a run of its own, tagged `nmt.kind=analysis`. Without the tags `n
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from orchestrator.files.canonical import digest
-from orchestrator.tracking.history import text
-from orchestrator.tracking.store import MAX_TAG, MlflowStore
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run
-
-import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
 from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
 from orchestrator.tracking.environment import reason
+from orchestrator.tracking.history import text
+from orchestrator.tracking.store import MAX_TAG, MlflowStore
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

@@ -32,7 +32,7 @@ MAX_TOKENS = 40
 Ids = Sequence[Sequence[int]]
 
 
-@register("attention-maps", options={"sentences": "0,1,2"}, needs_weights=True)
+@register("attention-maps", options={"sentences": [0, 1, 2]}, needs_weights=True)
 def attention_maps(context: AnalysisContext) -> Analysis:
     """Returns one record per row, sentence (from 0), target and source position. The weights of a target position sum to 1.
 
@@ -44,7 +44,7 @@ def attention_maps(context: AnalysisContext) -> Analysis:
     return Analysis(records, draw_maps, notes, table_of("mean of the largest weight, by sentence:", sharpness))
 
 
-@register("layer-attention", options={"sentences": "0,1,2"}, needs_weights=True)
+@register("layer-attention", options={"sentences": [0, 1, 2]}, needs_weights=True)
 def layer_attention(context: AnalysisContext) -> Analysis:
     """Returns the weights for the chosen test sentences (from 0), then, as sentence `all`, their mean over all positions of the test set.
 
@@ -104,7 +104,7 @@ def _sentences(context: AnalysisContext, subject: Subject, notes: list[str]) -> 
     The ids of a translation are encoded from its text; a note counts the translations that do not decode to the same text. Raises UserError
     for a sentence that does not exist.
     """
-    sentences = list(dict.fromkeys(context.numbers("sentences")))
+    sentences = list(dict.fromkeys(context.options["sentences"]))
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]
     if bad := [i for i in sentences if i >= len(texts)]:
         raise UserError(f"--option sentences: found {bad[0]}; expected numbers below {len(texts)}, the sentences of the test set")

@@ -27,7 +27,7 @@ TITLES = {
 }
 
 
-@register("degradation", options={"points": "1"}, needs_weights=True)
+@register("degradation", options={"points": 1}, needs_weights=True)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
 
@@ -48,7 +48,7 @@ def sample(count: int) -> list[int]:
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    points, prepared, spec = context.integer("points", 1), context.prepared(subject), subject.spec
+    points, prepared, spec = context.options["points"], context.prepared(subject), subject.spec
     train = prepared.pairs("train")
     if len(train) < PAIRS:
         notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")

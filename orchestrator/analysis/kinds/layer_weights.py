@@ -32,13 +32,15 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.decoding.beam import BOS
 from orchestrator.specs.schema import ModelSpec
 
+SENTENCES = 100
+"""Of the test set, over which means are taken."""
 Matrix = dict[int, list[float]]
 """Reader (layer or sub-layer, from 1) -> its weights, the lowest source first."""
 Found = dict[tuple[str, str, str], Matrix]
 """By side, component and way."""
 
 
-@register("exploitation", options={"side": "encoder"}, needs_weights=True)
+@register("exploitation", options={"side": ("encoder", "decoder")}, needs_weights=True)
 def exploitation(context: AnalysisContext) -> Analysis:
     """Returns one record per row, node and input; `even` is 1/n for a node with n inputs. Raises UserError if no row has such a node."""
     records, notes = context.each_row(_nodes_of_row)
@@ -48,7 +50,7 @@ def exploitation(context: AnalysisContext) -> Analysis:
 
 
 def _nodes_of_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    side = context.choice("side", "encoder", "decoder")
+    side = context.options["side"]
     weights = context.store(subject).weights(subject.spec.decode.checkpoint)
     records: Records = []
     for node, (inputs, name) in enumerate(nodes(subject.spec.model, side), start=1):
@@ -105,12 +107,9 @@ def _draw_nodes(figure: Figure, records: Records) -> None:
     figures.heat_maps(figure, [maps], labels, "share / even share", (1 - 1.4 * spread, 1 + 1.4 * spread, "RdBu_r"), cell=0.55)
 
 
-@register("layer-weights", options={"sentences": "100"}, needs_weights=True)
+@register("layer-weights", needs_weights=True)
 def layer_weights(context: AnalysisContext) -> Analysis:
-    """Returns one record per reader and source. Raises UserError if no row has such weights.
-
-    Options: `sentences`, how many of the test set, or all.
-    """
+    """Returns one record per reader and source. Raises UserError if no row has such weights."""
     records, notes = context.each_row(_weights_of_row)
     readers = pd.DataFrame(records).groupby(["row", "side", "component", "way", "reader"], sort=False).weight.agg(["first", "last"])
     means = readers.groupby(["row", "side", "component", "way"], sort=False).mean()
@@ -119,9 +118,8 @@ def layer_weights(context: AnalysisContext) -> Analysis:
 
 def _weights_of_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     prepared, test = context.prepared(subject), subject.spec.score.test
-    limit = context.limit("sentences")
-    sources = prepared.encode(prepared.sources(test)[:limit])
-    targets = prepared.encode(prepared.references(test)[0][:limit], "tgt")
+    sources = prepared.encode(prepared.sources(test)[:SENTENCES])
+    targets = prepared.encode(prepared.references(test)[0][:SENTENCES], "tgt")
     found = weights_of(context.model(subject), zip(sources, targets, strict=True))
     if not found:
         notes.append(f"{subject.row.id}: no component of it weighs layers or streams; left out")

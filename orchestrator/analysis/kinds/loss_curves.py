@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
 from orchestrator.errors import UserError
-from orchestrator.report.speeds import ratios
+from orchestrator.report.figures import ratios
 from orchestrator.specs.table import number as figure_of
 from orchestrator.tracking.history import number
 
@@ -61,13 +61,13 @@ ENDS: dict[str, tuple[Callable[[Losses, float], LossPoint | None], str]] = {
 """Name of an end -> (the validation where a row reaches it, given the baseline's best loss; why there is none)."""
 
 
-@register("loss-curves", options={"until": "end"})
+@register("loss-curves", options={"until": ("end", "first-cut")})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per measure of each row, then one per point of the curves. Raises UserError if no row has a history of losses.
 
     Options: `until`, end or first-cut (the curves of Fig. 4).
     """
-    until = context.choice("until", "end", "first-cut")
+    until = context.options["until"]
     notes: list[str] = []
     panels: dict[str, dict[str, tuple[Subject, Losses]]] = {}
     for subject in context.subjects:
@@ -235,5 +235,5 @@ def draw(figure: Figure, records: Records) -> None:
         axes.set_xlabel(label)
         for r in own:
             if r["note"] == "first cut" and r["data"] == "validation":
-                axes.axvline(r[axis], color=styles[r["row"]].colour, linestyle=":")
+                axes.axvline(r[axis], color=styles[r["row"]]["color"], linestyle=":")
     panels[0].set_ylabel("nll per target token [nats]")

@@ -23,11 +23,10 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.errors import UserError
 from orchestrator.report.effects import Effects
 from orchestrator.report.figures import figures as figures_of
-from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.find import SeedResult
 from orchestrator.report.noise_floor import sentence_error
 from orchestrator.scoring.significance.estimator import LEVEL, quantile
 from orchestrator.specs.schema import ModelSpec
-from orchestrator.sweeps.plan import Data
 
 FUSION, RECURRENT = "mlrf-self-attention", "biarn"
 DASHES = ("-", "-.", ":")
@@ -37,9 +36,8 @@ Point = tuple[Any, int | str]
 
 def effects_of(context: AnalysisContext) -> tuple[dict[str, list[SeedResult]], Effects]:
     """Returns (the finished seeds of each row, their statistics)."""
-    finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
-    outcomes = {s.row.id: finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
-    return outcomes, Effects([s.row for s in context.subjects], outcomes, finder.reader)
+    outcomes = {s.row.id: context.finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
+    return outcomes, Effects([s.row for s in context.subjects], outcomes, context.finder.reader)
 
 
 def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:

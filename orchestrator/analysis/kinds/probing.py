@@ -30,8 +30,8 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.table import number
 from orchestrator.training.runtime import best_device
 
-OPTIONS = {"limit": "all", "data": ""}
-"""limit: instances per split. data: folder of files in SentEval's format, in the source language of the rows."""
+OPTIONS = {"data": ""}
+"""data: folder of files in SentEval's format, in the source language of the rows."""
 SPACE: dict[str, Any] = {"nhid": (50, 100, 200), "dropout": (0.0, 0.1, 0.2), "l2": (1e-5, 1e-4, 1e-3, 1e-2)}
 """Settings of the classifier that are compared: hidden units, dropout, weight decay."""
 SEED = 1111
@@ -56,8 +56,6 @@ def analyse(context: AnalysisContext) -> Analysis:
     notes.append("sentences go through each row's own tokenisation and subwords, also where they are tokenised already, as SentEval's are")
     if (frame.encoders == 2).any():
         notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
-    if (limit := context.limit("limit")) is not None:
-        notes.append(f"at most {limit:,} instances a split: not comparable with the paper's numbers")
     if frame.valid.min() < LEAST_VALID:
         notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
     if few := sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000}):
@@ -69,8 +67,7 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     """Returns one record per task, none with a note for a row whose source language is not that of the sentences."""
-    device, limit = best_device(), context.limit("limit")
-    folder, language = context.options["data"], load_entry(subject.spec.data.corpus).src
+    device, folder, language = best_device(), context.options["data"], load_entry(subject.spec.data.corpus).src
     if not folder and language != LANGUAGE:
         hint = "--option data=DIR has files in its language"
         notes.append(f"{subject.row.id}: its source language is {language}, SentEval's is {LANGUAGE}; left out ({hint})")
@@ -79,10 +76,9 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
     prepared, model = context.prepared(subject), context.model(subject).to(device)
     records: Records = []
     for task in TASKS.values():
-        whole = instances[task.name]
-        sample = whole if limit is None else whole.sample(frac=1, random_state=SEED).groupby("split").head(limit).sort_index()
+        sample = instances[task.name]
         vectors, width = features(model, prepared.encode_text(sample["sentence"].tolist()))
-        encoder = LabelEncoder().fit(whole["label"])  # of the whole tr, so that a limit does not change the problem
+        encoder = LabelEncoder().fit(sample["label"])
         labels = torch.as_tensor(encoder.transform(sample["label"]), dtype=torch.long, device=device)
         masks = {split: torch.as_tensor((sample["split"] == split).to_numpy(copy=True), device=device) for split in SPLITS}
         data = {split: (vectors[mask], labels[mask]) for split, mask in masks.items()}

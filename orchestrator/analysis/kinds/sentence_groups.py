@@ -41,12 +41,12 @@ SNAPSHOTS = 20
 QUARTILES = ("simple", "ordinary", "difficult", "challenging")
 
 
-@register("length", options={"edges": "15,30,45"})
+@register("length", options={"edges": [15, 30, 45]})
 def length(context: AnalysisContext) -> Analysis:
     """Returns one record per row and group; `delta` is BLEU minus the first row's. Raises UserError for edges that do not increase."""
-    edges = context.numbers("edges", least=1)
-    if any(a >= b for a, b in pairwise(edges)):
-        raise UserError(f"--option edges={context.options['edges']}: found edges that do not increase; expected e.g. edges=15,30,45")
+    edges = context.options["edges"]
+    if any(a >= b for a, b in pairwise([0, *edges])):
+        raise UserError(f"--option edges={','.join(map(str, edges))}: found edges that do not increase; expected e.g. edges=15,30,45")
     records: Records = []
     for subject in context.subjects:
         prepared = context.prepared(subject)

@@ -15,9 +15,8 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.paired_tests import Comparison, compare
 from orchestrator.scoring.significance.rules import RULES, Rule, tests_in_words
-from orchestrator.specs.row import Row, baseline
+from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data
 
 SAMPLES, DRAW = 1000, 12345
 """Resamples of the bootstrap and their seed."""
@@ -27,7 +26,7 @@ SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", 
 @register("significance")
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
-    finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
+    finder = context.finder
     records: Records = []
     missing: list[str] = []
     rules: dict[str, Rule] = {}
@@ -54,24 +53,16 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
     """Returns the baseline of a row; None for the baseline itself, or with a line in `missing` if it is not among the subjects."""
-    row = subject.row
+    row, known = subject.row, {s.row.id: s.row for s in context.subjects}
     if row.parent is not None:
         return row.parent
-    known = {s.row.id: s.row for s in context.subjects}
-    first = _of_table(row)
-    if first != row.id and first not in known:
+    first = starts(_rows_of(row.source_file)).get(row.id) if Path(row.source_file).is_file() else None
+    if first is not None and first not in known:
         missing.append(f"{row.id}: its baseline {first} is not among the finished rows asked for; name it too")
-    return None if first == row.id else known.get(first)
+    return known.get(str(first))
 
 
 _rows_of = cache(resolve)
-
-
-def _of_table(row: Row) -> str:
-    """Returns the baseline of the row's table among all rows on the same corpus, not only the subjects."""
-    rows = _rows_of(row.source_file) if Path(row.source_file).is_file() else []
-    corpora = {other.id: other.spec.data.corpus for other in rows if other.spec is not None}
-    return baseline([other for other in rows if other.spec is not None and corpora[other.id] == corpora.get(row.id)]) or row.id
 
 
 def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, Keys]]:

@@ -28,7 +28,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.provenance import collect
-from orchestrator.report.speeds import FOLDER, ratio_of
+from orchestrator.report.figures import FOLDER, ratio_of
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
@@ -39,17 +39,16 @@ from orchestrator.training.runtime import best_device
 
 WORKS = ("train", "decode")
 FORMAT = 1
-OPTIONS = {"rounds": "5", "steps": "4", "sentences": "64", "batch": "own", "beam": "own"}
+OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None, "beam": None}
 """rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
-beam size; `own` for the row's."""
+beam size; None for the row's."""
 SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "low", "high", "paper")), "decode_tokens_per_second"]
 
 
 @register("speed", options=OPTIONS, needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
-    rounds, steps, sentences = (context.integer(name, 1) for name in ("rounds", "steps", "sentences"))
-    batch, beam = context.limit("batch"), context.limit("beam")
+    rounds, steps, sentences, batch, beam = (context.options[name] for name in OPTIONS)
     device = best_device()
     cases = [make_case(context, subject, sentences, steps, device) for subject in context.subjects]
     for case in cases:

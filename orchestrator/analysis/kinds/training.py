@@ -47,7 +47,7 @@ def _draw_accuracy(figure: Figure, records: Records) -> None:
     axes.set(xlabel="updates", ylabel="token accuracy [%]")
 
 
-@register("gradient-norms", options={"steps": "10000"})
+@register("gradient-norms", options={"steps": 10000})
 def gradient_norms(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
     records, notes = context.each_row(_norms)
@@ -56,7 +56,7 @@ def gradient_norms(context: AnalysisContext) -> Analysis:
 
 
 def _norms(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    last = context.integer("steps", 1)
+    last = context.options["steps"]
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= last]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]
     records = [subject.columns | {"layer": layer, "step": step, "norm": norm} for layer, step, norm in sorted(points) if norm is not None]

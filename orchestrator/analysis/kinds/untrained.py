@@ -40,10 +40,10 @@ PROPERTIES = ("low_level_accessible", "parametric", "representation_2d")
 ATOL = 1e-9
 
 
-@register("lead", options={"sentences": "3"}, needs_runs=False)
+@register("lead", options={"sentences": 3}, needs_runs=False)
 def analyse_lead(context: AnalysisContext) -> Analysis:
     """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
-    count = context.integer("sentences", 1)
+    count = context.options["sentences"]
     records: Records = []
     first = {(s.spec.data.corpus, s.spec.score.test): s for s in reversed(context.subjects)}
     for (corpus, test), subject in reversed(first.items()):

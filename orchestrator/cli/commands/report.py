@@ -13,7 +13,6 @@ from orchestrator.files import atomic
 from orchestrator.files.folders import make
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import markdown, render
-from orchestrator.report.page.render import script
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.controls import parse
@@ -113,7 +112,7 @@ def _title(found: Sequence[Section]) -> str:
 def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None, ladders: Sequence[Ladder] = ()) -> Path:
     """Writes the page, by default RESULTS/reports/NAME.html."""
     path = _path(options, name, ".html", to)
-    atomic.write_text(path, render.page(_title(found), found, script, version(), ladders=ladders))
+    atomic.write_text(path, render.page(_title(found), found, version(), ladders=ladders))
     return path
 
 

@@ -19,7 +19,7 @@ from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, choose_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.report import terminal
+from orchestrator.report import formats
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import claims
@@ -76,7 +76,7 @@ def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -
             failed = True
     if len(sizes) > 1:
         for found in make_ladders([(own, sections(request.again(), None, quiet=True)) for request, _, own in sizes]):
-            terminal.show_ladder(console(stderr=options.as_json), found)
+            formats.show_ladder(console(stderr=options.as_json), found)
     if failed:
         raise typer.Exit(1)
 
@@ -142,7 +142,7 @@ def _print_records(records: list[dict[str, Any]], request: Request | None, out: 
         with phase("comparing the rows"):
             tables = sections(request.again(), None, seeds={record["seed"] for record in records}, quiet=True)
     for section in tables:
-        terminal.show(out, section.table)
+        formats.show(out, section.table)
     bad = [record for record in records if record["status"] not in ("done", "stopped")]
     for record in bad:
         reason = " ".join(str(record.get("reason") or "no reason known").split())

@@ -8,9 +8,8 @@ from orchestrator.cli.commands.request import Family, Request
 from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
-from orchestrator.report import terminal
 from orchestrator.report.figures import short_id
-from orchestrator.report.formats import markdown_ladder, several
+from orchestrator.report.formats import markdown_ladder, several, show, show_ladder
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
@@ -34,7 +33,7 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
     made = [each.table for each in sections(Request.of(target, options), baseline)]
     if form == "terminal":
         for each in made:
-            terminal.show(console(), each, names)
+            show(console(), each, names)
     else:
         sys.stdout.write(several(made, form, names))
 
@@ -48,7 +47,7 @@ def _ladders(target: str, form: str, baseline: str | None, options: RowOptions) 
         elif form == "md":
             sys.stdout.write(f"**{each.table}**\n\n{markdown_ladder(each)}")
         else:
-            terminal.show_ladder(console(), each)
+            show_ladder(console(), each)
 
 
 def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:

@@ -1,15 +1,21 @@
-"""All claims of a page in one table: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
+"""All claims of a page: a table with the paper's effect beside ours and what seeds can find; claims without a verdict; a forest plot."""
 
+import math
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from orchestrator.report.cells import state
+from orchestrator.report.effects import Effect
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement
 from orchestrator.report.page.section import Section
+from orchestrator.report.page.vega import Spec, layer, quantity, zero
 from orchestrator.report.table import Table
+from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.significance.sentence_statistics import TITLES
 
 _DETAILS = ("sd over seeds", "found with 80 % power", "seeds")
 HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
@@ -117,3 +123,95 @@ def _lacking(section: Section) -> dict[str, list[str]]:
             named = short_id(line.id) + ("" if one.own else f" against {short_id(str(one.claim.against))}")
             found.setdefault(reason, []).append(named)
     return found
+
+
+ROW = 18
+"""Pixels of a row of one corpus; another corpus takes half as much more."""
+LETTERS, LETTER = 60, 5.6
+"""Longest label of a row; pixels of a letter in the widest of the fonts that a reader may have."""
+FAR = 10.0
+"""A difference larger than this many times the third quartile of all is named below the plot, not drawn: the others would have no room."""
+SCORES = ("bleu", PRINCIPAL)
+"""Metrics of the first panel. A claim about another one, except the nll, is not drawn."""
+WIDTHS = {"score": 300, "nll": 170}
+_COLOURS = ("var(--c1)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)", "var(--c7)")
+
+
+def forest(sections: Sequence[Section], *, twice: bool = False) -> Spec | None:
+    """The plot of all claims of these tables; None below two. twice: only of claims that have results on a second corpus too."""
+    points = [point for section in sections for point in _points(section, twice, several=len(sections) > 1)]
+    if len(points) < 2:
+        return None
+    third = statistics.quantiles([abs(each["score"]) for each in points], n=4, method="inclusive")[2]
+    far = [f"{each['row'].partition(':')[0]} ({each['score']:+.2f})" for each in points if abs(each["score"]) > FAR * third]
+    points = [each for each in points if abs(each["score"]) <= FAR * third]
+    titles = {"score": " and ".join(dict.fromkeys(TITLES[each["metric"]] for each in points)) + ", better to the right"}
+    titles = {"score": titles["score"] + (f"; not drawn: {', '.join(far)}" if far else ""), "nll": "test nll, better to the left"}
+    corpora = list(dict.fromkeys(each["corpus"] for each in points))
+    order = list(dict.fromkeys(each["row"] for each in points))
+    if len(sections) == 1:
+        order.sort(key=lambda row: -next(each["score"] for each in points if each["row"] == row))
+    axis = {"labelLimit": 0, "minExtent": math.ceil(LETTER * max(map(len, order)))}
+    panels = []
+    for panel, title in titles.items():
+        if any(panel in each for each in points):
+            y = {"field": "row", "type": "nominal", "sort": order, "title": None, "axis": axis if panel == "score" else None}
+            panels.append(_panel(panel, title, y, corpora, len(order), paper=any("paper" in each for each in points)))
+    return {"data": {"values": points}, "hconcat": panels}
+
+
+def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]]:
+    """{"row", "corpus", "metric", "score", "score_low", "score_high", "nll", .., "paper"} of each claim about the score, and corpus."""
+    labels = {line.id: line.label.partition(" (")[0] for line in section.table.rows}
+    found = []
+    for one, second in on_corpora(section):
+        claim, effect = one.judgement.claim, one.judgement.effect
+        if effect is None or effect.metric not in SCORES or (twice and not second):
+            continue
+        over = f"{labels[claim.row]} over {short_id(effect.against)}"
+        over += "".join(section.table.table.partition(", ")[1:])
+        text = f"{over} ({claim.row.split('/')[0]})" if several else f"{short_id(claim.row)}: {over}"
+        label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
+        data = next((str(line.ours["data"]) for line in section.table.rows if line.id == claim.row and line.ours), "")
+        for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
+            if (found_there := each.judgement.effect) is not None:
+                point: dict[str, Any] = {"row": label, "corpus": corpus, "metric": found_there.metric}
+                point |= {"paper": claim.effect} if each is one and claim.effect is not None else {}
+                found.append(point | _ends("score", found_there) | _ends("nll", each.nll.effect if each.nll is not None else None))
+    return found
+
+
+def _plain(corpus: str) -> str:
+    """The corpus without its languages, for tables of several directions."""
+    return re.sub("-[a-z]{2}-[a-z]{2}$", "", corpus)
+
+
+def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
+    if effect is None:
+        return {}
+    found = None if effect.difference is None else effect.difference.other_sentences
+    return {panel: effect.delta, **({} if found is None else {f"{panel}_low": found.low, f"{panel}_high": found.high})}
+
+
+def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *, paper: bool) -> Spec:
+    """A line at zero, intervals and points by corpus, and the paper's value as a diamond."""
+    x = quantity(panel, title, axis={"tickCount": 6 if panel == "score" else 4})
+    legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 30}
+    domain = [*corpora, *(["the paper"] if paper else [])]
+    colour = {"scale": {"domain": domain, "range": [*_COLOURS[: len(corpora)], "var(--c2)"][: len(domain)]}, "legend": legend}
+    shape = {"scale": {"domain": domain, "range": [*["circle"] * len(corpora), "diamond"][: len(domain)]}, "legend": legend}
+    corpus = {"field": "corpus", "type": "nominal"}
+    by = {"y": y, **({"yOffset": {**corpus, "sort": list(corpora)}} if len(corpora) > 1 else {}), "color": {**corpus, **colour}}
+    ends = {**by, "x": {**x, "field": f"{panel}_low"}, "x2": {"field": f"{panel}_high"}}
+    dots = {**by, "x": x, "shape": {**corpus, **shape}}
+    layers = [
+        zero("x"),
+        layer({"type": "rule", "strokeWidth": 2}, ends, f"isValid(datum.{panel}_low)"),
+        layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, dots, f"isValid(datum.{panel})"),
+    ]
+    if paper and panel == "score":
+        the = {"datum": "the paper"}
+        diamonds = {"y": y, **({"yOffset": {"datum": corpora[0]}} if len(corpora) > 1 else {}), "x": {**x, "field": "paper"}}
+        diamonds |= {"color": {**the, **colour}, "shape": {**the, **shape}}
+        layers.append(layer({"type": "point", "size": 50, "opacity": 1}, diamonds, "isValid(datum.paper)"))
+    return {"width": WIDTHS[panel], "height": round((0.5 + 0.5 * len(corpora)) * ROW) * rows, "layer": layers}

@@ -6,12 +6,9 @@ from difflib import SequenceMatcher
 
 from sacrebleu.metrics.chrf import CHRF
 
-from orchestrator.data.text import CorpusText
-from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
-from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.row import Row
+from orchestrator.specs.schema import RunSpec
 
 EVEN, EXTREME = 6, 3
 """Sentences at even distances over the test set, and with the largest gains and losses."""
@@ -43,28 +40,22 @@ class Examples:
 
 def examples(section: Section, rows: Sequence[str]) -> Examples | None:
     """The examples of `rows` (addresses; the first is the baseline, the second the best) that share a test set; None without texts."""
-    by_id = {row.id: row for row in section.rows}
+    specs = {row.id: row.spec for row in section.rows}
     outputs: dict[str, list[str]] = {}
     test, seed = "", 0
     for row_id in rows:
-        own, done = by_id[row_id], section.done(row_id)
-        if own.spec is None or not done or (outputs and own.spec.score.test != test):
+        spec = specs[row_id]
+        done = next((o for o in section.done(row_id) if not outputs or o.seed == seed), None)
+        if spec is None or done is None or (outputs and spec.score.test != test) or len(outputs) == MOST_ROWS:
             continue
-        found = next((o for o in done if not outputs or o.seed == seed), None)
-        if found is None or found.keys.train is None or found.keys.decode is None:
-            continue
-        record = section.finder.ledger.read_decode(found.keys.train, found.keys.decode)
-        if record is None or (outputs and len(record["hypotheses"]) != len(next(iter(outputs.values())))):
-            continue
-        test, seed = own.spec.score.test, found.seed
-        outputs[row_id] = record["hypotheses"]
-        if len(outputs) == MOST_ROWS:
-            break
+        record = section.finder.ledger.read_decode(str(done.keys.train), str(done.keys.decode))
+        if record is not None and (not outputs or len(record["hypotheses"]) == len(next(iter(outputs.values())))):
+            test, seed, outputs[row_id] = spec.score.test, done.seed, record["hypotheses"]
     if not outputs:
         return None
     base, best = [*outputs, *outputs][:2]
     count, names = len(outputs[base]), {row_id: short_id(row_id) for row_id in outputs}
-    texts = _texts(section, by_id[base], test, count)
+    texts = _texts(section, specs[base], test, count)
     chosen = {round((i + 0.5) * count / EVEN - 0.5): "at an even distance" for i in range(min(EVEN, count))}
     if texts is not None and best != base:
         chosen |= _extremes(outputs[base], outputs[best], texts[1], f"{names[best]} against {names[base]}")
@@ -76,18 +67,13 @@ def examples(section: Section, rows: Sequence[str]) -> Examples | None:
     return Examples(seed, test, names[base] if texts is None else "the reference", sentences)
 
 
-def _texts(section: Section, row: Row, test: str, count: int) -> tuple[list[str], list[str]] | None:
-    """Sources and first references of a test set; None if the corpus is absent or is another one."""
-    assert row.spec is not None
-    data = section.finder.data
-    try:
-        entry = load_entry(row.spec.data.corpus)
-        if entry.generated is None and data.data_dir is None:
-            return None
-        lines = list(CorpusText(entry, data.data_dir, [test]).rows(test))
-    except (UserError, OSError, KeyError):
+def _texts(section: Section, spec: RunSpec | None, test: str, count: int) -> tuple[list[str], list[str]] | None:
+    """Sources and first references of a test set; None if the corpus is not prepared here or is another one."""
+    prepared = None if spec is None else section.finder.data.prepared(spec.data)
+    if prepared is None:
         return None
-    return ([line[0] for line in lines], [line[1] for line in lines]) if len(lines) == count else None
+    sources, references = prepared.sources(test), prepared.references(test)[0]
+    return (sources, references) if len(sources) == count else None
 
 
 def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str], pair: str) -> dict[int, str]:

@@ -11,10 +11,8 @@ import vl_convert
 from orchestrator.report.formats import markdown as table_of
 from orchestrator.report.formats import markdown_grid, markdown_ladder
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.page import charts, scatter, search_charts
-from orchestrator.report.page.claims_table import begins_with_claims, claims_table
-from orchestrator.report.page.forest import forest
-from orchestrator.report.page.ladder_chart import chart
+from orchestrator.report.page import charts, search_charts
+from orchestrator.report.page.claims_table import begins_with_claims, claims_table, forest
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
@@ -41,7 +39,7 @@ def report(
     front = texts.get("", f"# {_md(title)}")
     files = dict[str, str]()
     for number, each in enumerate(ladders):
-        front, drawn = f"{front}\n\n## {_md(each.table)} at {len(each.profiles)} sizes", chart(each)
+        front, drawn = f"{front}\n\n## {_md(each.table)} at {len(each.profiles)} sizes", charts.of_ladder(each)
         if drawn is not None:
             file = f"{name}-ladder{number or ''}.svg"
             files[file] = _svg(drawn, None)
@@ -70,7 +68,7 @@ def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
         parts += found
     for section in sections:
         drawn = {"effects": None if claims else forest([section])}
-        drawn |= {} if several else {"curves": charts.curves(section), **scatter.quality(section)}
+        drawn |= {} if several else {"curves": charts.curves(section), **charts.quality(section)}
         drawn |= search_charts.drawings(section)
         drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
         own = {key: spec for key, spec in drawn.items() if spec is not None}

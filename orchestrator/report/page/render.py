@@ -1,12 +1,10 @@
 """Renders the page with Jinja: everything escaped, the script and the style embedded."""
 
-import contextlib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,12 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from orchestrator.files import atomic
-from orchestrator.files.documents import read_bytes
-from orchestrator.paths import user_cache
+from orchestrator.report.cells import layout
 from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.layout import layout
-from orchestrator.report.page import charts, scatter, search_charts
-from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table
+from orchestrator.report.page import charts, search_charts
+from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table, forest
 from orchestrator.report.page.examples import examples
-from orchestrator.report.page.forest import forest
-from orchestrator.report.page.ladder_chart import chart
 from orchestrator.report.page.provenance import provenance, varying
 from orchestrator.report.page.section import Section, has_figures, headline, score
 from orchestrator.safe_text import json_text, visible
@@ -37,7 +30,6 @@ ASSETS = Path(__file__).parent / "assets"
 def page(
     title: str,
     sections: Sequence[Section],
-    script: Callable[[], str],
     version: str,
     now: datetime | None = None,
     ladders: Sequence[Ladder] = (),
@@ -45,14 +37,13 @@ def page(
     """The page as HTML.
 
     Args:
-        script: gives the script of the charts (see `vega_script.script`); called only if there is a chart.
         version: of the product.
         now: the time that the page names; by default the present.
         ladders: tables at several sizes, which come first.
     """
     made = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     parts = [_part(section, index) for index, section in enumerate(sections)]
-    climbed = [{"ladder": each, "at": f"ladder{index}", "chart": chart(each)} for index, each in enumerate(ladders)]
+    climbed = [{"ladder": each, "at": f"ladder{index}", "chart": charts.of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
     template = _environment().get_template("page.html")
     return template.render(
@@ -93,7 +84,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
-    quality = scatter.quality(section)
+    quality = charts.quality(section)
     drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality, **search_charts.drawings(section)}
     return {
         "at": at,
@@ -156,18 +147,7 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def place() -> Path:
-    """Where the script is kept: in the user's cache, since bundling takes seconds and every page has the same script."""
-    return user_cache() / f"vega-{metadata.version('vl-convert-python')}.js"
-
-
+@cache
 def script() -> str:
-    """The bundle as one script, kept where that is possible."""
-    path = place()
-    if kept := read_bytes(path):
-        return kept.decode("utf-8")
-    made = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(path, made)
-    return made
+    """The script that draws the charts."""
+    return str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import colour_of
 from orchestrator.report.page.section import Section
-from orchestrator.report.page.vega import Spec, chart, number, tip
+from orchestrator.report.page.vega import Spec, chart, quantity, tip
 from orchestrator.scoring.significance.expected_best import expected_best
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
@@ -53,8 +53,8 @@ def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
 def _chart(section: Section, values: list[dict[str, Any]], x: str, y: str, mark: Spec, *, log: bool = False) -> Spec:
     scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False}
     encoding = {
-        "x": number("x", x, axis={"tickMinStep": 0 if log else 1}, scale=scale),
-        "y": number("y", y, scale={"zero": False}),
+        "x": quantity("x", x, axis={"tickMinStep": 0 if log else 1}, scale=scale),
+        "y": quantity("y", y, scale={"zero": False}),
         "color": colour_of(section),
         **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
         "tooltip": [tip("row"), tip("x", x), tip("y", y, ".4f")],

@@ -6,7 +6,7 @@ from typing import Any
 Spec = dict[str, Any]
 
 
-def number(field: str, title: str | None, **more: Any) -> Spec:
+def quantity(field: str, title: str | None, **more: Any) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 

@@ -25,7 +25,7 @@ def test_labels_are_drawn_as_they_are_written() -> None:
     """A control character would make the SVG no XML, and dollars a formula."""
     label = "\x1b[31m costs $1 or $2_ {"
     (style,) = figures.styles(records(label)).values()
-    for text in (style.name, figures.short(label), figures.short(figures.short(label))):
+    for text in (style["label"], figures.short(label), figures.short(figures.short(label))):
         assert text == r"\x1b[31m costs \$1 or \$2_ {"
 
     analysis = Analysis([], lambda figure, _: figure.subplots().set_title(figures.short(label)))

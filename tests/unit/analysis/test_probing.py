@@ -190,14 +190,6 @@ def test_a_row_whose_source_is_another_language_is_left_out(lab: Any, about: Any
         analyse(context)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["limit=0"], "--option limit=0: expected whole numbers >= 1"),
-        (["data=/nowhere"], "--option data=/nowhere: no such folder"),
-    ],
-)
-def test_bad_options_are_one_line(options: list[str], said: str, lab: Any) -> None:
-    with pytest.raises(UserError) as caught:
-        analyse(lab.context("probing", "base", options=options))
-    assert len(caught.value.lines) == 1 and said in caught.value.lines[0]
+def test_a_folder_that_is_not_there_is_one_line(lab: Any) -> None:
+    with pytest.raises(UserError, match=r"^--option data=/nowhere: no such folder.*$"):
+        analyse(lab.context("probing", "base", options=["data=/nowhere"]))

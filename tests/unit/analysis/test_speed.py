@@ -11,7 +11,7 @@ from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds import speed
 from orchestrator.decoding import translate
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.speeds import ratios
+from orchestrator.report.figures import ratios
 
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
 

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.ledger.results import Ledger
+from orchestrator.report.cells import columns
+from orchestrator.report.table import Table
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+
+
+def cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    found = columns(table)
+    return [column.title for column in found], [list(row) for row in zip(*(column.cells for column in found), strict=True)]
+
 
 CAPSULE = {"git_commit": "c" * 40, "libraries": {"torch": "2.0"}}
 

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.table import Table, make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.conftest import MINIMAL
-from tests.unit.report.support import write_run
+from tests.unit.report.support import cells, write_run
 
 HEAD = MINIMAL.replace("rows:", "also: {valid: {test: valid}, folded: {lowercase: true}}\nmeans: {average: [bleu, folded]}\nrows:")
 ROWS = """\

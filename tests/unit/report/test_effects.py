@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.cells import cells, state
+from orchestrator.report.cells import state
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
@@ -27,6 +27,7 @@ from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
+from tests.unit.report.support import cells
 
 TABLE = (
     MINIMAL

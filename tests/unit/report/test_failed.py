@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import outcome_of
-from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import make
@@ -20,7 +19,7 @@ from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.plan import Data, keys_for, plan
 from orchestrator.training import trainer
-from tests.unit.report.support import write_run
+from tests.unit.report.support import cells, write_run
 
 HEAD = """\
 source: {paper: demo, table: deep}

@@ -13,9 +13,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.effects import Effect
 from orchestrator.report.find import Finder
 from orchestrator.report.judgement import Judgement, OfRow
-from orchestrator.report.page import markdown
-from orchestrator.report.page.forest import forest
-from orchestrator.report.page.render import page
+from orchestrator.report.page import markdown, render
+from orchestrator.report.page.claims_table import forest
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line, make
 from orchestrator.scoring.significance.verdicts import Verdict
@@ -47,10 +46,11 @@ def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
     return Section(made, rows, {row.id: finder.outcomes(row) for row in rows}, finder, scale="profile x", arguments=" --profile x")
 
 
-def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None:
+def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "script", lambda: "the_script('</script>')")
     left = judged("cut", "base", "bleu", "not run", own=True)
     claimed = replace(section, table=replace(section.table, claims=[left]))
-    text = page("demo", [section, claimed], lambda: "the_script('</script>')", "1.0")
+    text = render.page("demo", [section, claimed], "1.0")
     assert "<li>demo/small: 1 stopped at step 4: cut</li>" in text
     assert HOSTILE not in text and "&lt;/script&gt;" in text
     assert not re.search(r'(src|href)="(?!#)', text) and "http" not in text.replace("http-equiv", "")

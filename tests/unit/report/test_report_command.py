@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.commands import report as command
+from orchestrator.report.page import render
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 
@@ -24,7 +25,7 @@ rows:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two tables of one's own in a folder; no page needs the real script of the charts."""
-    monkeypatch.setattr(command, "script", lambda: "")
+    monkeypatch.setattr(render, "script", lambda: "")
     (tmp_path / "mine").mkdir()
     for name in ("one", "two"):
         (tmp_path / "mine" / f"{name}.yaml").write_text(TABLE.format(name=name), encoding="utf-8")
@@ -84,7 +85,7 @@ def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.
     reconcile(results)
     assert _logged(results) == b"another", "`reconcile` brings a page that is new"
 
-    monkeypatch.setattr(command.render, "page", lambda *_, **options: 1 / 0)
+    monkeypatch.setattr(render, "page", lambda *_, **options: 1 / 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "the table:" in out
     assert [line for line in err.splitlines() if "warning" in line] == [

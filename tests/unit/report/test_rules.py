@@ -12,15 +12,15 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.cells import cells, figure
-from orchestrator.report.figures import figures
+from orchestrator.report.cells import figure
+from orchestrator.report.figures import figures, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
-from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.table import Table, make
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
+from tests.unit.report.support import cells
 
 Resolve = Callable[[str], list[Row]]
 
