@@ -2,7 +2,6 @@
 
 _KINDS = {
     "attention": ("attention-maps", "layer-attention"),
-    "degradation": ("degradation",),
     "layer_weights": ("exploitation", "layer-weights"),
     "loss_curves": ("loss-curves",),
     "option_curves": ("hops", "steps", "depth"),
@@ -10,7 +9,7 @@ _KINDS = {
     "sentence_groups": ("length", "difficulty"),
     "significance": ("significance",),
     "speed": ("speed",),
-    "training": ("accuracy", "gradient-norms"),
+    "training": ("accuracy", "degradation", "gradient-norms"),
     "untrained": ("grid", "lead", "parameters", "properties"),
 }
 MODULES = {name: module for module, names in _KINDS.items() for name in names}

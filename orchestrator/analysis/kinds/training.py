@@ -1,4 +1,4 @@
-"""Curves of the training, from the history of each run.
+"""Curves of the training, from the history of each run, and BLEU of its weights.
 
 accuracy: of the next token on training and validation data by update (Wang et al. 2018, Fig. 4). Validation accuracy is teacher forced,
 without dropout, on the whole set. Training accuracy is measured on sampled positions of the updates since the last report, with dropout and
@@ -6,19 +6,30 @@ before the update. The paper does not say how it measures training accuracy.
 
 gradient-norms: of each encoder layer over the first updates (Wei et al. 2020, Fig. 5), from runs with `train.log_gradient_norms`. The norm
 is the L2 norm over all parameters of the layer, for the whole update, before clipping.
+
+degradation: of deep networks, which may fit even their training data worse (Wei et al. 2020, Fig. 2). BLEU on sampled training pairs and on
+the validation set, and the losses of the history. The sample is drawn from the filtered training pairs with a fixed seed and is the same
+for all rows of a corpus. References of training pairs are restored from their subwords. With `points` above 1, weight snapshots give BLEU
+by update.
 """
 
 import pandas as pd
+import torch
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from models.initialise import stream_seed
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
+from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of, translate
+from orchestrator.safe_text import log
+from orchestrator.scoring.scores import References
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
+from orchestrator.training.runtime import best_device
 
 ACCURACIES = {"training": "train/accuracy", "validation": "valid/accuracy"}
 
@@ -84,3 +95,80 @@ def _draw_norms(figure: Figure, records: Records) -> None:
         axes.grid()
     panels[0].set_ylabel("L2 norm of the gradient")
     figure.colorbar(colours, ax=panels, label="encoder layer", ticks=MaxNLocator(integer=True, nbins=8))
+
+
+PAIRS = 3000
+"""Training pairs whose translations are scored."""
+TITLES = {
+    ("bleu", "training"): "(a) BLEU on sampled training pairs",
+    ("bleu", "validation"): "(b) BLEU on the validation set",
+    ("nll", "training"): "(c) training loss",
+    ("nll", "validation"): "(d) validation loss",
+}
+
+
+@register("degradation", options={"points": 1}, needs_weights=True)
+def degradation(context: AnalysisContext) -> Analysis:
+    """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
+
+    Option `points`: the number of weights, the row's own and points - 1 snapshots.
+    """
+    records, notes = context.each_row(_bleu_and_losses)
+    notes += [
+        "training BLEU is of pairs sampled by seed 1, their references made from subwords; validation BLEU is of the whole set",
+        "training nll is of the updates themselves, with dropout; validation nll is without",
+    ]
+    last = pd.DataFrame(records).sort_values("step", kind="stable").groupby(["row", "measure", "data"], sort=False).value.last()
+    return Analysis(
+        records, _draw_degradation, notes, table_of("last values:", last.unstack(["measure", "data"]).sort_index(axis=1), "{:.2f}")
+    )
+
+
+def sample(count: int) -> list[int]:
+    generator = torch.Generator().manual_seed(stream_seed(1, "degradation"))
+    return sorted(torch.randperm(count, generator=generator)[:PAIRS].tolist())
+
+
+def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+    points, prepared, spec = context.options["points"], context.prepared(subject), subject.spec
+    train = prepared.pairs("train")
+    if len(train) < PAIRS:
+        notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")
+    sampled = [train[i] for i in sample(len(train))]
+    targets = [target for _, target in sampled]
+    made = [prepared.decode(targets)]
+    texts: dict[str, tuple[list[list[int]], References, str]] = {
+        "training": ([source for source, _ in sampled], references_of(prepared, made, made, prepared.decode_tokens(targets)), "train"),
+        "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
+    }
+    model, snapshots = context.model(subject).to(best_device()), snapshots_of(context, subject)
+    # the update of the row's own weights; for an average, the last update
+    own_step = int(context.train_record(subject).get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
+    others = [step for step in snapshots if step != own_step]
+    count = min(points - 1, len(others))
+    if count < points - 1:
+        notes.append(f"{subject.row.id}: found {count} other snapshots for {points} points")
+    spread = [others[i * (len(others) - 1) // max(1, count - 1)] for i in range(count)]
+    columns = subject.columns | {"layers": spec.model.encoder.num_layers}
+    records: Records = []
+    for step in [own_step, *spread]:
+        if step != own_step:
+            load_into(model, context, subject, snapshots[step])
+        for data, (ids, references, split) in texts.items():
+            value = bleu(translate(model, ids, spec, prepared), references, split, spec)
+            log(f"{subject.name} update {step}: BLEU {value:.2f} on {data} data")
+            records.append(columns | {"measure": "bleu", "data": data, "step": step, "value": value, "sentences": len(ids)})
+    records.sort(key=lambda r: (r["data"], r["step"]))
+    return records + [
+        columns | {"measure": "nll", "data": data, "step": step, "value": round(value, 6)}
+        for data, metric in (("training", "train/nll"), ("validation", "valid/nll"))
+        for step, value in context.curve(subject, metric)
+    ]
+
+
+def _draw_degradation(figure: Figure, records: Records) -> None:
+    """Draws BLEU above losses by update, training left and validation right; a row without other snapshots has one point of BLEU."""
+    by_title = {title: [r for r in records if (r["measure"], r["data"]) == panel] for panel, title in TITLES.items()}
+    panels, _ = figures.curves(figure, by_title, "step", "value", height=2.2, most=2)
+    for axes, (measure, _) in zip(panels, TITLES, strict=True):
+        axes.set(xlabel="updates", ylabel="BLEU [%]" if measure == "bleu" else "nll per target token [nats]")

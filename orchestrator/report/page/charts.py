@@ -10,11 +10,37 @@ from typing import Any
 from orchestrator.report.figures import short_id, unbeaten
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page.section import Section, has_figures, score
-from orchestrator.report.page.vega import Spec, chart, layer, quantity, tip, zero
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.tracking.history import number
+
+Spec = dict[str, Any]
+
+
+def quantity(field: str, title: str | None, **more: Any) -> Spec:
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def tip(field: str, title: str = "", form: str = "") -> Spec:
+    return {"field": field} | ({"title": title} if title else {}) | ({"format": form} if form else {})
+
+
+def chart(values: Sequence[Spec], height: int, **rest: Any) -> Spec:
+    """A chart as wide as the page."""
+    return {"data": {"values": values}, "width": "container", "height": height, **rest}
+
+
+def layer(mark: Spec, encoding: Spec, only: str = "") -> Spec:
+    """only: a condition of the points that are drawn."""
+    return ({"transform": [{"filter": only}]} if only else {}) | {"mark": mark, "encoding": encoding}
+
+
+def zero(axis: str) -> Spec:
+    """A line where `axis` is 0."""
+    line = layer({"type": "rule", "color": "var(--ink)"}, {axis: {"datum": 0, "type": "quantitative"}})
+    return {"data": {"values": [{}]}, **line}
+
 
 COLOURS = 8
 """Of the page (`--c0` to `--c7`). Tables with more rows colour the baseline and the best; the others are grey."""

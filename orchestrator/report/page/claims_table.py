@@ -11,8 +11,8 @@ from orchestrator.report.cells import state
 from orchestrator.report.effects import Effect
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement
+from orchestrator.report.page.charts import Spec, layer, quantity, zero
 from orchestrator.report.page.section import Section
-from orchestrator.report.page.vega import Spec, layer, quantity, zero
 from orchestrator.report.table import Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from orchestrator.analysis import translations
-from orchestrator.analysis.kinds import degradation
-from orchestrator.analysis.kinds.degradation import analyse, sample
+from orchestrator.analysis.kinds import training
+from orchestrator.analysis.kinds.training import degradation, sample
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.decoding.translate import translate_lines
 from orchestrator.errors import UserError
@@ -19,7 +19,7 @@ from tests.unit.history import append_history
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(degradation, "PAIRS", 6)
+    monkeypatch.setattr(training, "PAIRS", 6)
 
 
 def test_the_sample_is_fixed() -> None:
@@ -36,7 +36,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("silent")
 def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
     append_history(own.ledger, own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
-    made = analyse(own.context("degradation", "base", "hier"))
+    made = degradation(own.context("degradation", "base", "hier"))
     found = [
         (r["measure"], r["data"], r["step"], r["sentences"] if r["measure"] == "bleu" else r["value"])
         for r in made.records
@@ -56,7 +56,7 @@ def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
 def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own: Any) -> None:
     context = own.context("degradation", "hier")
     subject = context.subjects[0]
-    made = analyse(context)
+    made = degradation(context)
     texts = translate_lines(context.model(subject), own.prepared, own.prepared.sources("valid"), subject.spec.decode)
     expected = score(texts, own.prepared.tokenise(texts, "tgt"), own.prepared, "valid", subject.spec.score)["bleu"]
     (value,) = (r["value"] for r in made.records if r["data"] == "validation" and r["measure"] == "bleu")
@@ -72,8 +72,8 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
         return [[Hypothesis(known.get(tuple(source), []), 0.0, 0.0)] for source in ids]
 
     monkeypatch.setattr(translations, "decode_corpus", by_heart)
-    monkeypatch.setattr(degradation, "PAIRS", 30)
-    made = analyse(own.context("degradation", "base"))
+    monkeypatch.setattr(training, "PAIRS", 30)
+    made = degradation(own.context("degradation", "base"))
     bleu = {r["data"]: r["value"] for r in made.records if r["measure"] == "bleu"}
     assert bleu["training"] == pytest.approx(100.0) and bleu["validation"] < 50.0
 
@@ -86,19 +86,19 @@ def test_snapshots_give_points_of_a_curve(own: Any) -> None:
     weights = dict(context.model(subject).named_parameters())
     for step in (1, 2, 3, 4):
         store.save_snapshot(step, {name: torch.zeros_like(w) if step < 4 else w for name, w in weights.items()}, 4)
-    made = analyse(context)
+    made = degradation(context)
     assert [r["step"] for r in made.records if r["measure"] == "bleu" and r["data"] == "training"] == [1, 3, 4]
     assert not any("snapshots" in note for note in made.notes)
     assert len(drawn(made).axes) == 4
-    more = analyse(own.context("degradation", "hier", options=["points=3"]))
+    more = degradation(own.context("degradation", "hier", options=["points=3"]))
     assert any("hier: found 0 other snapshots for 3 points" in note for note in more.notes)
 
 
 @pytest.mark.usefixtures("silent")
 def test_more_pairs_than_there_are_and_bad_options(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(degradation, "PAIRS", 100000)
-    made = analyse(own.context("degradation", "base"))
+    monkeypatch.setattr(training, "PAIRS", 100000)
+    made = degradation(own.context("degradation", "base"))
     (record,) = (r for r in made.records if r["measure"] == "bleu" and r["data"] == "training")
     assert record["sentences"] == len(own.prepared.pairs("train")) and any("all of which are taken" in note for note in made.notes)
     with pytest.raises(UserError, match="--option points"):
-        analyse(own.context("degradation", "base", options=["points=x"]))
+        degradation(own.context("degradation", "base", options=["points=x"]))

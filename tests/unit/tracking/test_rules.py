@@ -12,8 +12,7 @@ import pytest
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking.history import text
-from orchestrator.tracking.overview import Shown, overview
-from orchestrator.tracking.projector import Projector
+from orchestrator.tracking.projector import Projector, Shown, overview
 from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
