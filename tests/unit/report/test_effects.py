@@ -15,7 +15,7 @@ from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.judgement import exit_code
-from orchestrator.report.page.render import page
+from orchestrator.report.page import render
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
@@ -257,12 +257,15 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     assert "demo/small/mine" not in [each.claim.row for each in records]
 
 
-def test_what_a_paper_reports_is_explained_where_there_is_one(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+def test_what_a_paper_reports_is_explained_where_there_is_one(
+    rows: list[Row], finder: Finder, reader: StatisticsReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "script", lambda: "")
     for given, there in ((rows, True), ([replace(row, expect={}) for row in rows], False)):
         table = made(given, finder, reader)
         latex = FORMATS["latex"](table)
         assert ("The paper's figures beside ours" in latex) is there and "docs/" not in latex
-        text = page("demo", [Section(table, given, table.outcomes, finder)], lambda: "", "1")
+        text = render.page("demo", [Section(table, given, table.outcomes, finder)], "1")
         assert "intervals over other seeds" in text and ("a diamond is" in text) is there
         assert "best row" not in text and "+0 chrF" not in text and re.search(r">\d+ with one seed<", text) is not None
 
