@@ -14,7 +14,7 @@ from orchestrator.report.notes import VERDICTS
 from orchestrator.report.table import Table
 from orchestrator.safe_text import json_text, visible
 from orchestrator.safe_text import markdown as _md
-from orchestrator.tables import cell, make_table
+from orchestrator.tables import cell, filled_table, make_table
 
 _TEX = (
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
@@ -114,11 +114,11 @@ def _tex(text: str) -> str:
 def markdown(table: Table, names: Sequence[str] = ()) -> str:
     """A Markdown table with its title above and its notes below. names: of columns, see `layout`."""
     made = layout(table, names)
-    headers, bold = [column.title for column in made.columns], [made.best(column) for column in made.columns]
-    heads = [_md(header) for header in headers]
-    shown = [[_bold(_md(cell), "**{}**", i in best) for cell, best in zip(row, bold, strict=True)] for i, row in enumerate(made.rows)]
+    bold = [made.best(column) for column in made.columns]
+    heads = [_md(column.title) for column in made.columns]
+    rows = [[_bold(_md(cell)) if i in best else _md(cell) for cell, best in zip(row, bold, strict=True)] for i, row in enumerate(made.rows)]
     notes = "".join(f"\n{_md(note)}\n" for note in (*made.notes, *made.bold_notes, *table.notes))
-    return f"**{_md(table.table)}**\n\n{markdown_grid(heads, shown)}\n{notes}"
+    return f"**{_md(table.table)}**\n\n{markdown_grid(heads, rows)}\n{notes}"
 
 
 def markdown_ladder(found: Ladder) -> str:
@@ -150,10 +150,10 @@ def several(tables: Sequence[Table], form: str, names: Sequence[str] = ()) -> st
     return "\n".join(FORMATS[form](table, names) for table in tables)
 
 
-def _bold(text: str, form: str, best: bool) -> str:
+def _bold(text: str) -> str:
     """Sets the figure itself in bold, without what follows it: `**35.46** ± 0.53`."""
     first, space, rest = text.partition(" ")
-    return f"{form.format(first)}{space}{rest}" if best else text
+    return f"**{first}**{space}{rest}"
 
 
 def _line(values: Sequence[str], widths: Sequence[int]) -> str:
@@ -184,10 +184,8 @@ def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
 
 def show_ladder(console: Console, found: Ladder) -> None:
     """Prints a table at several sizes."""
-    drawn = make_table(found.HEADS, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",))
-    for row in found.cells():
-        drawn.add_row(*map(cell, row))
-    console.print(drawn)
+    lines = [dict(zip(found.HEADS, row, strict=True)) for row in found.cells()]
+    console.print(filled_table(lines, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",)))
     for note in found.notes:
         console.print(visible(f"note: {note}"), markup=False)
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator import interrupt
@@ -21,13 +20,13 @@ def runs_page(server: str, experiment: str) -> str:
     return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
-def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Callable[[str], None] = print) -> None:
+def serve_ui(results: Path, port: int = 5000, uri: str | None = None) -> None:
     """Prints the address of the UI and serves it until Ctrl-C or SIGTERM, at the first free port from `port`.
 
     For a remote server it only prints the address. If the default store does not exist it is first created from the ledger.
     """
     if uri is not None and is_server(uri):
-        log(f"MLflow: {redact(uri)}")
+        print(f"MLflow: {redact(uri)}")
         return
     results = Path(results).resolve()
     uri = uri or default_uri(results)
@@ -45,17 +44,17 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
     with warnings.catch_warnings(action="ignore"):
         from mlflow.server.fastapi_app import app  # reads the environment
     with contextlib.suppress(KeyboardInterrupt), interrupt.raising():
-        log(f"MLflow: {runs_page(f'http://{HOST}:{port}', experiment)}  (Ctrl-C ends it)")
+        print(f"MLflow: {runs_page(f'http://{HOST}:{port}', experiment)}  (Ctrl-C ends it)", flush=True)
         uvicorn.run(app, host=HOST, port=port, log_level="warning")
-    log("MLflow: ended")
+    print("MLflow: ended")
 
 
-def free_port(first: int, tries: int = 100) -> int:
+def free_port(first: int) -> int:
     """The first free port from `first`. UserError if there is none."""
-    for port in range(first, min(first + tries, 65536)):
+    for port in range(first, min(first + 100, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind((HOST, port))
                 return port
-    raise UserError(f"no free port from {first} to {first + tries - 1}")
+    raise UserError(f"no free port from {first} to {first + 99}")

@@ -155,11 +155,11 @@ def _curves(section: Section, key: str) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def thinned(curve: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[tuple[int, float]]:
-    """At most `most` points at even distances, the first and the last among them."""
-    if len(curve) <= most:
+def thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """At most MOST_POINTS points at even distances, the first and the last among them."""
+    if len(curve) <= MOST_POINTS:
         return list(curve)
-    return [curve[round(i * (len(curve) - 1) / (most - 1))] for i in range(most)]
+    return [curve[round(i * (len(curve) - 1) / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
 
 
 def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Point]:

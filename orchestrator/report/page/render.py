@@ -31,17 +31,15 @@ def page(
     title: str,
     sections: Sequence[Section],
     version: str,
-    now: datetime | None = None,
     ladders: Sequence[Ladder] = (),
 ) -> str:
     """The page as HTML.
 
     Args:
         version: of the product.
-        now: the time that the page names; by default the present.
         ladders: tables at several sizes, which come first.
     """
-    made = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [_part(section, index) for index, section in enumerate(sections)]
     climbed = [{"ladder": each, "at": f"ladder{index}", "chart": charts.of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
