@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.report.figures import short_id
-from orchestrator.report.page.charts import colour_of
+from orchestrator.report.page.charts import Spec, chart, colour_of, quantity, tip
 from orchestrator.report.page.section import Section
-from orchestrator.report.page.vega import Spec, chart, quantity, tip
 from orchestrator.scoring.significance.expected_best import expected_best
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
