@@ -210,12 +210,13 @@ def _parsed(text: str, value: str, default: Any) -> Any:
         raise UserError(f"--option {shown(text)}: {nearest(value, default)}")
     if isinstance(default, (str, tuple)):
         return value
-    least, parts = 0 if isinstance(default, list) else 1, [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) >= least for part in parts):
-        raise UserError(f"--option {shown(text)}: expected whole numbers >= {least}, as in 1,2")
-    if least and len(parts) > 1:
-        raise UserError(f"--option {shown(text)}: found {len(parts)} numbers; expected one")
-    return [int(part) for part in parts] if least == 0 else int(parts[0])
+    several, parts = isinstance(default, list), [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UserError(f"--option {shown(text)}: expected whole numbers")
+    numbers = [int(part) for part in parts]
+    if not several and (len(numbers) > 1 or numbers[0] < 1):
+        raise UserError(f"--option {shown(text)}: expected one number >= 1")
+    return numbers if several else numbers[0]
 
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:

@@ -57,7 +57,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     if (frame.encoders == 2).any():
         notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
     if frame.valid.min() < LEAST_VALID:
-        notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
+        notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones are taken")
     if few := sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000}):
         notes.append(f"few test sentences: {', '.join(few)}; their accuracy says little")
     both = frame.rename(columns={"accuracy": "ours"}).set_index(["row", "column"])[["ours", "paper"]].astype(float)
