@@ -46,13 +46,12 @@ def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, wid
 
 
 def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own: Any) -> None:
-    context = own.context("depth", "base", "hier")
     base, hier = (own.rows[name].id for name in ("base", "hier"))
-    half, over = half_width(effects_of(context)[1], base)
+    half, over = half_width(effects_of(own.context("depth", "base"))[1], base)
     assert over == "sentences" and half is not None and 1.0 < half < 60.0
     for seed in (2, 3):
         own.finish("base", spoil=lambda source, seed=seed: len(source.split()) > 6 + seed, seed=seed)
-    outcomes, effects = effects_of(context)
+    outcomes, effects = effects_of(own.context("depth", "base", "hier"))
     scores = np.array([outcome.bleu for outcome in outcomes[base]])
     half, over = half_width(effects, base)
     assert over == "seeds" and half == pytest.approx(t.ppf(0.975, 2) * scores.std(ddof=1) / math.sqrt(3), abs=1e-3)
