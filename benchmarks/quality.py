@@ -108,7 +108,7 @@ def precisions() -> list[str]:
 def _ours(model: Any, sources: Ids, precision: str) -> Ids:
     extra = {"precision": precision} if precision != "fp32" else {}
     spec = DecodeSpec(beam_size=BEAM, length_penalty=LengthPenalty(kind="none"), max_ratio=1e-6, max_extra=LONGEST, **extra)
-    return [found[0].ids for found in decode_corpus(model, sources, spec)]
+    return [found.ids for found in decode_corpus(model, sources, spec)]
 
 
 def _slow(model: Any, spec: RunSpec, sources: Ids) -> tuple[Ids, str]:

@@ -48,8 +48,6 @@ class Stack(nn.Module):
         self.self_attends: bool = layer.self_attends
         self.runs: int = layer.runs(**options(config.layer))
         self.aggregation: Aggregation | None = AGGREGATIONS.create(config.aggregation, site) if output else None
-        # the last connection is skipped if no component reads its output
-        self.reads_top = output and self.aggregation is not None and self.aggregation.reads_top
         self.context = context
         self.block_layers = len(memory_dims) // blocks if blocks else 0
 
@@ -61,7 +59,8 @@ class Stack(nn.Module):
             history.contexts.append(h_0)
         for l in range(1, len(self.layers) + 1):
             x = self.connection(l, history, flow)
-            self._end_block_below(l, x, history, flow)
+            if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
+                self._end_block(x, history, flow)
             x, h, attended = self._layer(l, x, () if memories is None else memories[l - 1], history, flow)
             history.add(x, h, attended)
             history.kept.append(self.connection.keep(l, h, history))
@@ -83,7 +82,8 @@ class Stack(nn.Module):
         """aggregation(connection(L+1)), through the residual's `end` where it has several streams; h_L where nothing aggregates."""
         if self.aggregation is None:
             return history.kept[-1]
-        top = self.connection(len(self.layers) + 1, history, flow) if self.reads_top else history.kept[-1]
+        # the last connection is skipped if nothing reads its output
+        top = self.connection(len(self.layers) + 1, history, flow) if self.aggregation.reads_top else history.kept[-1]
         if self.residual is not None:
             top = self.residual.end(top)
         return self._end_block(top, history, flow) if self.block_layers else self.aggregation(top, history, flow)
@@ -101,12 +101,8 @@ class Stack(nn.Module):
         h, attended = checkpoint(layer, *arguments, use_reentrant=False) if again else layer(*arguments)
         return h, attended
 
-    def _end_block_below(self, l: int, x: Tensor, history: History, flow: Flow) -> None:
-        """Ends the block below layer l, if l is the first layer of a block; x: what layer l reads."""
-        if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
-            self._end_block(x, history, flow)
-
     def _end_block(self, x: Tensor, history: History, flow: Flow) -> Tensor:
+        """x: what the next layer reads, or the connection behind the last one."""
         assert self.aggregation is not None
         block = self.aggregation(x, history, flow)
         history.blocks.append(block)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.config import Positive, Probability
+from models.config import Probability
 from models.dropout import Dropout
 from models.initialise import drawn, starts_as
 from models.precision import full_precision, rms
@@ -63,9 +63,9 @@ class MuddBridge(Bridge):
     needs_output = False
     reads_layers = True
 
-    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.rate, self.eps = rate, site.config.norm_eps
+        self.eps = site.config.norm_eps
         layers, states = site.num_layers, site.config.encoder.num_layers + 1
         inner = 2 * layers * states
         static = torch.zeros(layers, 2, states)
@@ -106,9 +106,9 @@ class DepthAttentionBridge(Bridge):
     needs_output = False
     reads_residual = "depth_attention"
 
-    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.rate, self.eps = rate, site.config.norm_eps
+        self.eps = site.config.norm_eps
         shape = (site.num_layers, site.d_model)
         self.query, self.gain = starts_as(torch.zeros(shape)), starts_as(torch.ones(shape))
         self.norm = site.layer_norm()

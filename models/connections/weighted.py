@@ -164,10 +164,10 @@ class Dwa(Connection):
             return f"found dilation {k} and period {p} in {layers} layers, where no sum has two states; expected less"
         return super().check(site, **options)
 
-    def rows(self) -> Tensor:
-        """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
-        zeros = self.weight.new_zeros(self.states**2)
-        return zeros.index_put((self.places,), self.weight).unflatten(0, (self.states, self.states))
+    def rows(self, absent: float = 0.0) -> Tensor:
+        """a_lj as a matrix [L + 1, L + 1]."""
+        full = self.weight.new_full((self.states**2,), absent)
+        return full.index_put((self.places,), self.weight).unflatten(0, (self.states, self.states))
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         mix: RunningMix | None = history.memo[self][0]
@@ -187,10 +187,7 @@ class Dwa(Connection):
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""
-        states = self.states
-        return {
-            "layers": self.weight.new_full((states**2,), torch.nan).index_put((self.places,), self.weight).unflatten(0, (states, states))
-        }
+        return {"layers": self.rows(torch.nan)}
 
 
 @CONNECTIONS.register("corrector")

@@ -142,9 +142,8 @@ class DeepCrossAttention(Residual):
     takes_views = True
     streams = True
 
-    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0) -> None:
         super().__init__(site)
-        self.rate = rate
         d, ends = site.d_model, site.place == 0
         below = site.num_layers if ends else site.layer - 1
         self.mixes = (ends or site.role == "self") and below > 0

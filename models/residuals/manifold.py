@@ -222,22 +222,13 @@ class ManifoldStreams(Hyper):
     Args:
         streams: n, 1 to 64.
         iterations: how often Sinkhorn brings columns and rows to sum 1.
-        first: what i counts at the start: each sublayer, or each layer.
     """
 
     norm_orders = ("pre",)
     read_if = ()
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        streams: Streams = 4,
-        iterations: int = 20,
-        first: Literal["sublayer", "layer"] = "sublayer",
-        rate: Positive = 1.0,
-    ) -> None:
-        super().__init__(site, streams=streams, tanh=False, first=first, stream_norm="rms", rate=rate)
+    def __init__(self, site: Site, *, streams: Streams = 4, iterations: int = 20) -> None:
+        super().__init__(site, streams=streams, tanh=False, stream_norm="rms")
         self.iterations = iterations
         if site.place:
             self.scale = starts_as(torch.full((3,), 0.01))  # of m, of R, of w

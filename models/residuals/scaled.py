@@ -100,17 +100,9 @@ class Laurel(Residual):
         total: factor of the softmax; 2 starts at a = b = 1 (the paper gives no scale).
     """
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        weights: bool = True,
-        rank: int = 0,
-        total: Positive = 2.0,
-        rate: Positive = 1.0,
-    ) -> None:
+    def __init__(self, site: Site, *, weights: bool = True, rank: int = 0, total: Positive = 2.0) -> None:
         super().__init__(site)
-        self.total, self.rate = total, rate
+        self.total = total
         self.logits = starts_as(torch.zeros(2)) if weights else None
         self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
         self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
@@ -149,9 +141,8 @@ class Delta(Residual):
 
     norm_orders = ("pre",)
 
-    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.rate = rate
         d, std = site.d_model, 0.5 * site.d_model**-0.5
         self.step, self.step_bias = drawn(d, std=std), starts_as(torch.zeros(1))
         self.value, self.value_bias = drawn(d, std=std), starts_as(torch.zeros(1))
@@ -187,9 +178,8 @@ class Admin(Residual):
     norm_orders = ("post",)
     starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
 
-    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.rate = rate
         self.omega = starts_as(torch.ones(site.d_model))
         self.profile = site.shared.setdefault(f"admin.{site.side}", Profile())
 

@@ -34,7 +34,7 @@ def references_of(prepared: Prepared, lines: list[list[str]], text: list[list[st
 
 def translate(model: nn.Module, ids: Sequence[Sequence[int]], spec: RunSpec, prepared: Prepared) -> tuple[list[str], list[str]]:
     """Translates with the row's own search; returns (text, tokens) with one line per source."""
-    best = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, spec.search)]
+    best = [hypothesis.ids for hypothesis in decode_corpus(model, ids, spec.search)]
     return prepared.decode(best), prepared.decode_tokens(best)
 
 

@@ -12,7 +12,7 @@ Definition of the search:
 * With no_repeat_ngram n > 0, a token that would repeat an n-gram of its hypothesis is never generated (n = 3: trigram blocking, Paulus
   et al. 2018). EOS is exempt.
 * Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses have ended, or when no live one can
-  still enter the n-best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) is an upper
+  still become the best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) is an upper
   bound of its score.
 * Ties go to the hypothesis that ended earlier, then to the better-ranked parent, then to the lower token id.
 """
@@ -67,19 +67,16 @@ def repeated(history_NT: Tensor, n: int) -> Tensor:
 
 
 @torch.inference_mode()
-def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) -> list[list[Hypothesis]]:
-    """Returns an n-best list, best first, for each row of `src_BS` (ids ending with EOS, then PAD). A list is shorter than `nbest` only if
-    fewer outputs exist. `model` has encode, decode and logits like models.Transformer and is in eval mode during the search.
-    ValueError: nbest is not in 1..beam_size. FloatingPointError: the model's output is NaN."""
-    if not 1 <= nbest <= decode.beam_size:
-        raise ValueError(f"nbest {nbest} is not between 1 and beam_size {decode.beam_size}")
+def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec) -> list[Hypothesis]:
+    """Returns the best output for each row of `src_BS` (ids ending with EOS, then PAD). `model` has encode, decode and logits like
+    models.Transformer and is in eval mode during the search. FloatingPointError: the model's output is NaN."""
     if not len(src_BS):
         return []
     training = model.training
     if training:  # setting it visits every module
         model.eval()
     try:
-        search = _Search(model, src_BS, decode, nbest)
+        search = _Search(model, src_BS, decode)
         search.run()
         return search.hypotheses()
     finally:
@@ -128,8 +125,8 @@ class _Step(NamedTuple):
 class _Search:
     """The search of one batch: model state, limits, penalties, back pointers, and the outcome of each sentence in input order."""
 
-    def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int) -> None:
-        self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
+    def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec) -> None:
+        self.model, self.K, self.device = model, decode.beam_size, src_BS.device
         most = getattr(model, "max_positions", None) or sys.maxsize
         limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
         self.longest = max(limits)
@@ -213,8 +210,8 @@ class _Search:
         live, order = value.masked_fill(is_eos, NEVER).sort(dim=1, descending=True, stable=True)
         live, order = live[:, :K], order[:, :K]
 
-        # all K ended, or no live one can beat the last of the n-best (if both are -inf, none is alive)
-        done = (ended.score[:, -1] > NEVER) | (ended.score[:, self.nbest - 1] >= live[:, 0] / self.limit_penalty)
+        # all K ended, or no live one can beat the best (if both are -inf, none is alive)
+        done = (ended.score[:, -1] > NEVER) | (ended.score[:, 0] >= live[:, 0] / self.limit_penalty)
         flags = torch.stack((done.sum(), tied, eos_BW.isnan().any()))
         return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
 
@@ -230,14 +227,14 @@ class _Search:
         self.encoded = self.encoded.select(rows)
         self.cache.select(rows)
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """Follows the back pointers of all n-best hypotheses at once."""
-        score, logprob, length, parent = (t[:, : self.nbest].cpu() for t in self.outcome)
+    def hypotheses(self) -> list[Hypothesis]:
+        """Follows the back pointers of all best hypotheses at once."""
+        score, logprob, length, parent = (t[:, :1].cpu() for t in self.outcome)
         tokens, parents = self.tokens.cpu(), self.parents.cpu()
         ids = torch.zeros((self.longest, *parent.shape), dtype=torch.long)
         for t in range(int(length.max()) - 2, -1, -1):
             on_path = length - 2 >= t
             ids[t] = tokens[t].gather(1, parent)
             parent = torch.where(on_path, parents[t].gather(1, parent), parent)
-        rows = zip(ids.permute(1, 2, 0).tolist(), score.tolist(), logprob.tolist(), length.tolist(), strict=True)
-        return [[Hypothesis(y[: n - 1], s, p) for y, s, p, n in zip(*row, strict=True) if s > NEVER] for row in rows]
+        rows = zip(ids[..., 0].T.tolist(), score[:, 0].tolist(), logprob[:, 0].tolist(), length[:, 0].tolist(), strict=True)
+        return [Hypothesis(y[: n - 1], s, p) for y, s, p, n in rows]

@@ -27,21 +27,15 @@ MAX_CHARACTERS = 16 * MAX_SUBWORDS  # of such a line before tokenisation
 
 
 def decode_corpus(
-    model: Any,
-    ids: Sequence[Sequence[int]],
-    decode: DecodeSpec,
-    nbest: int = 1,
-    *,
-    batch_tokens: int | None = None,
-    batch_sentences: int | None = None,
-) -> list[list[Hypothesis]]:
-    """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS. batch_tokens: maximum of
-    padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: by the beam (`batch_limits`).
+    model: Any, ids: Sequence[Sequence[int]], decode: DecodeSpec, *, batch_tokens: int | None = None, batch_sentences: int | None = None
+) -> list[Hypothesis]:
+    """Returns the best output of each source, in input order. `ids` and the ids of the outputs have no BOS and EOS. batch_tokens: maximum
+    of padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: by the beam (`batch_limits`).
     UserError: a source is longer than the learned positions, or this machine cannot decode in `decode.precision`."""
     device = next(model.parameters()).device
     tokens, sentences = batch_limits(decode.beam_size)
     tokens, sentences = batch_tokens or tokens, batch_sentences or sentences
-    results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
+    results = [Hypothesis([], 0.0, 0.0) for _ in ids]
     longest, most = 1 + max(map(len, ids), default=0), getattr(model, "max_positions", None)
     if most is not None and longest > most:
         raise UserError(
@@ -50,9 +44,9 @@ def decode_corpus(
     try:
         with prepared(model, decode.precision):
             for indices in batches([len(source) for source in ids], tokens, sentences):
-                nbest_lists = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
-                for index, hypotheses in zip(indices, nbest_lists, strict=True):
-                    results[index] = hypotheses
+                found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode)
+                for index, hypothesis in zip(indices, found, strict=True):
+                    results[index] = hypothesis
     except PrecisionError as error:
         raise UserError(f"decode: {error}") from None
     return results
@@ -89,8 +83,7 @@ def translate_lines(
         if len(source) > limit or len(line) > MAX_CHARACTERS:
             ids[number - 1] = truncated(source, limit)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
-    outputs = decode_corpus(model, ids, decode)
-    return text.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
+    return text.decode([hypothesis.ids for hypothesis in decode_corpus(model, ids, decode)], "tgt")
 
 
 def _visible(line: str) -> bool:

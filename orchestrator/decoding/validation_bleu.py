@@ -21,7 +21,7 @@ RungMetrics = Callable[[nn.Module], dict[str, float]]
 
 
 def _scored(model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
-    outputs = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, decode)]
+    outputs = [hypothesis.ids for hypothesis in decode_corpus(model, ids, decode)]
     return score(prepared.decode(outputs), prepared.decode_tokens(outputs), prepared, VALID, metric)
 
 

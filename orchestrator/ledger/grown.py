@@ -52,8 +52,11 @@ A field with that value is left out of the key, so that a new option does not re
 
 FORMER: dict[str, dict[str, Any]] = {
     "connection/embedding_skip": {"own": 1.0, "skip": 0.0},
-    "residual/admin": {"variance": "code"},
+    "residual/admin": {"variance": "code", "rate": 1.0},
+    "residual/deep_cross_attention": {"rate": 1.0},
+    "residual/delta": {"rate": 1.0},
     "residual/hyper": {"output_gain": 1.0},
+    "residual/laurel": {"rate": 1.0},
     "residual/mudd": {"grow": False},
 }
 """Options that components no longer have, and the values that all runs had. Keys and the recorded specs of runs have them."""

@@ -188,7 +188,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     seconds = time.perf_counter() - started
     with torch.inference_mode():
         is_native = native.runs_on(next(model.parameters()))
-    ids = [hypotheses[0].ids for hypotheses in outputs]
+    ids = [hypothesis.ids for hypothesis in outputs]
     record = {
         "key": key,
         "train_key": task.train_key,

@@ -95,7 +95,7 @@ def decoding(job, model, about):
         # a group of up to 32 is one batch; all sources at once are batched by the product
         tokens = {"batch_tokens": 10**9} if len(group) <= 32 else {}
         found = decode_corpus(model, group, spec, **tokens)
-        return [[*hypotheses[0].ids, EOS] for hypotheses in found]
+        return [[*hypothesis.ids, EOS] for hypothesis in found]
 
     decoding = OurDecoding(job, translate, precisions=precisions, **about)
     decoding.model = model

@@ -162,7 +162,7 @@ class Case:
         started = self._now()
         outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
         seconds = self._now() - started
-        self.output_tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in outputs)
+        self.output_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in outputs)
         return seconds
 
     def rates(self, work: str) -> list[float]:

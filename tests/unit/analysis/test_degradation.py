@@ -30,7 +30,7 @@ def test_the_sample_is_fixed() -> None:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every translation is empty: a search takes long."""
-    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
+    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [Hypothesis([], 0.0, 0.0) for _ in ids])
 
 
 @pytest.mark.usefixtures("silent")
@@ -69,7 +69,7 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
     known = {tuple(source): target for source, target in (pairs[i] for i in range(len(pairs)))}
 
     def by_heart(model: Any, ids: Any, spec: Any, **more: Any) -> Any:
-        return [[Hypothesis(known.get(tuple(source), []), 0.0, 0.0)] for source in ids]
+        return [Hypothesis(known.get(tuple(source), []), 0.0, 0.0) for source in ids]
 
     monkeypatch.setattr(translations, "decode_corpus", by_heart)
     monkeypatch.setattr(training, "PAIRS", 30)

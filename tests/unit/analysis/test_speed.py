@@ -63,9 +63,9 @@ def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.Monkey
     seen: list[tuple[int, int]] = []
     real = translate.beam_search
 
-    def search(model: Any, src: Any, decode: Any, nbest: int) -> Any:
+    def search(model: Any, src: Any, decode: Any) -> Any:
         seen.append((len(src), decode.beam_size))
-        return real(model, src, decode, nbest)
+        return real(model, src, decode)
 
     monkeypatch.setattr(translate, "beam_search", search)
     made = speed.analyse(own.context("speed", "base", options=["rounds=1", "steps=1", "sentences=7", "batch=3", "beam=2"]))

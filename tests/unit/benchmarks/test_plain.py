@@ -57,12 +57,12 @@ def test_greedy_decoding_equals_ours_with_eos_out_of_reach(pair) -> None:
     sources = [source for source, _ in text(1000, 5, seed=8)]
     spec = DecodeSpec(beam_size=1, length_penalty=LengthPenalty(kind="none"), max_ratio=1e-6, max_extra=7)
     src = torch.tensor([[*s, 3, *[0] * (max(map(len, sources)) - len(s))] for s in sources])
-    assert plain.beam_search(other, src, 1, 6) == [found[0].ids for found in decode_corpus(ours, sources, spec)]
+    assert plain.beam_search(other, src, 1, 6) == [found.ids for found in decode_corpus(ours, sources, spec)]
 
 
 def test_the_slow_search_finds_what_ours_finds(pair) -> None:
     ours, other = pair
     sources = [source for source, _ in text(1000, 5, seed=9)]
     spec = DecodeSpec(beam_size=3, length_penalty=LengthPenalty(kind="none"), max_ratio=1e-6, max_extra=9)
-    expected = [found[0].ids for found in decode_corpus(ours, sources, spec)]
+    expected = [found.ids for found in decode_corpus(ours, sources, spec)]
     assert [plain.search_one(other.eval(), source, 3, 9) for source in sources] == expected

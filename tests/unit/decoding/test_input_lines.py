@@ -32,7 +32,7 @@ class Codec(TextProcessor):
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> Codec:
     """A model whose translation is its source."""
-    monkeypatch.setattr(translate, "decode_corpus", lambda model, ids, decode: [[Hypothesis(list(i), 0.0, 0.0)] for i in ids])
+    monkeypatch.setattr(translate, "decode_corpus", lambda model, ids, decode: [Hypothesis(list(i), 0.0, 0.0) for i in ids])
     return Codec()
 
 

@@ -22,8 +22,8 @@ def sharp_model():
 def test_a_lower_precision_scores_about_the_same(precision):
     model, ids = sharp_model(), [[4, 5, 6], [7], [8, 9, 10, 11, 4]]
     full, low = (decode_corpus(model, ids, DecodeSpec(beam_size=4, max_extra=3, precision=p)) for p in ("fp32", precision))
-    assert [h[0].score for h in low] != [h[0].score for h in full], "it makes a difference"
-    assert [h[0].score for h in low] == pytest.approx([h[0].score for h in full], rel=0.15)  # the logits are sharpened
+    assert [h.score for h in low] != [h.score for h in full], "it makes a difference"
+    assert [h.score for h in low] == pytest.approx([h.score for h in full], rel=0.15)  # the logits are sharpened
 
 
 def test_a_precision_that_is_not_there_is_one_line(monkeypatch):

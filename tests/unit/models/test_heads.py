@@ -99,9 +99,8 @@ def test_a_beam_finds_hypotheses_with_the_models_own_log_probabilities(head):
     model = model_of(head=head).eval()
     src, _ = batch()
     spec = DecodeSpec(beam_size=3, max_extra=3, length_penalty={"kind": "none"})
-    for i, found in enumerate(beam_search(model, src, spec, nbest=2)):
-        for one in found:
-            tgt = torch.tensor([[2, *one.ids]])
-            log_p = model.logits(model(src[i : i + 1], tgt).hidden)[0].log_softmax(-1)
-            total = sum(float(row[token]) for row, token in zip(log_p, [*one.ids, 3], strict=True))
-            assert total == pytest.approx(one.logprob, abs=1e-3)
+    for i, one in enumerate(beam_search(model, src, spec)):
+        tgt = torch.tensor([[2, *one.ids]])
+        log_p = model.logits(model(src[i : i + 1], tgt).hidden)[0].log_softmax(-1)
+        total = sum(float(row[token]) for row, token in zip(log_p, [*one.ids, 3], strict=True))
+        assert total == pytest.approx(one.logprob, abs=1e-3)

@@ -192,8 +192,8 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
                 found = beam_search(model, src, decode)
         else:
             found = beam_search(model, src, decode)
-        assert [h[0].ids for h in found] == [h[0].ids for h in expected]
-        assert all(abs(a[0].score - b[0].score) < 1e-4 for a, b in zip(found, expected, strict=True))
+        assert [h.ids for h in found] == [h.ids for h in expected]
+        assert all(abs(a.score - b.score) < 1e-4 for a, b in zip(found, expected, strict=True))
 
 
 def test_gradients_and_other_types_are_left_to_torch():
