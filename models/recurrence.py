@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.gru import CELLS, GRUS, Gru, add_product
+from models.gru import CELLS, Gru, add_product
 from models.packing import Packing
 from models.site import Site
 
@@ -215,7 +215,7 @@ class BiRnn(nn.Module):
     def __init__(self, site: Site, d_input: int, gru: str, *, start: Literal["mean", "zero"] = "mean") -> None:
         super().__init__()
         self.d, self.start = site.d_model, start
-        self.gru: Gru = GRUS[gru](site, d_input)
+        self.gru = Gru(site, d_input, gru)
 
     def forward(self, x: Tensor, mask: Tensor, packing: Packing | None = None) -> tuple[Tensor, Tensor]:
         """[B, S, D], or packed rows [1, P, D] -> (states 2d wide in the same form, mask); padding holds zeros."""
@@ -240,7 +240,7 @@ class BiArn(nn.Module):
     def __init__(self, site: Site, d_input: int, gru: str, steps: int | str) -> None:
         super().__init__()
         self.d, self.steps = site.d_model, steps
-        self.gru: Gru = GRUS[gru](site, d_input)
+        self.gru = Gru(site, d_input, gru)
         self.query = nn.Linear(site.d_model, site.d_model, bias=False)
         self.key = nn.Linear(d_input, site.d_model, bias=False)
         self.score = nn.Linear(site.d_model, 1, bias=False)

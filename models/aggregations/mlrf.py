@@ -106,13 +106,7 @@ class MlrfFeedForward(Aggregation):
     reads_top = False
 
     def __init__(
-        self,
-        site: Site,
-        *,
-        d_f: int = 512,
-        activation: Activation = "relu",
-        word_embedding: bool = True,
-        layer_embedding: bool = True,
+        self, site: Site, *, d_f: int = 512, activation: Activation = "relu", word_embedding: bool = True, layer_embedding: bool = True
     ) -> None:
         super().__init__(site)
         self.states = FusionStates(site, words=word_embedding, layers=layer_embedding)

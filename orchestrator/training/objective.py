@@ -41,12 +41,7 @@ class Objective(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(
-        self,
-        src_BS: Tensor,
-        tgt_in_BT: Tensor,
-        tgt_out_BT: Tensor,
-        normalizer: Normalizer,
-        layouts: tuple[Layout, Layout] | None = None,
+        self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer, layouts: tuple[Layout, Layout] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output: Output = self.model(src_BS, tgt_in_BT, layouts)
