@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Results, expand_options
+from orchestrator.cli.options import AsJson, Results, Seed, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
@@ -26,12 +26,10 @@ app = typer.Typer(
 @app.command("add")
 @expand_options()
 def add(
-    file: Annotated[
-        Path, Argument(metavar="FILE", help="Translations of the test set, one a line; or TSV with columns seed and hypothesis.")
-    ],
+    file: Annotated[Path, Argument(metavar="FILE", help="Translations of the test set, one a line.")],
     options: RowOptions,
     row: Annotated[str, Option("--row", help="The row, of kind external: an address or FILE.yaml#row.")],
-    seed: Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Seed of the translations; not with TSV.")] = None,
+    seed: Seed = None,
     system: Annotated[str, Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
     note: Annotated[str, Option("--note", help="Anything that a reader should know of them.")] = "",
     as_json: AsJson = False,
@@ -46,13 +44,13 @@ def add(
     need_folder(options.data_dir, "--data-dir")
     for folder, name in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, name)
-    rows = Request.of(row, options).rows
+    rows = Request.of(row, options, seed=seed).rows
     if len(rows) != 1:
         raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
-    for each in external.add(file, external.read(file, seed), rows[0], options, {"system": system, "note": note}):
-        if as_json:
-            print_json(each)
-        log(f"{each['id']} seed {each['seed']}: {each['status']}; BLEU {each['bleu']:.2f}, chrF {each['chrf']:.2f}; {each['signature']}")
+    found = external.add(file, rows[0], options, {"system": system, "note": note})
+    if as_json:
+        print_json(found)
+    log(f"{found['id']} seed {found['seed']}: {found['status']}; BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}; {found['signature']}")
     object_store.push(options.results)
 
 

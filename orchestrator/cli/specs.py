@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Controls, DataDir, Seed, Seeds, expand_options
+from orchestrator.cli.options import AsJson, DataDir, Seed, Seeds, expand_options
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
@@ -89,18 +89,14 @@ def show(
 
 def list_(
     prefix: Annotated[str, Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
-    controls: Controls = None,
     as_json: AsJson = False,
 ) -> None:
-    """List tables, or the rows of one.
+    """List tables, or the rows of one. Matched controls are in `plan`.
 
     Example:  nmt-ablate list dou2018/table1
     """
-    from orchestrator.specs.controls import WORDS, parse, wanted
     from orchestrator.specs.index import find_all, tables
-    from orchestrator.specs.rows import resolve
 
-    given = parse(controls)
     known, problems = tables()
     if prefix and prefix not in known and Path(prefix).exists():
         folder = Path(prefix).is_dir()
@@ -110,15 +106,9 @@ def list_(
     for address, table in known.items():
         inside = prefix.startswith(f"{address}/")
         rows = {name: raw for name, raw in (table.rows if inside else table.written).items() if f"{address}/{name}".startswith(prefix)}
-        matched = {}
-        if prefix and rows and (given is not None or any(raw.figures.data.get("controls") for raw in table.written.values())):
-            matched = wanted(resolve(str(table.path)), given)
         for name, raw in rows.items():
-            row = {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
-            chosen.append(row)
-            for control in matched.get(row["id"], ()):
-                of, against = ("/".join(other.split("/")[2:]) for other in (control.of, control.against))
-                chosen.append(row | {"id": control.name, "label": f"{of}: {WORDS[control.kind]} of {against}"})
+            label = raw.head.label or name
+            chosen.append({"id": f"{address}/{name}", "label": label, "kind": raw.head.kind, "file": table.document.file})
         if table.grid is not None and not inside and address.startswith(prefix):
             grids.append({"table": address, "axes": ", ".join(axis.name for axis in table.grid.axes), "file": table.document.file})
     if not chosen and not grids:

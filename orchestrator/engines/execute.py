@@ -36,9 +36,7 @@ class Ray:
         check_local(tasks) if address is None else check_address(address)
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        section = options.sweep or {}
-        limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
-        return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
+        return ray_engine(options.results).run(jobs, asha, options)
 
 
 Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]

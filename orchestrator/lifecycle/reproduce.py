@@ -58,7 +58,7 @@ def _run(task: Task) -> None:
         run_row(task, Runtime(device=best_device()))
         return
     results = Path(task.results)
-    failures = ray_engine(results).run([[task]], None, "valid/nll", name="repro", results=results)
+    failures = ray_engine(results).run([[task]], None, ExecutionOptions(name="repro", results=results))
     if failures:
         raise RuntimeError(failures[task.name])
 

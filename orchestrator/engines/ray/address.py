@@ -46,21 +46,12 @@ def _probe(address: str) -> str | None:
 
 def is_listening(address: str) -> bool:
     """Returns whether HOST:PORT accepts connections."""
-    return _connect(address) is None
-
-
-def is_refused(address: str) -> bool:
-    """Returns whether no process listens at HOST:PORT of this machine."""
-    return isinstance(_connect(address), ConnectionRefusedError)
-
-
-def _connect(address: str) -> OSError | None:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
-            return None
-    except OSError as error:
-        return error
+            return True
+    except OSError:
+        return False
 
 
 def _auth_mode() -> str:

@@ -4,13 +4,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import ray
 
-from orchestrator.engines.ray.address import is_listening, is_refused
+from orchestrator.engines.ray.address import is_listening
 from orchestrator.engines.ray.capacity import DRIVER
 from orchestrator.engines.ray.environment import ray_environment, ray_folder, worker_variables
 from orchestrator.engines.resources import local_cpus
@@ -55,8 +55,8 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
                 what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
                 text = shown(" ".join(str(error).split()), 300)
                 raise UserError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
-            node = None if address else "{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])
-            with head_watchdog(ray.get_runtime_context().gcs_address, node):
+            own = [] if address else ["{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])]
+            with head_watchdog(ray.get_runtime_context().gcs_address, *own):
                 yield
         finally:
             try:
@@ -78,32 +78,27 @@ def _start(folder: Path, *, dashboard: bool) -> None:
 
 
 @contextmanager
-def head_watchdog(address: str, node: str | None = None) -> Iterator[None]:
-    """Context: this process exits with one line and code 5 if the head at `address` (host:port) is unreachable for too long.
+def head_watchdog(*addresses: str) -> Iterator[None]:
+    """Context: this process exits with one line and code 5 if one of the head's addresses (host:port) is unreachable for too long.
 
-    node: the address of the only node of a Ray that was started here. It cannot come back, so that the process exits as soon as it is gone.
     A thread ends the process at once, because the main thread may be blocked in a call of Ray. Durable files are on disk already.
     """
     closed = threading.Event()
-    limit = float(os.environ.get(HEAD_WAIT, 30.0))
-    threading.Thread(target=_watch, args=(address, node, limit, closed), name="head-watchdog", daemon=True).start()
+    limit = float(os.environ.get(HEAD_WAIT, 30.0 if "RAY_ADDRESS" in os.environ else 5.0))  # a Ray of our own does not come back
+    threading.Thread(target=_watch, args=(addresses, limit, closed), name="head-watchdog", daemon=True).start()
     try:
         yield
     finally:
         closed.set()
 
 
-def _watch(address: str, node: str | None, limit: float, closed: threading.Event) -> None:
+def _watch(addresses: Sequence[str], limit: float, closed: threading.Event) -> None:
     last_answer = time.monotonic()
     while not closed.wait(min(2.0, limit / 4)):
-        if node is not None and (is_refused(node) or is_refused(address)) and not closed.is_set():
-            _exit("the Ray of this sweep has ended (was it killed?); the same command resumes the sweep")
-        if is_listening(address):
+        silent = [address for address in addresses if not is_listening(address)]
+        if not silent:
             last_answer = time.monotonic()
         elif time.monotonic() - last_answer >= limit and not closed.is_set():
-            _exit(f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster resumes it")
-
-
-def _exit(line: str) -> None:
-    print(f"error: {line}", file=sys.stderr, flush=True)
-    os._exit(HEAD_LOST)
+            line = f"error: Ray's head ({silent[0]}) has not answered for {limit:g} s; on a new cluster the same command resumes the sweep"
+            print(line, file=sys.stderr, flush=True)
+            os._exit(HEAD_LOST)

@@ -1,6 +1,5 @@
 """Checks, before a sweep starts on a cluster, that all nodes share the folders."""
 
-import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -18,8 +17,8 @@ SETTLE = 5.0
 
 
 def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None:
-    """UserError with a line for each node and folder if the node does not see a file that this process writes into one of `folders`, cannot
-    write there, lacks one of `readable`, or does not answer."""
+    """UserError with a line for each node and folder if the node does not see a file that this process writes into one of `folders`, lacks
+    one of `readable`, or does not answer."""
     probes = [folder.resolve() / f".probe-{secrets.token_hex(8)}" for folder in folders]
     try:
         for probe in probes:
@@ -50,7 +49,7 @@ def _query_nodes(probes: list[str], readable: list[str]) -> list[str]:
 
 
 def problems(probes: Sequence[str], readable: Sequence[str], settle: float) -> list[str]:
-    """A line for each folder that is missing, does not show the probe within `settle` seconds, or cannot be written."""
+    """A line for each folder that is missing, or does not show the probe within `settle` seconds."""
     lines = [f"{folder}: no such folder here; data must be there on every node" for folder in readable if not Path(folder).is_dir()]
     deadline = time.monotonic() + settle
     for probe in map(Path, probes):
@@ -58,12 +57,4 @@ def problems(probes: Sequence[str], readable: Sequence[str], settle: float) -> l
             time.sleep(0.2)
         if not probe.is_file():
             lines.append(f"{probe.parent}: does not see what the driver writes there; it must be one shared folder on all nodes (NFS)")
-            continue
-        own = probe.with_name(f"{probe.name}-{secrets.token_hex(4)}")
-        try:
-            own.touch()
-        except OSError as error:
-            lines.append(f"{probe.parent}: cannot write there: {error.strerror}")
-        with contextlib.suppress(OSError):
-            own.unlink()
     return lines

@@ -28,34 +28,26 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device
 
 
-def run(
-    jobs: Sequence[Sequence[Task]],
-    asha: Asha | None,
-    metric: str,
-    *,
-    name: str,
-    results: Path,
-    concurrency: int | None = None,
-    resources: dict[str, Any] | None = None,
-) -> dict[str, str]:
-    """Runs every job, at most `concurrency` at a time. Returns the failures: task name -> reason.
+def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
+    """Runs every job, at most `concurrency` of the sweep section at a time. Returns the failures: task name -> reason.
 
     Jobs of equal size run together, small ones first, since a large one beside small ones could wait for its workers for ever.
-    resources: the sweep's `resources` section (see `specs.sweep.Resources`).
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
     UserError if a job could never start.
     """
-    options, failures, stop = Resources.model_validate(resources or {}), dict[str, str](), interrupt.stop_file(results, name)
+    results, failures, stop = options.results, dict[str, str](), interrupt.stop_file(options.results, options.slug)
+    resources = Resources.model_validate((options.sweep or {}).get("resources") or {})
     with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)), interrupt.passing_on(stop):
-        capacity = live_capacity(options)
-        if capacity.gpus and options.gpu == "auto":
-            capacity = with_gpu_memory(capacity, options)
-        demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
+        capacity = live_capacity(resources)
+        if capacity.gpus and resources.gpu == "auto":
+            capacity = with_gpu_memory(capacity, resources)
+        demands = list(zip(jobs, job_demands(jobs, capacity, resources), strict=True))
         if "RAY_ADDRESS" in os.environ:
             tasks = [task for job in jobs for task in job]
             data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
@@ -64,7 +56,7 @@ def run(
             if stop.exists():
                 break
             group = [(job, demand) for job, demand in demands if _size(demand) == size]
-            failures |= _run_group(group, asha, metric, options, name, results, concurrency)
+            failures |= _run_group(group, asha, resources, options)
         if stop.exists():
             raise KeyboardInterrupt
     return failures
@@ -89,45 +81,40 @@ def trial(config: dict[str, Any]) -> None:
 
 
 def _run_group(
-    group: Sequence[tuple[Sequence[Task], Demand]],
-    asha: Asha | None,
-    metric: str,
-    options: Resources,
-    name: str,
-    results: Path,
-    concurrency: int | None,
+    group: Sequence[tuple[Sequence[Task], Demand]], asha: Asha | None, resources: Resources, options: ExecutionOptions
 ) -> dict[str, str]:
     """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
-    experiment = open_experiment(demand, options, concurrency, name, results)
+    experiment = open_experiment(demand, resources, options)
     experiment.room.start(demand)
     if asha is not None and asha.path is not None:
         asha.path = asha.path.resolve()  # actors have another working folder
-    jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(results, name).resolve()
-    failures = experiment.run(jobs, demand.gpus > 0, asha, metric, stop)
+    jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(options.results, options.slug).resolve()
+    failures = experiment.run(jobs, demand.gpus > 0, asha, options.metric, stop)
     if (reason := experiment.room.reason) is not None:
-        ledger = Ledger(results)
+        ledger = Ledger(options.results)
         for task in (task for job, _ in group for task in job):
             if (ledger.read_train(task.train_key) or {}).get("status") != "done":
                 failures[task.name] = reason
     return failures
 
 
-def open_experiment(demand: Demand, options: Resources, concurrency: int | None, name: str, results: Path) -> Experiment:
+def open_experiment(demand: Demand, selected: Resources, options: ExecutionOptions) -> Experiment:
     """The Tune experiment for jobs of this size: the last one if it still runs and fits, else a new one."""
     global _last
-    capacity, resources, labels = partial(live_capacity, options), demand.resources, dict[str, str]()
+    capacity, resources, labels = partial(live_capacity, selected), demand.resources, dict[str, str]()
+    results, concurrency = options.results, (options.sweep or {}).get("concurrency")
     if "RAY_ADDRESS" in os.environ:  # the Ray of one machine counts its memory otherwise
-        resources, labels = capacity().resources(demand), options.selector
-        if options.accelerator_type is not None:
-            resources[f"accelerator_type:{options.accelerator_type}"] = 0.001
+        resources, labels = capacity().resources(demand), selected.selector
+        if selected.accelerator_type is not None:
+            resources[f"accelerator_type:{selected.accelerator_type}"] = 0.001
     key, storage = (demand.workers, resources, labels, concurrency, results), (results / "ray").resolve()
     if _last is None or _last[0] != key or _last[1].feed.closed or not _last[1].thread.is_alive():
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0
         room = Room(demand, float(os.environ.get(NODES_WAIT, 600.0)), capacity, concurrency)
-        experiment = Experiment(trial, _trial_name, room, resources, labels, storage / f"{name.replace('/', '-')}-{number}")
+        experiment = Experiment(trial, _trial_name, room, resources, labels, storage / f"{options.slug}-{number}")
         LEAVING.callback(experiment.close)
         _last = (key, experiment)
     return _last[1]

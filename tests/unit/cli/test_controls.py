@@ -38,11 +38,3 @@ def test_a_sweep_trains_controls(cli: Cli, spec: Write, tmp_path: Path) -> None:
     shown = cli("show", f"{path}#base@flops=wide", "--cache-dir", tmp_path / "c")[1]
     (tmp_path / "shown.yaml").write_text(shown, encoding="utf-8")
     assert "nothing to do" in cli("run", tmp_path / "shown.yaml", "--no-tracking", *places)[2]
-
-
-def test_list(cli: Cli) -> None:
-    code, out, _ = cli("list", "dou2018/table3", "--controls", "params,flops", "--json")
-    found = [row["id"].removeprefix("dou2018/table3/") for row in json.loads(out)["rows"]]
-    plain = [row["id"].removeprefix("dou2018/table3/") for row in json.loads(cli("list", "dou2018/table3", "--json")[1])["rows"]]
-    assert code == 0 and [name for name in found if "@" not in name] == plain and any("@params=" in name for name in found)
-    assert all(found[found.index(name) - 1] == name.partition("=")[2] for name in found if "@params=" in name)

@@ -32,7 +32,7 @@ def test_room_that_comes_back_ends_the_waiting(capsys):
     assert capsys.readouterr().err.count("there is room again") == 2
 
 
-def test_a_shared_folder_shows_what_the_driver_wrote_and_can_be_written(tmp_path):
+def test_a_shared_folder_shows_what_the_driver_wrote(tmp_path):
     probe, elsewhere = tmp_path / "a" / ".probe-1", tmp_path / "b" / ".probe-1"
     for path in (probe, elsewhere):
         path.parent.mkdir()
@@ -42,7 +42,6 @@ def test_a_shared_folder_shows_what_the_driver_wrote_and_can_be_written(tmp_path
     assert line.startswith(f"{elsewhere.parent}: does not see what the driver writes there")
     (line,) = problems([], [str(tmp_path / "data")], 0.0)
     assert line.startswith(f"{tmp_path / 'data'}: no such folder here")
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [probe]
 
 
 def test_the_interface_of_an_address():

@@ -23,17 +23,9 @@ def task(workers: int = 1, **train: object) -> Task:
     return Task("demo/small/row", 1, spec, Keys("k", None, None), "results", workers=workers)
 
 
-@pytest.mark.parametrize(
-    ("name", "limit", "found"),
-    [
-        ("RLIMIT_NOFILE", 64, "ulimit -n 64; expected at least 1,024"),
-        ("RLIMIT_AS", 2**30, r"ulimit -v 1,048,576 \(kB\); expected no limit"),
-    ],
-)
-def test_limits_under_which_ray_cannot_start_are_one_line(name, limit, found, monkeypatch):
-    limits = {resource.RLIMIT_NOFILE: (2048, 2048), resource.RLIMIT_AS: (resource.RLIM_INFINITY,) * 2}
-    monkeypatch.setattr(resource, "getrlimit", (limits | {getattr(resource, name): (limit, limit)}).__getitem__)
-    with pytest.raises(UserError, match=f"^--engine ray: found {found}.*--engine local$"):
+def test_a_limit_under_which_ray_cannot_start_is_one_line(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda name: (64, 64))
+    with pytest.raises(UserError, match=r"^--engine ray: found ulimit -n 64; expected at least 1,024, or --engine local$"):
         engine_resources.check_limits()
 
 
