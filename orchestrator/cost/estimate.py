@@ -158,7 +158,7 @@ class Costs:
         length, of_model = self.lengths.training(spec, prepared), work(spec.model, *sizes)
         update = of_model.training(length.tokens)
         flop = update * length.updates
-        room = memory.estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=workers, device=device).total
+        room = memory.estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=workers, device=device)
         known: dict[str, Any] = {"updates": length.updates, "flop_update": update, "flop": flop, "room": room}
         about = self.conditions(row)
         assert about is not None

@@ -186,7 +186,7 @@ def estimated_memory(task: Task, device: str, data: Data) -> int | None:
     sizes = data.vocabulary_sizes(spec)
     if sizes is None:
         return None
-    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.workers, device=device).total
+    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.workers, device=device)
 
 
 def quantity(number: float, word: str) -> str:

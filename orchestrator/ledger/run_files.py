@@ -59,7 +59,7 @@ class Store:
         final = self.checkpoints / f"step-{step:08d}"
         fresh = not self.checkpoints.exists()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        files = {f"{group}.safetensors": pack(group, named) for group, named in tensors.items()}
+        files = {f"{group}.safetensors": pack(named) for group, named in tensors.items()}
         files["state.json"] = json.dumps(state, sort_keys=True).encode()
         files["manifest.json"] = manifest_of(self.key, files, step=step)
         with atomic.replacing(final, lambda: fault("ckpt_post_rename", step)) as tmp:
@@ -121,7 +121,7 @@ class Store:
         """Saves the weights of `step` and keeps the last `keep` snapshots up to it. Later ones, of an abandoned timeline, are removed."""
         name = f"step-{step:08d}"
         (self._snapshots / f"{name}.json").unlink(missing_ok=True)
-        path = self._put(self._snapshots, name, f"{name}.safetensors", pack(name, tensors), {"step": step}, "snapshot", step)
+        path = self._put(self._snapshots, name, f"{name}.safetensors", pack(tensors), {"step": step}, "snapshot", step)
         steps = {number for number, _ in _steps(self._snapshots)}
         for number in steps - set(sorted(number for number in steps if number <= step)[-keep:]):
             for suffix in (".json", ".safetensors"):
@@ -139,7 +139,7 @@ class Store:
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
         """Replaces the weights `name`; tensors and `meta` change atomically."""
-        data = pack(name, tensors)
+        data = pack(tensors)
         path = self._put(self._weights, name, f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data, meta, "weights")
         for other in self._weights.glob(f"{name}-*.safetensors"):
             if other != path and re.fullmatch(r"[0-9a-f]{16}", other.stem.removeprefix(f"{name}-")):

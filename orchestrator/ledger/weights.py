@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,14 @@ from orchestrator.files.documents import parse
 from orchestrator.ledger import object_store
 
 Tensors = dict[str, torch.Tensor]
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 class CorruptError(Exception):
     """Stored bytes are missing or damaged. The message is the reason, without the path."""
 
 
-def pack(group: str, named: Mapping[str, torch.Tensor]) -> bytes:
+def pack(named: Mapping[str, torch.Tensor]) -> bytes:
     """Serialises tensors. Tied weights are stored once under each name."""
-    if not _NAME.fullmatch(group):
-        raise ValueError(f"tensor group {group!r}")
     seen: set[int] = set()
     plain: Tensors = {}
     for name, tensor in named.items():

@@ -84,7 +84,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     metadata = _metadata(row, task, prepared, ledger, record)
     with atomic.replacing(folder) as tmp:
         tmp.mkdir()
-        _write(tmp / "model.safetensors", pack("model", weights))
+        _write(tmp / "model.safetensors", pack(weights))
         for name in prepared.config["vocabularies"]:
             for path in prepared.vocabulary(name):
                 _write(tmp / path.name, path.read_bytes())

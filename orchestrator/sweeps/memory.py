@@ -8,8 +8,6 @@ more or fewer states than a plain layer. The constants were fitted to peaks of p
 `tests/unit/sweeps/test_memory.py` compares the formula with such peaks. It was not validated on a GPU.
 """
 
-from dataclasses import dataclass
-
 from orchestrator.specs.schema import RunSpec
 
 MOMENTS = {"adam": 2, "nag": 1, "muon": 2}
@@ -31,23 +29,8 @@ LOGITS = {"cpu": 512, "cuda": 8192}
 """Positions whose logits exist at the same time (`models.loss`)."""
 
 
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Estimated bytes of one worker. Gradients and snapshot are as large as the weights."""
-
-    weights: int
-    moments: int
-    activations: int
-    loss: int
-    process: int
-
-    @property
-    def total(self) -> int:
-        return self.process + self.weights + self.moments + max(self.activations + self.loss, 2 * self.weights)
-
-
-def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> MemoryEstimate:
-    """Estimates the memory of one of `workers` workers of a training with `params` parameters."""
+def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> int:
+    """Estimated bytes of one of `workers` workers of a training with `params` parameters."""
     batch, model = spec.batch, spec.model
     tokens = batch.max_size if batch.unit == "tokens" else batch.max_size * min(SENTENCE, spec.data.max_length or SENTENCE)
     tokens = -(-tokens // workers)
@@ -56,13 +39,10 @@ def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, de
     if spec.train.recompute == "layers":  # stores the inputs of all layers, and all states of one layer
         stored = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
-    return MemoryEstimate(
-        weights=4 * params,
-        moments=4 * (MOMENTS[spec.optim.kind] + (spec.optim.ema is not None)) * params,
-        activations=tokens * stored * width,
-        loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab,
-        process=PROCESS[device],
-    )
+    weights = 4 * params  # gradients and a snapshot are as large
+    moments = weights * (MOMENTS[spec.optim.kind] + (spec.optim.ema is not None))
+    loss = 3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab
+    return PROCESS[device] + weights + moments + max(tokens * stored * width + loss, 2 * weights)
 
 
 def gigabytes(size: float) -> str:

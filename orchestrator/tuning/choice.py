@@ -1,5 +1,6 @@
 """The result of a search: a record for each arm in the ledger, and the rows `ROW@tuned` that it gives."""
 
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import LARGER_IS_BETTER, TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
-from orchestrator.tuning.trials import changed
+from orchestrator.tuning.trials import changed, place
 
 
 def record_of(arm: Arm, search: Search) -> Record:
@@ -58,13 +59,9 @@ def best(trials: Sequence[Mapping[str, Any]], select: str) -> int | None:
 def written(arm: Arm) -> dict[str, Any]:
     """Key path -> the value as written, of every path that a trial changes."""
     assert arm.row.spec is not None
-    data, found = arm.row.spec.model_dump(), dict[str, Any]()
-    for path in dict.fromkeys(path for trial in arm.trials for path in trial.changes):
-        value: Any = data
-        for part in path.split("."):
-            value = value[int(part) if isinstance(value, list) else part]
-        found[path] = value
-    return found
+    data = arm.row.spec.model_dump()
+    paths = dict.fromkeys(path for trial in arm.trials for path in trial.changes)
+    return {path: operator.getitem(*place(data, path)) for path in paths}
 
 
 def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: TuneSpec) -> list[str]:

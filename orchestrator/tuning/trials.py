@@ -1,6 +1,8 @@
 """The trials of an arm: the row with the values that a search draws. Trial 0 is the row as written."""
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,16 +65,19 @@ def as_trial(row: Row, number: int, changes: Changes) -> Row:
     return replace(made, label=f"{row.label or row.id}, trial {number}", compare_with=None, failed_below=None, **plain)
 
 
+def place(data: Any, path: str) -> tuple[Any, Any]:
+    """The mapping or list that holds a key path of a spec's plain data, and the key in it."""
+    *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    return functools.reduce(operator.getitem, parents, data), last
+
+
 def changed(row: Row, changes: Changes, name: str) -> Row:
     """The row under another name, with these values in its spec. UserError if they make it invalid."""
     assert row.spec is not None
     data = row.spec.sections()
     for path, value in changes.items():
-        *parents, last = path.split(".")
-        section: Any = data
-        for part in parents:
-            section = section[int(part) if isinstance(section, list) else part]
-        section[last] = value
+        section, name_there = place(data, path)
+        section[name_there] = value
     return replace(row, id=name, spec=check.valid(data, name, row.spec))
 
 

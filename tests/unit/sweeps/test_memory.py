@@ -62,12 +62,12 @@ def test_the_estimate_is_near_the_peak(repository, model, vocabulary, pairs, pre
     assert done.returncode == 0, done.stderr[-2000:]
     real = json.loads(done.stdout)
     memory = estimate(RunSpec.model_validate(spec), real["params"], vocabulary)
-    assert 0.75 * real["peak"] <= memory.total - memory.process <= 1.4 * real["peak"]
-    assert real["before"] < PROCESS["cpu"] and real["before"] + real["peak"] <= memory.total
+    assert 0.75 * real["peak"] <= memory - PROCESS["cpu"] <= 1.4 * real["peak"]
+    assert real["before"] < PROCESS["cpu"] and real["before"] + real["peak"] <= memory
 
 
 def test_optimiser_state_is_counted() -> None:
     """Adam keeps two numbers for each parameter, Muon at most as many, Nesterov's momentum one; a moving average is one more."""
     optims = {"adam": {}, "muon": {"kind": "muon"}, "nag": {"kind": "nag"}, "averaged": {"ema": 0.99}}
-    moments = {name: estimate(changed(optim=optim), 1000, 100).moments for name, optim in optims.items()}
-    assert moments == {"adam": 8000, "muon": 8000, "nag": 4000, "averaged": 12000}
+    found = {name: estimate(changed(optim=optim), 1000, 100) for name, optim in optims.items()}
+    assert {name: size - found["nag"] for name, size in found.items()} == {"adam": 4000, "muon": 4000, "nag": 0, "averaged": 8000}
