@@ -166,21 +166,19 @@ class Ledger:
                 atomic.set_aside(path)
             atomic.write_text(path, text, points="spec", check=self._check)
 
-    def reports(self, train_key: str, last: int | None = None) -> list[Record]:
-        """Every report in the order of writing, or the first and the `last` ones. Damaged lines are named in a warning and passed over."""
+    def reports(self, train_key: str) -> list[Record]:
+        """Every report in the order of writing. Damaged lines are named in a warning and passed over."""
 
         def read(run: Path) -> list[Record] | None:
             path = run / "history.jsonl"
-            lines = (read_bytes(path) or b"").splitlines(keepends=True)
-            some = lines if last is None else lines[:1] + lines[1:][-last:]
-            return records_or_warning(path, b"".join(some)) or None
+            return records_or_warning(path, read_bytes(path) or b"") or None
 
         return self._first(train_key, read) or []
 
-    def history(self, train_key: str, last: int | None = None) -> list[Record]:
+    def history(self, train_key: str) -> list[Record]:
         """Reports in order of steps, one per step: a metric that is reported again after a crash replaces the earlier one."""
         by_step: dict[int, Record] = {}
-        for report in self.reports(train_key, last):
+        for report in self.reports(train_key):
             if isinstance(step := report.get("step"), int):
                 by_step[step] = by_step.get(step, {}) | report
         return [by_step[step] for step in sorted(by_step)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.errors import UserError, for_each, raise_all
 from orchestrator.specs import index, profiles
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resolver import Resolver, check_written, refuse
+from orchestrator.specs.resolver import Resolver, check_written
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
 from orchestrator.specs.sweep import SweepSpec
@@ -14,7 +14,7 @@ from orchestrator.specs.table_file import TableFile
 
 MAX_RUNS = 20_000
 MOST_LINES = 20
-"""Problems of a grid's rows that are listed."""
+"""Problems of a table's rows that are listed."""
 
 
 def resolve(
@@ -37,41 +37,14 @@ def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     if target.control is not None:
         raise UserError(f"{shown(f'{table.address}/{target.row}', 200)}: a matched control; expected a row, such as {target.control[0]}")
     check_written(table)
-    names = target.rows or list(table.written)
-    if not names and table.grid is None:
+    names = target.rows or list(table.rows)
+    if not names:
         raise UserError(f"{table.document.file}:1: rows: found none; expected at least one")
-    rows = for_each(lambda name: resolver.row(table, name), names)
-    if table.grid is not None and not target.rows:
-        found, problems = grid_rows(table, resolver)
-        raise_all(problems)
-        rows += found
-    return rows
-
-
-def validate(table: TableFile) -> None:
-    """Raises UserError with every problem of the file, sorted by line; the rows of a grid are checked once the file itself is valid."""
-    check_written(table)
-    if table.grid is not None:
-        refuse(grid_rows(table, Resolver([], None, 1))[1])
-
-
-def grid_rows(table: TableFile, resolver: Resolver) -> tuple[list[Row], list[str]]:
-    """Returns the rows of the table's grid and the problems."""
-    grid = table.grid
-    assert grid is not None
-    rows: list[Row] = []
-    lines: dict[str, None] = {}
-    for name in grid.combinations:
-        try:
-            rows.append(resolver.row(table, name))
-        except UserError as error:
-            lines |= dict.fromkeys(error.lines)
-    problems = list(lines)[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        problems.append(f"{grid.position.where}: grid: and {len(lines) - MOST_LINES} problems more")
-    if not rows and not lines:
-        problems = [grid.position.line("every combination is excluded; expected at least one row")]
-    return rows, problems
+    try:
+        return for_each(lambda name: resolver.row(table, name), names)
+    except UserError as error:
+        more = len(error.lines) - MOST_LINES
+        raise UserError(*error.lines[:MOST_LINES], *[f"{table.document.file}:1: and {more} problems more"] * (more > 0)) from None
 
 
 def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | None = None) -> SweepSpec:

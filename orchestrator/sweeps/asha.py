@@ -2,7 +2,7 @@
 
 At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run always
 continues. Decisions are stored in a sealed file, so that a resumed sweep decides as the interrupted one did. A search refuses a file that
-was changed, or that an earlier version wrote.
+was changed.
 """
 
 import math
@@ -36,7 +36,6 @@ class Decisions(BaseModel):
     eta: float
     sign: float
     rungs: dict[int, list[Decision]]
-    tolerance: None = Field(None, exclude=True)  # of an earlier version's rule, which decided otherwise
 
 
 class Asha:

@@ -103,7 +103,7 @@ class Sweep:
         """Runs parents before children. Returns the failures."""
         failures: dict[str, str] = {}
         search = None if self.asha is None else self.asha.path
-        with LiveProgress(pending, self.console, self.ledger, search):
+        with LiveProgress(pending, self.console, self.ledger, search).following():
             for level in topological_levels(pending):
                 blocked = self._blocked(level, failures)
                 failures |= blocked

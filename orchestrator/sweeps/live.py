@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -68,20 +67,18 @@ class LiveProgress:
         self._told = time.monotonic()
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
 
-    def __enter__(self) -> LiveProgress:
-        if self.console.is_terminal:
-            self.live.start()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._closed.set()
-        self._thread.join(timeout=5)
-        self._poll()
-        if self.console.is_terminal:
-            self.live.stop()
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._follow, name="progress", daemon=True)
+        with self.live if self.console.is_terminal else nullcontext():
+            thread.start()
+            try:
+                yield
+            finally:
+                self._closed.set()
+                thread.join(timeout=5)
+                self._poll()
 
     def _summary(self) -> str:
         runs = list(self.runs.values())

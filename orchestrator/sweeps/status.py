@@ -17,8 +17,6 @@ from orchestrator.tables import cell, make_table
 
 RECENT = 10
 """Sweeps that no longer run and are shown all the same."""
-LAST = 20
-"""Reports of a run of such a sweep that are read, besides its first: they have its last figures."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
             continue
         holder = SweepFile(path).driver
         stopped = stopped_runs(SweepFile(path).asha)
-        runs = [_progress(ledger, row, stopped, driven=holder is not None) for row in record["rows"]]
+        runs = [_progress(ledger, row, stopped) for row in record["rows"]]
         ahead = Forecast(None, None) if holder is None else forecast(runs)
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))
@@ -102,11 +100,11 @@ def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
     return table
 
 
-def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int], *, driven: bool) -> RunProgress:
-    """Reads one run. Without files it is `new`. The speed of a run is needed only while its sweep is driven."""
+def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
+    """Reads one run. Without files it is `new`."""
     run = RunProgress(row["id"], row["seed"], scorings_of(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
-    for line in ledger.history(run.train_key, None if driven else LAST):
+    for line in ledger.history(run.train_key):
         run.add(line)
     run.look(ledger, stopped)
     if run.status == "waiting":

@@ -9,8 +9,9 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import index, profiles, table_file
 from orchestrator.specs.components import SLOTS
+from orchestrator.specs.resolver import check_written
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve, sweep_of, validate
+from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import FAILED, number
 from orchestrator.sweeps.plan import Data, keys_for
@@ -38,7 +39,7 @@ def file_problems(path: Path) -> Iterator[str]:
     """The file is valid, has an address, and its header says how to run it and what that costs."""
     try:
         table = table_file.read(path)
-        validate(table)
+        check_written(table)
     except UserError as error:
         yield from error.lines
         return

@@ -18,7 +18,8 @@ from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index, table_file
 from orchestrator.specs import yaml_file as yaml_loader
 from orchestrator.specs.profiles import parse_sets
-from orchestrator.specs.rows import resolve, validate
+from orchestrator.specs.resolver import check_written
+from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.show import to_yaml
 
@@ -45,7 +46,10 @@ def edits(text: str) -> int:
 def attempt(path: Path) -> list[str]:
     """Error lines of a file; [] where it is valid."""
     try:
-        validate(table_file.read(path))
+        table = table_file.read(path)
+        check_written(table)
+        if table.grid is not None:
+            resolve(path)
     except UserError as error:
         assert error.lines
         for line in error.lines:
