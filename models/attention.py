@@ -59,14 +59,15 @@ class MultiHeadAttention(nn.Module):
             q, k, v = _unpacked(F.linear(x_NTD, weight, bias), packing).chunk(3, dim=-1)
         else:
             q, k, v = (_unpacked(x, packing) for x in (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD)))
-        k, v = self.shared(k, v, flow)
+        k, v = self.shared(q, k, v, flow)
         if rows is not None:
             return self.output(self._attend_rows(q, k, v, rows, rows, causal=flow.causal))
         q, k, v = (self._split(x) for x in (q, k, v))
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
-    def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
-        """Keys and values [N, S, D] as self-attention reads and caches them, from those of its maps and of other layers (`flow.memo`)."""
+    def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+        """Keys and values [N, S, D] as self-attention reads and caches them, from q, k and v of its maps and those of other layers
+        (`flow.memo`)."""
         return k, v
 
     joint: Callable[[Tensor], Tensor] | None = None  # x -> [q; k; v] in one product, prepared by `models.inference`
@@ -78,7 +79,7 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
         else:
             q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(values_NTD)
-        k, v = self.shared(k, v, flow)
+        k, v = self.shared(q, k, v, flow)
         if self._plain(q, flow):
             return self.output(flow.cache.attend(flow.slot(self), q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)

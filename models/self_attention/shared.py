@@ -40,7 +40,7 @@ class ValueAttention(MultiHeadAttention):
         super().__init__(site, own_values=own_values)
         self.first, self.own_values, self.mix = site.layer == 1, own_values, mix
 
-    def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+    def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
         if self.first:
             flow.memo[FIRST] = v
         if not self.own_values:
@@ -131,7 +131,7 @@ class RoutedAttention(MultiHeadAttention):
         super().__init__(site)
         self.layer, self.router = site.layer, router
 
-    def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+    def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
         heads = torch.stack((k, v)).unflatten(-1, (self.num_heads, self.d_head)).transpose(-1, -2).contiguous()
         flow.memo["heads", self.layer] = heads  # [2, B, S, K, H], written once: later layers keep no copies
         if self.router is None:

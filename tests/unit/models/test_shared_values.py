@@ -73,6 +73,44 @@ def test_layers_read_the_heads_of_all_layers_below():
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
 
 
+@torch.no_grad()
+def test_a_gate_of_each_position_and_head_adds_values_of_layer_1():
+    model = model_of(kind="selective_values").eval()
+    history = model(*batch()).encoder
+    x_1, x_3 = (history.inputs[l][1] for l in (1, 3))
+    (_, _, first), (q, k, v) = maps_of(model, 1, x_1), maps_of(model, 3, x_3)
+    own, mixed = model.encoder.layers[2].self_attention, v.clone()
+    for t, x in enumerate(own.sublayer.norm(x_3)):
+        for h, row in enumerate(own.attention.gate.weight):
+            mixed[t, 8 * h : 8 * h + 8] += max(float(row @ x), 0.0) * first[t, 8 * h : 8 * h + 8]
+    assert not torch.equal(mixed, v)
+    got = own(x_3[None], (), None, Flow(memo={("values", 1): first[None]}))[0]
+    torch.testing.assert_close(got, x_3 + attended(own.attention, q, k, mixed), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@torch.no_grad()
+def test_values_are_mixed_over_depth_by_the_query_at_their_position(stride):
+    model = model_of(kind="depth_values", stride=stride).eval()
+    history = model(*batch()).encoder
+    maps = [maps_of(model, l, history.inputs[l][1]) for l in (1, 2, 3)]
+    mixed: list[torch.Tensor] = []
+    for layer, (q, _, v) in enumerate(maps):
+        read, value = range(0, layer, stride), torch.empty_like(v)
+        for t in range(len(q)):
+            for s in (slice(0, 8), slice(8, 16)):
+                scores = [math.exp(float(q[t, s] @ maps[j][1][t, s]) / math.sqrt(8)) for j in (*read, layer)]
+                values = [*(mixed[j][t, s] for j in read), v[t, s]]
+                value[t, s] = sum(a * one for a, one in zip(scores, values, strict=True)) / sum(scores)
+        mixed.append(value)
+    q, k, _ = maps[2]
+    want = history.inputs[3][1] + attended(model.encoder.layers[2].self_attention.attention, q, k, mixed[2])
+    flow = Flow()
+    for layer, x in zip(model.encoder.layers, history.inputs[1:], strict=True):
+        got = layer.self_attention(x[1][None], (), None, flow)[0]
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("kind", [{"kind": "value_residual", "first": 0.0, "own": 1.0}, {"kind": "layer_memory", "others": "zero"}])
 @torch.no_grad()
