@@ -1,0 +1,134 @@
+"""Attention over depth in groups of channels, in place of the residual sum and beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.config import Bounds, Positive
+from models.dropout import Dropout
+from models.initialise import starts_as
+from models.precision import full_precision, rms
+from models.registry import RESIDUALS
+from models.residuals.depth_attention import DepthAttention, Sources
+from models.seams import Residual
+from models.site import Site
+
+Heads = Annotated[int, Bounds(ge=1, le=64)]
+
+
+def shares_of(v: Tensor, u: Tensor, heads: int, eps: float) -> Tensor:
+    """softmax_j(u_h . rms(v_j)_h) of each group h of channels: v [.., J, D], u [D] -> [.., H, J]; rms over all channels."""
+    products = (rms(v, eps) * u).unflatten(-1, (heads, -1)).sum(-1)
+    return products.mT.softmax(-1)
+
+
+def mixture(shares: Tensor, v: Tensor) -> Tensor:
+    """sum_j a_hj v_j in each group h of channels: [.., H, J], [.., J, D] -> [.., D]"""
+    groups = v.unflatten(-1, (shares.shape[-2], -1)).transpose(-3, -2)
+    return (shares[..., None, :] @ groups).squeeze(-2).flatten(-2)
+
+
+def _indivisible(site: dict[str, Any], heads: int) -> str | None:
+    return f"heads is {heads}; expected a divisor of d_model, {site['d_model']}" if site["d_model"] % heads else None
+
+
+@RESIDUALS.register("multi_head_depth_attention")
+class MultiHeadDepthAttention(DepthAttention):
+    """Residual depth_attention with one softmax over depth for each of H groups of channels (Luo et al. 2026, MHAR).
+
+    The query w and the gain are cut into H parts, so that the parameters are those of H = 1. w = 0 at the start: the uniform mean. In fp32.
+
+    Args:
+        heads: H, a divisor of d_model; 1 is residual depth_attention.
+        blocks: N > 0: sources are h_0, the sums of y in each of N blocks of sub-layers, and the running sum of the own block; 0: every
+            sub-layer is a source of its own.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    read_if = ()  # type: ignore[assignment]
+
+    def __init__(self, site: Site, *, heads: Heads = 4, blocks: int = 0, rate: Positive = 1.0) -> None:
+        super().__init__(site, blocks=blocks, rate=rate)
+        self.heads, self.keeps = heads, False
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return _indivisible(site, options.get("heads", 4)) or super().check(site, **options)
+
+    def mix(self, sources: Sources) -> Tensor:
+        if not self.mixes:
+            return sources[-1]
+        with full_precision(sources[0]):
+            v = torch.stack(sources, dim=-2).float()
+            return mixture(self.shares(v), v)
+
+    def shares(self, v: Tensor) -> Tensor:
+        """a: [B, T, J, D] -> [B, T, H, J]"""
+        assert self.query is not None and self.gain is not None
+        return shares_of(v, self.query * self.gain, self.heads, self.eps)
+
+
+class Deltas(NamedTuple):
+    """The stream, and h_0 with the outputs of the sub-layers so far."""
+
+    stream: Tensor
+    sources: Sources
+
+
+@RESIDUALS.register("delta_depth_attention")
+class DeltaDepthAttention(Residual):
+    """x = h + g sum_j a_j v_j, h' = h + y, a = softmax_j(w . rms(v_j)), v_0 = h_0, v_j = y_j (Luo et al. 2026, delta attention residuals).
+
+    The gate g, a number, is 0 at the start, the plain network; w = 0 too, so that g learns first. The first sub-layer has one source and
+    reads it alone (assumed: pre-norm would not see the sum). The stack's output is h. The mixture in fp32.
+
+    Args:
+        heads: groups of channels with a softmax each, a divisor of d_model.
+        gate: whether g is there; else it is 1, as for training from the start.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    norm_orders = ("pre",)
+    streams = True
+
+    def __init__(self, site: Site, *, heads: Heads = 1, gate: bool = True, rate: Positive = 1.0) -> None:
+        super().__init__(site)
+        self.heads, self.rate, self.eps = heads, rate, site.config.norm_eps
+        mixes = site.sublayer > 1 and site.place > 0
+        self.query = starts_as(torch.zeros(site.d_model)) if mixes else None
+        self.gain = starts_as(torch.ones(site.d_model)) if mixes else None
+        self.gate = starts_as(torch.zeros(1)) if mixes and gate else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return _indivisible(site, options.get("heads", 1)) or super().check(site, **options)
+
+    def start(self, h_0: Tensor) -> Deltas:
+        return Deltas(h_0, (h_0,))
+
+    def read(self, s: Deltas) -> tuple[Tensor, Deltas]:
+        if self.query is None:
+            return s.stream, s
+        with full_precision(s.stream):
+            v = torch.stack(s.sources, dim=-2).float()
+            routed = mixture(self.shares(v), v)
+            return s.stream + (routed if self.gate is None else self.gate * routed), s
+
+    def shares(self, v: Tensor) -> Tensor:
+        """a: [B, T, J, D] -> [B, T, H, J]"""
+        assert self.query is not None and self.gain is not None
+        return shares_of(v, self.query * self.gain, self.heads, self.eps)
+
+    def write(self, s: Deltas, y: Tensor, x: Tensor, drop: Dropout) -> Deltas:
+        y = drop(y)
+        return Deltas(s.stream + y, (*s.sources, y))
+
+    def end(self, s: Deltas) -> Tensor:
+        return s.stream
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a; a source is h_0 or what a sub-layer gave."""
+        return {} if self.query is None else {"sources": self.shares(torch.stack(s.sources, dim=-2).float())}

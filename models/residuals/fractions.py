@@ -1,0 +1,80 @@
+"""Frac-connections of Zhu et al. 2025: hyper-connections between slices of one stream."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from models.config import Bounds, Positive
+from models.dropout import Dropout
+from models.initialise import starts_as
+from models.precision import full_precision
+from models.registry import RESIDUALS
+from models.residuals.hyper import normed_product
+from models.seams import Residual
+from models.site import Site
+
+State = tuple[Tensor, Tensor, Tensor]
+"""Slices [B, T, m, D/m], R [.., m, m] and w [.., m], between reading and writing."""
+
+
+@RESIDUALS.register("fractions")
+class Fractions(Residual):
+    """x_b = sum_a Y_ab H_a, H'_b = sum_a R_ab H_a + w_b y_b; H, x and y are cut into m slices (Zhu et al. 2025, Frac-Connections).
+
+    Y, R and w are s * tanh(LN(H_a) W) plus a static part, a token and slice at a time; LN without gain. At the start W = 0, s = .01,
+    Y = R = I, w = 1: the plain network. Coefficients and slices in fp32.
+
+    Args:
+        parts: m, a divisor of d_model.
+        dynamic: whether the part with W is there; else the coefficients are static.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    norm_orders = ("pre",)
+    streams = True
+
+    def __init__(self, site: Site, *, parts: Annotated[int, Bounds(ge=1, le=64)] = 4, dynamic: bool = True, rate: Positive = 1.0) -> None:
+        super().__init__(site)
+        self.parts, self.rate, self.eps = parts, rate, site.config.norm_eps
+        if not site.place:
+            return
+        static = torch.ones(parts, 2 * parts + 1)
+        static[:, :-1] = 0.0
+        for identity in (static[:, :parts], static[:, parts:-1]):
+            identity.fill_diagonal_(1.0)
+        self.static = starts_as(static)  # of slice a: Y_a1 .. Y_am, R_a1 .. R_am, w_a
+        self.weight = starts_as(torch.zeros(site.d_model // parts, 2 * parts + 1)) if dynamic else None
+        self.scale = starts_as(torch.full((2,), 0.01)) if dynamic else None  # of Y and R, of w
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if site["d_model"] % options.get("parts", 4):
+            return f"parts is {options.get('parts', 4)}; expected a divisor of d_model, {site['d_model']}"
+        return super().check(site, **options)
+
+    def start(self, h_0: Tensor) -> Tensor:
+        return h_0.unflatten(-1, (self.parts, -1))
+
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Y, R [.., m, m], w [.., m], with tokens or without, and s as it goes on."""
+        m, c = self.parts, torch.as_tensor(self.static)
+        if self.weight is not None and self.scale is not None:
+            product, s = normed_product(s, self.weight, self.eps, centred=True)
+            c = c + torch.cat((self.scale[:1].expand(2 * m), self.scale[1:])) * torch.tanh(product)
+        return c[..., :m], c[..., m:-1], c[..., -1], s
+
+    def read(self, s: Tensor) -> tuple[Tensor, State]:
+        with full_precision(s):
+            y, r, w, s = self.coefficients(s.float())
+            return (y.mT @ s).flatten(-2), (s, r, w)
+
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        slices, r, w = s
+        with full_precision(y):
+            return r.mT @ slices + w[..., None] * drop(y).unflatten(-1, (self.parts, -1))
+
+    def end(self, s: Tensor) -> Tensor:
+        return s.flatten(-2)

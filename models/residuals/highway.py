@@ -1,0 +1,74 @@
+"""Residuals between pre-norm and post-norm: Keel of Chen and Wei 2026 and SiameseNorm of Li et al. 2026."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.dropout import Dropout
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+
+@RESIDUALS.register("keel")
+class Keel(Residual):
+    """LN(alpha x + F(LN'(x))), alpha constant (Chen and Wei 2026, Keel).
+
+    Each sub-layer has two norms, with gain and offset where the paper has RMS norms. With alpha = 1 and without LN' it is post-norm.
+
+    Args:
+        alpha: the number of the stack's sublayers, as the paper is read, or of its layers, as some readings have it.
+    """
+
+    norm_orders = ("post",)
+
+    def __init__(self, site: Site, *, alpha: Literal["sublayers", "layers"] = "sublayers") -> None:
+        super().__init__(site)
+        self.alpha = float(site.sublayers if alpha == "sublayers" else site.num_layers)
+        self.inner = site.layer_norm()
+
+    def read(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner(s), s
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        return drop.add(self.alpha * s, y)
+
+
+TwoStreams = tuple[Tensor, Tensor]
+
+
+@RESIDUALS.register("siamese")
+class Siamese(Residual):
+    """u' = LN_u(u) + y / c, w' = w + y, y = F(LN(LN_u(u) + LN_w(w))): two streams u and w, h_0 at the start (Li et al. 2026, SiameseNorm).
+
+    u is the stream of post-norm, w that of pre-norm. The stack's output is LN(LN_u(u) + LN_w(w)). c = sqrt(i), i the number of sub-layers
+    up to the end of the layer. As in the authors' code for vision; that for language has no LN_u in front of attention.
+
+    Args:
+        scale: depth: c as above; none: c = 1.
+    """
+
+    norm_orders = ("pre",)
+    streams = True
+
+    def __init__(self, site: Site, *, scale: Literal["depth", "none"] = "depth") -> None:
+        super().__init__(site)
+        self.post, self.pre = site.layer_norm(), site.layer_norm()
+        self.factor = (site.layer * site.sublayers / site.num_layers) ** -0.5 if scale == "depth" and site.place else 1.0
+
+    def start(self, h_0: Tensor) -> TwoStreams:
+        return h_0, h_0
+
+    def read(self, s: TwoStreams) -> tuple[Tensor, TwoStreams]:
+        u = self.post(s[0])
+        return u + self.pre(s[1]), (u, s[1])
+
+    def write(self, s: TwoStreams, y: Tensor, x: Tensor, drop: Dropout) -> TwoStreams:
+        y = drop(y)
+        return torch.add(s[0], y, alpha=self.factor), s[1] + y
+
+    def end(self, s: TwoStreams) -> Tensor:
+        return self.read(s)[0]
