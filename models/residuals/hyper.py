@@ -43,8 +43,10 @@ def read_streams(s: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     return x, s
 
 
-def write_streams(s: Tensor, r: Tensor, q: Tensor, y: Tensor) -> Tensor:
+def write_streams(s: Tensor, r: Tensor | None, q: Tensor, y: Tensor) -> Tensor:
     """s'_a = sum_b R_ab s_b + q_a y: s [.., n, D], R [.., n, n], q [.., n], y [.., D] -> [.., n, D]"""
+    if r is None:
+        return s + q[..., None] * y[..., None, :]
     if _plain():
         return r @ s + q[..., None] * y[..., None, :]
     new: Tensor = _Write.apply(s, r, q, y)
@@ -125,8 +127,8 @@ def _add_mixed(out: Tensor, r: Tensor, s: Tensor) -> Tensor:
 
 
 Streams = Annotated[int, Bounds(ge=1, le=64)]
-State = tuple[Tensor, Tensor, Tensor]
-"""Streams [B, T, n, D], R [B, T, n, n] and w [B, T, n], between reading and writing."""
+State = tuple[Tensor, Tensor | None, Tensor]
+"""Streams [B, T, n, D], R [B, T, n, n] and w [B, T, n], between reading and writing. R None: the identity."""
 
 
 class StreamsResidual(Residual):
@@ -139,7 +141,7 @@ class StreamsResidual(Residual):
     def start(self, h_0: Tensor) -> Tensor:
         return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
 
-    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
         """p [.., n], R [.., n, n], q [.., n], with tokens or without, and s as it goes on."""
         raise NotImplementedError
 
@@ -148,7 +150,7 @@ class StreamsResidual(Residual):
             p, r, q, s = self.coefficients(s.float())
             tokens = s.shape[:-2]
             x, s = read_streams(s, p.expand(*tokens, self.n))
-            return x, (s, r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
+            return x, (s, None if r is None else r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         with full_precision(y):
@@ -158,7 +160,7 @@ class StreamsResidual(Residual):
         if self.place == 0:
             return {"read": self.end_weights(s.float()), "spread": spread(s)}
         p, r, q, _ = self.coefficients(s.float())
-        return {"read": p, "keep": r, "write": q, "spread": spread(s)}
+        return {"read": p, "keep": torch.eye(self.n, device=s.device) if r is None else r, "write": q, "spread": spread(s)}
 
     def end_weights(self, s: Tensor) -> Tensor:
         """[.., n]: the streams' shares in the stack's output."""

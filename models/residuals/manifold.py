@@ -100,7 +100,10 @@ class ManifoldHyper(StreamsResidual):
         start: initial values (not printed). xavier: phi by Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in
             sub-layer i and -1 for others, of R 0 on the diagonal and -8 off it (mhc-lite's baseline); with weights softmax 0 for that
             stream and -8 for others in p, q = 1 / n (tokenbender's).
-        manifold: sinkhorn: R = Sinkhorn(l_R); permutations: R is a sum over the n! permutations, weighted by softmax(l_R) (mHC-lite).
+        manifold: sinkhorn: R = Sinkhorn(l_R); permutations: R is a sum over the n! permutations, weighted by softmax(l_R) (mHC-lite);
+            identity: R = I, without l_R (identity hyper-connections, Ge et al. 2026, Chimera).
+        stream_scale: whether stream a starts as s_a * h_0 with a learned vector s_a (learned stream scaling, Alimaskina et al. 2026), .6 +
+            U(+-sqrt(6 / (n + D))) at the start (authors' code).
         positive: what makes l_R positive before Sinkhorn: exp or sigmoid.
         post_scale: factor of q, with weights sigmoid.
         last: which margin of R is exact: rows (paper) or columns (Megatron, MaxText).
@@ -114,6 +117,7 @@ class ManifoldHyper(StreamsResidual):
         ("temperature", "manifold", ("sinkhorn",)),
         ("temperature", "positive", ("exp",)),
         ("post_scale", "weights", ("sigmoid",)),
+        *((name, "manifold", ("sinkhorn", "permutations")) for name in ("iterations", "positive", "last")),
     )
     matrices: Tensor
 
@@ -125,7 +129,8 @@ class ManifoldHyper(StreamsResidual):
         dynamic: bool = True,
         iterations: int = 20,
         start: Literal["xavier", "identity"] = "xavier",
-        manifold: Literal["sinkhorn", "permutations"] = "sinkhorn",
+        manifold: Literal["sinkhorn", "permutations", "identity"] = "sinkhorn",
+        stream_scale: bool = False,
         positive: Literal["exp", "sigmoid"] = "exp",
         post_scale: Positive = 2.0,
         last: Literal["rows", "columns"] = "rows",
@@ -142,6 +147,8 @@ class ManifoldHyper(StreamsResidual):
         self.eps = site.config.norm_eps
         self.temperature, self.softmax = temperature, weights == "softmax"
         self.reduces = reduce == "learned" and not site.place
+        scales = stream_scale and not site.place
+        self.deviation = drawn(n, site.d_model, bound=uniform_bound("xavier", n, site.d_model)) if scales else None  # s - .6
         if not site.place and not self.reduces:
             return
         self.first = (site.sublayer - 1) % n
@@ -150,7 +157,7 @@ class ManifoldHyper(StreamsResidual):
             orders = itertools.permutations(range(n))
             matrices = torch.tensor([[float(b == c) for b in order for c in range(n)] for order in orders])
             self.register_buffer("matrices", matrices, persistent=False)
-        self.width = math.factorial(n) if self.permuted else n * n
+        self.width = 0 if manifold == "identity" else math.factorial(n) if self.permuted else n * n
         logits = n if self.reduces else 2 * n + self.width
         bias = torch.zeros(logits)
         if start == "identity" and not self.reduces:
@@ -160,12 +167,13 @@ class ManifoldHyper(StreamsResidual):
                 bias[: 2 * n] = -1.0
                 bias[[self.first, n + self.first]] = 1.0
             bias[2 * n :] = -8.0
-            bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
+            if self.width:
+                bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
         self.bias = starts_as(bias)
         shape = (n * site.d_model, logits)
         phi = starts_as(torch.zeros(shape)) if start == "identity" else drawn(*shape, bound=uniform_bound("xavier", *shape))
         self.phi = phi if dynamic else None
-        self.scale = starts_as(torch.full((1 if self.reduces else 3,), 0.01)) if dynamic else None
+        self.scale = starts_as(torch.full((1 if self.reduces else 3 if self.width else 2,), 0.01)) if dynamic else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -174,18 +182,23 @@ class ManifoldHyper(StreamsResidual):
             return f"streams is {n}; expected 1 to {MAX_PERMUTED} with manifold {manifold}"
         return super().check(site, **options)
 
-    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def start(self, h_0: Tensor) -> Tensor:
+        streams = super().start(h_0)
+        return streams if self.deviation is None else streams * (0.6 + self.deviation)
+
+    def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
         logits, s = self.logits(s)
         p, q, r = logits.split((self.n, self.n, self.width), dim=-1)
+        mixing = self.mixing(r) if self.width else None
         if self.softmax:
-            return p.softmax(-1), self.mixing(r), q.softmax(-1), s
-        return torch.sigmoid(p), self.mixing(r), self.post_scale * torch.sigmoid(q), s
+            return p.softmax(-1), mixing, q.softmax(-1), s
+        return torch.sigmoid(p), mixing, self.post_scale * torch.sigmoid(q), s
 
     def logits(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """(l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static; s as it goes on)"""
         if self.phi is None or self.scale is None:
             return self.bias, s
-        parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width]
+        parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width][: len(self.scale)]
         scale = torch.cat([a.expand(size) for a, size in zip(self.scale.split(1), parts, strict=True)])
         product, flat = normed_product(s.flatten(-2), self.phi, self.eps)
         return scale * product + self.bias, flat.view(s.shape)
