@@ -181,6 +181,7 @@ class Layer(Component):
     """One layer: forward(x_l, lower states, context, memories, flow) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
     `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
     `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual.
+    `merges`: it has an attention of its own in the place of self-attention and cross-attention.
     """
 
     reads = 0
@@ -188,6 +189,7 @@ class Layer(Component):
     any_width = False
     adds_attended = False
     self_attends = True
+    merges = False
 
     @classmethod
     def sublayers(cls, site: Site) -> int:

@@ -73,6 +73,10 @@ def _layers(m: _Model, side: str) -> Iterator[Problem]:
         where = f"connection {connection.kind}, whose layers run" if connection.cls.corrects else f"layer {layer.kind}, which runs"
         yield m.wrong((side, "self_attention"), f" with {where} {runs} times", lambda a: not a.reads_stream and not a.shares)
     why = f" with layer {layer.kind}"
+    if layer.cls.merges:
+        yield from m.only_defaults(side, ("self_attention", "cross_attention"), why)
+        if m["encoder", "layer"].cls.any_width:
+            yield m.wrong(("encoder", "layer"), f" with layer {layer.kind} in the decoder", "transformer")
     if layer.cls.any_width != connection.cls.any_width:
         yield m.wrong((side, "connection"), why, lambda c: c.any_width == layer.cls.any_width)
     if not layer.cls.any_width:
