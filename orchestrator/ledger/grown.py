@@ -5,6 +5,8 @@ from typing import Any
 _BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0, "batch.pad_to": 1}
 _SCHEDULE = ("warmup_ratio", "cooldown", "decay", "shrink", "min_lr", "cut")
 
+_STREAM_SCALE = ("model.encoder.residual.stream_scale", "model.decoder.residual.stream_scale")
+
 _RATED = ("rezero", "laurel", "admin", "delta", "hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention")
 
 GROWN: dict[str, Any] = {
@@ -43,6 +45,8 @@ GROWN: dict[str, Any] = {
     "residual/manifold_hyper.temperature": 1.0,
     "residual/manifold_hyper.weights": "sigmoid",
     "residual/manifold_hyper.reduce": "sum",
+    "residual/manifold_hyper.stream_scale": False,
+    **{path: False for path in _STREAM_SCALE},
     "residual/mudd.norms": "none",
     "residual/mudd.grow": False,
 }
@@ -61,5 +65,5 @@ FORMER: dict[str, dict[str, Any]] = {
 }
 """Options that components no longer have, and the values that all runs had. Keys and the recorded specs of runs have them."""
 
-LATER = ("batch.pad_to", "optim.restart.batch.pad_to")
+LATER = ("batch.pad_to", "optim.restart.batch.pad_to", *_STREAM_SCALE)
 """Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""
