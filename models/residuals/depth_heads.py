@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from models.config import Bounds, Positive
+from models.config import Bounds
 from models.dropout import Dropout
 from models.initialise import starts_as
 from models.precision import full_precision, rms
@@ -15,8 +15,6 @@ from models.registry import RESIDUALS
 from models.residuals.depth_attention import DepthAttention, Sources
 from models.seams import Residual
 from models.site import Site
-
-Heads = Annotated[int, Bounds(ge=1, le=64)]
 
 
 def shares_of(v: Tensor, u: Tensor, heads: int, eps: float) -> Tensor:
@@ -31,10 +29,6 @@ def mixture(shares: Tensor, v: Tensor) -> Tensor:
     return (shares[..., None, :] @ groups).squeeze(-2).flatten(-2)
 
 
-def _indivisible(site: dict[str, Any], heads: int) -> str | None:
-    return f"heads is {heads}; expected a divisor of d_model, {site['d_model']}" if site["d_model"] % heads else None
-
-
 @RESIDUALS.register("multi_head_depth_attention")
 class MultiHeadDepthAttention(DepthAttention):
     """Residual depth_attention with one softmax over depth for each of H groups of channels (Luo et al. 2026, MHAR).
@@ -43,20 +37,19 @@ class MultiHeadDepthAttention(DepthAttention):
 
     Args:
         heads: H, a divisor of d_model; 1 is residual depth_attention.
-        blocks: N > 0: sources are h_0, the sums of y in each of N blocks of sub-layers, and the running sum of the own block; 0: every
-            sub-layer is a source of its own.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     read_if = ()  # type: ignore[assignment]
 
-    def __init__(self, site: Site, *, heads: Heads = 4, blocks: int = 0, rate: Positive = 1.0) -> None:
-        super().__init__(site, blocks=blocks, rate=rate)
+    def __init__(self, site: Site, *, heads: Annotated[int, Bounds(ge=1, le=64)] = 4) -> None:
+        super().__init__(site)
         self.heads, self.keeps = heads, False
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return _indivisible(site, options.get("heads", 4)) or super().check(site, **options)
+        if site["d_model"] % options.get("heads", 4):
+            return f"heads is {options.get('heads', 4)}; expected a divisor of d_model, {site['d_model']}"
+        return super().check(site, **options)
 
     def mix(self, sources: Sources) -> Tensor:
         if not self.mixes:
@@ -84,43 +77,33 @@ class DeltaDepthAttention(Residual):
 
     The gate g, a number, is 0 at the start, the plain network; w = 0 too, so that g learns first. The first sub-layer has one source and
     reads it alone (assumed: pre-norm would not see the sum). The stack's output is h. The mixture in fp32.
-
-    Args:
-        heads: groups of channels with a softmax each, a divisor of d_model.
-        gate: whether g is there; else it is 1, as for training from the start.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)
     streams = True
 
-    def __init__(self, site: Site, *, heads: Heads = 1, gate: bool = True, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.heads, self.rate, self.eps = heads, rate, site.config.norm_eps
+        self.eps = site.config.norm_eps
         mixes = site.sublayer > 1 and site.place > 0
         self.query = starts_as(torch.zeros(site.d_model)) if mixes else None
         self.gain = starts_as(torch.ones(site.d_model)) if mixes else None
-        self.gate = starts_as(torch.zeros(1)) if mixes and gate else None
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return _indivisible(site, options.get("heads", 1)) or super().check(site, **options)
+        self.gate = starts_as(torch.zeros(1)) if mixes else None
 
     def start(self, h_0: Tensor) -> Deltas:
         return Deltas(h_0, (h_0,))
 
     def read(self, s: Deltas) -> tuple[Tensor, Deltas]:
-        if self.query is None:
+        if self.gate is None:
             return s.stream, s
         with full_precision(s.stream):
             v = torch.stack(s.sources, dim=-2).float()
-            routed = mixture(self.shares(v), v)
-            return s.stream + (routed if self.gate is None else self.gate * routed), s
+            return s.stream + self.gate * mixture(self.shares(v), v), s
 
     def shares(self, v: Tensor) -> Tensor:
-        """a: [B, T, J, D] -> [B, T, H, J]"""
+        """a: [B, T, J, D] -> [B, T, 1, J]"""
         assert self.query is not None and self.gain is not None
-        return shares_of(v, self.query * self.gain, self.heads, self.eps)
+        return shares_of(v, self.query * self.gain, 1, self.eps)
 
     def write(self, s: Deltas, y: Tensor, x: Tensor, drop: Dropout) -> Deltas:
         y = drop(y)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from models.config import Bounds, Positive
+from models.config import Bounds
 from models.dropout import Dropout
 from models.initialise import starts_as
 from models.precision import full_precision
@@ -29,16 +29,14 @@ class Fractions(Residual):
 
     Args:
         parts: m, a divisor of d_model.
-        dynamic: whether the part with W is there; else the coefficients are static.
-        rate: factor of the learning rate of this component's own parameters.
     """
 
     norm_orders = ("pre",)
     streams = True
 
-    def __init__(self, site: Site, *, parts: Annotated[int, Bounds(ge=1, le=64)] = 4, dynamic: bool = True, rate: Positive = 1.0) -> None:
+    def __init__(self, site: Site, *, parts: Annotated[int, Bounds(ge=1, le=64)] = 4) -> None:
         super().__init__(site)
-        self.parts, self.rate, self.eps = parts, rate, site.config.norm_eps
+        self.parts, self.eps = parts, site.config.norm_eps
         if not site.place:
             return
         static = torch.ones(parts, 2 * parts + 1)
@@ -46,8 +44,8 @@ class Fractions(Residual):
         for identity in (static[:, :parts], static[:, parts:-1]):
             identity.fill_diagonal_(1.0)
         self.static = starts_as(static)  # of slice a: Y_a1 .. Y_am, R_a1 .. R_am, w_a
-        self.weight = starts_as(torch.zeros(site.d_model // parts, 2 * parts + 1)) if dynamic else None
-        self.scale = starts_as(torch.full((2,), 0.01)) if dynamic else None  # of Y and R, of w
+        self.weight = starts_as(torch.zeros(site.d_model // parts, 2 * parts + 1))
+        self.scale = starts_as(torch.full((2,), 0.01))  # of Y and R, of w
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -59,11 +57,10 @@ class Fractions(Residual):
         return h_0.unflatten(-1, (self.parts, -1))
 
     def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Y, R [.., m, m], w [.., m], with tokens or without, and s as it goes on."""
-        m, c = self.parts, torch.as_tensor(self.static)
-        if self.weight is not None and self.scale is not None:
-            product, s = normed_product(s, self.weight, self.eps, centred=True)
-            c = c + torch.cat((self.scale[:1].expand(2 * m), self.scale[1:])) * torch.tanh(product)
+        """Y, R [.., m, m], w [.., m], and s as it goes on."""
+        m = self.parts
+        product, s = normed_product(s, self.weight, self.eps, centred=True)
+        c = self.static + torch.cat((self.scale[:1].expand(2 * m), self.scale[1:])) * torch.tanh(product)
         return c[..., :m], c[..., m:-1], c[..., -1], s
 
     def read(self, s: Tensor) -> tuple[Tensor, State]:

@@ -46,18 +46,15 @@ class Siamese(Residual):
 
     u is the stream of post-norm, w that of pre-norm. The stack's output is LN(LN_u(u) + LN_w(w)). c = sqrt(i), i the number of sub-layers
     up to the end of the layer. As in the authors' code for vision; that for language has no LN_u in front of attention.
-
-    Args:
-        scale: depth: c as above; none: c = 1.
     """
 
     norm_orders = ("pre",)
     streams = True
 
-    def __init__(self, site: Site, *, scale: Literal["depth", "none"] = "depth") -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.post, self.pre = site.layer_norm(), site.layer_norm()
-        self.factor = (site.layer * site.sublayers / site.num_layers) ** -0.5 if scale == "depth" and site.place else 1.0
+        self.factor = (site.layer * site.sublayers / site.num_layers) ** -0.5 if site.place else 1.0
 
     def start(self, h_0: Tensor) -> TwoStreams:
         return h_0, h_0

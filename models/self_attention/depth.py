@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.attention import MultiHeadAttention
-from models.config import Positive, UpTo1000
+from models.config import UpTo1000
 from models.initialise import drawn
 from models.plain import SingleSelfAttention
 from models.registry import SELF_ATTENTIONS
@@ -21,9 +21,9 @@ from models.site import Flow, Site
 class Gate(nn.Module):
     """relu(W x): [N, S, D] -> [N, S, H]."""
 
-    def __init__(self, site: Site, rate: float) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__()
-        self.weight, self.rate = drawn(site.num_heads, site.d_model, std=0.02), rate
+        self.weight = drawn(site.num_heads, site.d_model, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(F.linear(x, self.weight))
@@ -32,9 +32,9 @@ class Gate(nn.Module):
 class SelectiveAttention(MultiHeadAttention):
     """MHA whose values have a gated share of layer 1's, which keeps its own."""
 
-    def __init__(self, site: Site, rate: float) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.layer, self.gate = site.layer, Gate(site, rate) if site.layer > 1 else None
+        self.layer, self.gate = site.layer, Gate(site) if site.layer > 1 else None
 
     def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow, values_NSD: Tensor | None = None) -> Tensor:
         if self.gate is not None:
@@ -58,16 +58,13 @@ class SelectiveValues(SingleSelfAttention):
 
     x_l is what the values are made of, LN(x_l) in pre-norm; W_l has no bias and starts as N(0, .02), as in the
     authors' code. The cache holds the mixed values. Cross-attention has its own values (assumed).
-
-    Args:
-        rate: factor of the learning rate of W.
     """
 
     shares = True
     min_layers = 2
 
-    def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
-        super().__init__(site, SelectiveAttention(site, rate))
+    def __init__(self, site: Site) -> None:
+        super().__init__(site, SelectiveAttention(site))
 
 
 class DepthValueAttention(MultiHeadAttention):

@@ -47,6 +47,12 @@ CASES = [
     ("encoder: {self_attention: {kind: value_residual, learn: false, rate: 10.0}}", "encoder.self_attention", "where it does nothing"),
     ("decoder: {self_attention: {kind: directional}}", "decoder.self_attention", "in the decoder"),
     ("encoder: {self_attention: {kind: directional}}, num_heads: 1", "encoder.self_attention", "half of the heads; num_heads is 1"),
+    ("encoder: {layer: {kind: merged_attention}}", "encoder.layer", "expected it in the decoder alone"),
+    ("decoder: {layer: {kind: merged_attention}, self_attention: {kind: relative}}", "decoder.self_attention.kind", "expected single"),
+    ("encoder: {residual: {kind: multi_head_depth_attention, heads: 3}}", "encoder.residual", "expected a divisor of d_model"),
+    ("encoder: {residual: {kind: fractions, parts: 5}}", "encoder.residual", "expected a divisor of d_model"),
+    ("encoder: {residual: {kind: manifold_hyper, manifold: identity, last: columns}}", "encoder.residual", "where it does nothing"),
+    ("encoder: {residual: {kind: keel}}", "encoder.residual", "found norm pre; expected post with residual keel"),
 ]
 FINE = [
     "encoder: {residual: {kind: rezero}}, decoder: {residual: {kind: rezero}}",

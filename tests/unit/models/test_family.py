@@ -1,0 +1,183 @@
+"""Methods of 2025 and 2026 for residuals and attention: each against its equation, written with loops, and its start."""
+
+import math
+
+import pytest
+import torch
+
+from models import build
+from models.site import Flow
+from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config, off_start
+from tests.unit.models.residual_cases import hidden, model_of, sublayer, x_and_y
+
+
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+
+
+def streams() -> torch.Tensor:
+    return torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3))
+
+
+def rms(h: torch.Tensor) -> torch.Tensor:
+    return h / (h.square().mean() + 1e-6).sqrt()
+
+
+# ---------------------------------------------------------------- between pre-norm and post-norm
+
+
+@pytest.mark.parametrize(("alpha", "factor"), [("sublayers", 12.0), ("layers", 6.0)])
+def test_keel_scales_the_stream_and_norms_twice(alpha, factor):
+    one, (x, y), seen = sublayer("post", kind="keel", alpha=alpha), x_and_y(), []
+    close(one(x, lambda q: seen.append(q) or y), one.norm(factor * x + y))
+    close(seen[0], one.residual.inner(x))
+
+
+def test_siamese_streams_share_the_function():
+    one, (u, w) = off_start(sublayer(kind="siamese", layer=3)), x_and_y()
+    r, seen, y = one.residual, [], 0.5 * u - w
+    got_u, got_w = one((u, w), lambda q: seen.append(q) or y)
+    close(seen[0], one.norm(r.post(u) + r.pre(w)))
+    close(got_u, r.post(u) + y / 6**0.5)
+    close(got_w, w + y)
+    close(r.end((u, w)), r.post(u) + r.pre(w))
+
+
+# ---------------------------------------------------------------- attention over depth
+
+
+def mixed(v: torch.Tensor, u: torch.Tensor, heads: int) -> torch.Tensor:
+    """v [J, D], one token, by hand."""
+    width, out = v.shape[1] // heads, torch.empty(v.shape[1])
+    for h in range(heads):
+        s = slice(h * width, (h + 1) * width)
+        scores = [math.exp(float(rms(one)[s] @ u[s])) for one in v]
+        out[s] = sum(a * one[s] for a, one in zip(scores, v, strict=True)) / sum(scores)
+    return out
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_each_group_of_channels_has_its_softmax_over_depth(heads):
+    r = off_start(sublayer(kind="multi_head_depth_attention", place=3, heads=heads)).residual
+    v = streams()
+    got = r.mix(v.unbind(-2))
+    for b in range(2):
+        for t in range(3):
+            close(got[b, t], mixed(v[b, t], r.query * r.gain, heads))
+    assert r.weights(type("S", (), {"sources": v.unbind(-2), "running": None}))["sources"].shape == (2, 3, heads, 3)
+    one = off_start(sublayer(kind="depth_attention", place=3)).residual
+    assert heads > 1 or torch.allclose(got, one.mix(v.unbind(-2)), atol=1e-6)
+
+
+def test_deltas_are_routed_beside_the_stream():
+    one, (h, y) = off_start(sublayer(kind="delta_depth_attention", place=3)), x_and_y()
+    r, v, seen = one.residual, streams(), []
+    state = r.start(h)._replace(sources=v.unbind(-2))
+    stream, sources = one(state, lambda q: seen.append(q) or y)
+    for b in range(2):
+        for t in range(3):
+            close(seen[0][b, t], one.norm(h[b, t] + r.gate * mixed(v[b, t], r.query * r.gain, 1)))
+    close(stream, h + y)
+    assert len(sources) == 4 and torch.equal(sources[-1], y)
+
+
+# ---------------------------------------------------------------- several streams, and slices of one
+
+
+@pytest.mark.parametrize("start", ["xavier", "identity"])
+def test_identity_hyper_connections_keep_every_stream(start):
+    one, (_, y) = off_start(sublayer(kind="manifold_hyper", streams=3, manifold="identity", start=start)), x_and_y()
+    s, r, seen = streams(), one.residual, []
+    got = one(s, lambda q: seen.append(q) or y)
+    for b in range(2):
+        for t in range(3):
+            raw = rms(s[b, t].flatten()) @ r.phi
+            pre, post = (1 / (1 + (-r.scale[i] * raw[c] - r.bias[c]).exp()) for i, c in enumerate((slice(0, 3), slice(3, 6))))
+            close(seen[0][b, t], one.norm(pre @ s[b, t]))
+            for a in range(3):
+                close(got[b, t, a], s[b, t, a] + 2 * post[a] * y[b, t])
+    assert torch.equal(r.weights(s)["keep"], torch.eye(3)) and r.phi.shape == (24, 6) and r.scale.shape == (2,)
+
+
+def test_streams_start_with_a_scale_of_their_own():
+    model = model_of("pre", kind="manifold_hyper", stream_scale=True)
+    r, (x, _) = model.encoder.residual, x_and_y()
+    x = torch.cat((x, x), dim=-1)
+    for a, stream in enumerate(r.start(x).unbind(-2)):
+        close(stream, (0.6 + r.deviation[a]) * x)
+    assert 0.4 < float(r.deviation.abs().max()) <= (6 / 20) ** 0.5
+    assert model_of("pre", kind="manifold_hyper").encoder.residual.deviation is None
+
+
+def test_slices_are_read_mixed_and_written_by_their_equation():
+    one, (h, y) = off_start(sublayer(kind="fractions", parts=2)), x_and_y()
+    r, seen = one.residual, []
+    got = r.end(one(r.start(h), lambda q: seen.append(q) or y))
+    for b in range(2):
+        for t in range(3):
+            slices, c = h[b, t].view(2, 4), []
+            for a in range(2):
+                s = slices[a]
+                z = torch.tanh((s - s.mean()) / (s.var(unbiased=False) + 1e-6).sqrt() @ r.weight)
+                c.append(r.static[a] + z * torch.tensor([r.scale[0]] * 4 + [r.scale[1]]))
+            read = torch.cat([sum(c[a][to] * slices[a] for a in range(2)) for to in range(2)])
+            close(seen[0][b, t], one.norm(read))
+            for to in range(2):
+                want = sum(c[a][2 + to] * slices[a] for a in range(2)) + c[to][-1] * y[b, t].view(2, 4)[to]
+                close(got[b, t, 4 * to : 4 * to + 4], want)
+
+
+@pytest.mark.parametrize(
+    ("residual", "error"),
+    [({"kind": "fractions"}, 2e-6), ({"kind": "delta_depth_attention"}, 0.0), ({"kind": "multi_head_depth_attention", "heads": 2}, 5e-5)],
+)
+def test_it_starts_as_the_plain_network(residual, error):
+    plain = hidden(model_of("pre", kind="plain"))
+    torch.testing.assert_close(hidden(model_of("pre", **residual)), plain, atol=error, rtol=error)
+    assert not torch.equal(hidden(off_start(model_of("pre", **residual))), plain)
+
+
+# ---------------------------------------------------------------- attention under one softmax
+
+
+def attended(attention, q, keys, values):
+    """One position: q [D] over keys and values [S, D]."""
+    out = torch.empty_like(q)
+    for s in (slice(0, 8), slice(8, 16)):
+        scores = [math.exp(float(q[s] @ k[s]) / math.sqrt(8)) for k in keys]
+        out[s] = sum(a * v[s] for a, v in zip(scores, values, strict=True)) / sum(scores)
+    return attention.output(out)
+
+
+def maps(attention, x):
+    return attention.query(x), attention.key(x), attention.value(x)
+
+
+@torch.no_grad()
+def test_keys_of_lower_layers_stand_beside_those_of_the_sequence():
+    sides = {side: {"num_layers": 3, "self_attention": {"kind": "mixture_of_depths"}} for side in ("encoder", "decoder")}
+    model = build(config("pre", **sides) | NO_DROPOUT, VOCAB, VOCAB, 1).eval()
+    layers, history, flow = model.encoder.layers, model(*batch()).encoder, Flow()
+    inputs = [x[1] for x in history.inputs[1:]]
+    found = [maps(l.self_attention.attention, l.self_attention.sublayer.norm(x)) for l, x in zip(layers, inputs, strict=True)]
+    for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
+        got, (q, k, v) = layer.self_attention(x[None], (), None, flow)[0], found[number]
+        for t in range(len(x)):
+            keys, values = ([*own, *(m[which][t] for m in found[:number])] for which, own in ((1, k), (2, v)))
+            close(got[t], x[t] + attended(layer.self_attention.attention, q[t], keys, values))
+
+
+@torch.no_grad()
+def test_merged_attention_reads_target_and_source_by_one_pair_of_maps():
+    model = build(config("pre", decoder={"num_layers": 2, "layer": {"kind": "merged_attention"}}) | NO_DROPOUT, VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    output = model(src, tgt)
+    memory = model.encode(src).memories[0][0].keys[0][: int((src[0] != 0).sum())]
+    layer, x = model.decoder.layers[0], output.decoder.inputs[1][0]
+    attention = layer.self_attention.attention
+    q, k, v = maps(attention, layer.self_attention.sublayer.norm(x))
+    got = output.decoder.attended[1][0]
+    for t in range(len(x)):
+        keys = [*k[: t + 1], *attention.key(memory)]
+        close(got[t], x[t] + attended(attention, q[t], keys, [*v[: t + 1], *attention.value(memory)]))
+    assert not [name for name, _ in model.named_parameters() if "cross" in name]
