@@ -46,7 +46,7 @@ GROWN: dict[str, Any] = {
     "residual/manifold_hyper.weights": "sigmoid",
     "residual/manifold_hyper.reduce": "sum",
     "residual/manifold_hyper.stream_scale": False,
-    **{path: False for path in _STREAM_SCALE},
+    **dict.fromkeys(_STREAM_SCALE, False),
     "residual/mudd.norms": "none",
     "residual/mudd.grow": False,
 }
