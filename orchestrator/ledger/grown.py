@@ -55,15 +55,21 @@ GROWN: dict[str, Any] = {
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
 FORMER: dict[str, dict[str, Any]] = {
+    "aggregation/groups": {"members": "last"},
+    "bridge/depth_attention": {"rate": 1.0},
+    "bridge/mudd": {"dynamic": True, "rate": 1.0},
+    "connection/backout": {"layer": 0, "start": 0.5},
     "connection/embedding_skip": {"own": 1.0, "skip": 0.0},
+    "head/surface_fusion": {"mode": "hard", "temperature": 1.0},
     "residual/admin": {"variance": "code", "rate": 1.0},
     "residual/deep_cross_attention": {"rate": 1.0},
-    "residual/delta": {"rate": 1.0},
+    "residual/delta": {"value": "learned", "rate": 1.0},
     "residual/hyper": {"output_gain": 1.0},
-    "residual/laurel": {"rate": 1.0},
+    "residual/laurel": {"squash": "softmax", "rate": 1.0},
+    "residual/manifold_streams": {"first": "sublayer", "rate": 1.0},
     "residual/mudd": {"grow": False},
 }
-"""Options that components no longer have, and the values that all runs had. Keys and the recorded specs of runs have them."""
+"""Options that components no longer have, and the values that count now. Keys, recorded specs and their digests have them."""
 
 LATER = ("batch.pad_to", "optim.restart.batch.pad_to", *_STREAM_SCALE)
 """Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""

@@ -182,7 +182,21 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
         known = {name: value for name, value in section.items() if path + name not in LATER or not _as_before(path + name, value)}
         return {name: kept(value, f"{path}{name}.") if isinstance(value, dict) else value for name, value in known.items()}
 
-    return kept(spec.model_dump(mode="json", exclude={"seed"}))
+    data = kept(spec.model_dump(mode="json", exclude={"seed"}))
+    for _, registry, component in slots(data["model"]):
+        component |= FORMER.get(f"{registry}/{component['kind']}", {}) | component
+    return data
+
+
+def without_former(spec: Any) -> Any:
+    """A recorded spec without options that components no longer have, where their value is the one that counts now."""
+    model = spec.get("model") if isinstance(spec, dict) else None
+    for _, registry, component in slots(model) if isinstance(model, dict) else ():
+        if isinstance(component, dict):
+            former = FORMER.get(f"{registry}/{component.get('kind')}", {})
+            for name in [name for name, value in former.items() if component.get(name) == value]:
+                del component[name]
+    return spec
 
 
 def _class(registry: str, kind: str) -> Any:

@@ -3,16 +3,13 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.ledger.grown import FORMER
-from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.keys import Keys, without_former
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import FINISHED
-from orchestrator.specs.components import slots
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import dotted, shown
 from orchestrator.specs.row import Row
@@ -73,7 +70,7 @@ def _from_spec(ledger: Ledger, key: str) -> Recorded:
         raise UserError(f"{key[:16]}: has no spec.yaml in {ledger.root}, so that nothing says what to run")
     address, seed = str(recorded.get("id")), recorded.get("seed")
     try:
-        spec = RunSpec.model_validate(_without_former(recorded.get("spec")))
+        spec = RunSpec.model_validate(without_former(recorded.get("spec")))
     except ValidationError as error:
         first = problems_of(error, RunSpec)[0]
         why = f"{dotted(first.path)}: {first.message}"
@@ -87,17 +84,6 @@ def _from_spec(ledger: Ledger, key: str) -> Recorded:
     row = Row(address, address, "run", spec, {}, [], workers, False, "", 1, None if parent is None else parent.row)
     keys = Keys(**{"decode": None, "score": None} | (recorded.get("keys") or {}) | {"train": key})
     return Recorded(row.at(int(seed if seed is not None else spec.seed)), {address: keys} | (parent.keys if parent else {}))
-
-
-def _without_former(spec: Any) -> Any:
-    """A recorded spec without options that components no longer have, where their value is the one that counts now."""
-    model = spec.get("model") if isinstance(spec, dict) else None
-    for _, registry, component in slots(model) if isinstance(model, dict) else ():
-        if isinstance(component, dict):
-            former = FORMER.get(f"{registry}/{component.get('kind')}", {})
-            for name in [name for name, value in former.items() if component.get(name) == value]:
-                del component[name]
-    return spec
 
 
 def is_key(target: str) -> bool:

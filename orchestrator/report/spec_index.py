@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import packed, sweep_files
+from orchestrator.ledger.keys import without_former
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -72,7 +73,7 @@ def _entry(record: Mapping[str, Any]) -> Entry | None:
 @functools.lru_cache(maxsize=256)
 def _validated(text: str) -> tuple[RunSpec, str, str, str]:
     """Of a spec without its seed, as JSON, which the seeds of a row share."""
-    spec = RunSpec.model_validate(json.loads(text))
+    spec = RunSpec.model_validate(without_former(json.loads(text)))
     return spec, meaning_of(spec), search_of(spec), training_of(spec)
 
 

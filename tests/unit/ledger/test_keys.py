@@ -6,7 +6,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger import keys
-from orchestrator.ledger.keys import Keys, keys_of, recorded, short
+from orchestrator.ledger.keys import Keys, keys_of, recorded, short, without_former
 from orchestrator.specs.schema import RunSpec
 
 MANIFEST = {
@@ -199,6 +199,16 @@ def test_text_of_the_test_set():
     assert changed.train == key().train and changed.decode != key().decode and changed.score != key().score
     with pytest.raises(UserError, match="test2019"):
         key(("score.test", "test2019"))
+
+
+def test_a_former_option_stays_in_digests_and_is_read(monkeypatch):
+    monkeypatch.setattr(keys, "FORMER", {"residual/plain": {"old": 1.0}})
+    now = spec(("model.encoder.residual", {"kind": "plain", "wide": False}))
+    before = recorded(now)
+    assert before["model"]["encoder"]["residual"] == {"kind": "plain", "wide": False, "old": 1.0}
+    assert RunSpec.model_validate(without_former(before) | {"seed": now.seed}) == now
+    before["model"]["encoder"]["residual"]["old"] = 2.0
+    assert without_former(before)["model"]["encoder"]["residual"]["old"] == 2.0, "of another meaning: it stays, and is refused"
 
 
 def test_unknown_component_is_a_user_error():
