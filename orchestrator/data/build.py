@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from orchestrator.data import subword
+from orchestrator.data import existing, subword
 from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
 from orchestrator.data.text import CorpusText
 from orchestrator.data.tokenize import Tokenizer
@@ -41,7 +41,10 @@ def build(
     kept = dropped.pop("kept")
     if not kept:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
-    segmenters = _learn(data, languages, work, kept, [MARK] if documents else [])
+    if data.subword.existing:
+        segmenters = existing.segmenters(data.subword, existing.files(data.subword, text.data_dir), work)
+    else:
+        segmenters = _learn(data, languages, work, kept, [MARK] if documents else [])
     names = ["joint"] if data.subword.joint else list(SIDES)
     for name, segmenter in zip(names, segmenters, strict=False):
         segmenter.save(out / f"{name}.vocab")

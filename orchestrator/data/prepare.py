@@ -8,7 +8,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from orchestrator.data import oddities, sentences, store, toy
+from orchestrator.data import existing, oddities, sentences, store, toy
 from orchestrator.data.build import build
 from orchestrator.data.integrity import DamagedError, file_hash, sha256_of
 from orchestrator.data.store import Prepared
@@ -33,7 +33,7 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     Names, paths and declared vocabulary sizes are excluded, and so are absent test sets other than `test`. Returns None if a required file
     is absent. Raises UserError for an unknown corpus.
     """
-    entry, found = load_entry(data.corpus), about(data)
+    entry, found = load_entry(data.corpus), about(data, data_dir)
     if entry.generated is not None:
         return found | {"text": toy.manifest(entry.generated), "tests": {}}
     hashes = _hashes(entry, data_dir)
@@ -45,10 +45,16 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
 
 
-def about(data: DataSpec) -> dict[str, Any]:
+def about(data: DataSpec, data_dir: Path | None) -> dict[str, Any]:
     """The part of a manifest that does not depend on the text."""
     entry = load_entry(data.corpus)
     options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
+    if data.subword.existing:
+        if entry.documents is not None:
+            raise UserError(f"data.subword.{'model' if data.subword.model else 'dictionary'}: found one, but {entry.name} has documents")
+        files = existing.files(data.subword, data_dir)
+        sums = {name: [sha256_of(path) for path in paths] for name, paths in files.items()}
+        options["subword"] = {"kind": data.subword.kind, "joint": data.subword.joint} | sums
     found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}

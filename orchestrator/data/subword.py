@@ -1,4 +1,6 @@
-"""Segmentation into ids by sentencepiece BPE or unigram, or by frequent words. PAD is 0, UNK 1, BOS 2, EOS 3 in each.
+"""Segmentation into ids by sentencepiece BPE or unigram, by frequent words, or by existing models.
+
+PAD is 0, UNK 1, BOS 2, EOS 3 in each.
 
 Sentencepiece runs with normalisation `identity`, so encoding and decoding a line only changes runs of spaces and unseen characters.
 Learning is deterministic: one thread, no shuffling, no file names inside the model.
@@ -10,6 +12,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -21,6 +24,8 @@ MAX_LEARNED = 2_000_000
 """Maximum lines for learning; longer text is subsampled to every n-th line."""
 USED = ".used"
 """Suffix of the file with the pieces of a model that one side uses."""
+END = "</w>"
+"""Mark of a word's end in codes of subword-nmt."""
 LARGE_ALPHABETS = ("zh", "yue", "ja", "ko")
 
 
@@ -43,12 +48,13 @@ class Pieces:
         self.proto = proto
         self.processor: Any = sentencepiece.SentencePieceProcessor(model_proto=proto, num_threads=1)
         self.size = int(self.processor.get_piece_size())
+        self.controls = {self.processor.pad_id(), self.processor.bos_id(), self.processor.eos_id()}
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         return list(self.processor.encode(lines))
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        return list(self.processor.decode([_without_specials(line) for line in ids])) if ids else []
+        return list(self.processor.decode([[i for i in line if i not in self.controls] for line in ids])) if ids else []
 
     def save(self, path: Path) -> None:
         path.write_bytes(self.proto)
@@ -61,16 +67,19 @@ class UsedPieces:
     """
 
     def __init__(self, pieces: Segmenter, piece_ids: Sequence[int]) -> None:
-        """piece_ids: the model's id for each new id, the specials first."""
+        """piece_ids: the model's id for each new id, the specials first; -1 where the model has none."""
         self.pieces, self.piece_ids = pieces, list(piece_ids)
-        self.ids = {old: new for new, old in enumerate(self.piece_ids)}
+        self.ids: dict[int, int] = {}
+        for new, old in enumerate(self.piece_ids):
+            self.ids.setdefault(old, new)
         self.size = len(self.piece_ids)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         return [[self.ids.get(i, UNK) for i in line] for line in self.pieces.encode(lines)]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        return self.pieces.decode([[self.piece_ids[i] for i in line] for line in ids])
+        known = [[self.piece_ids[i] for i in _without_specials(line)] for line in ids]
+        return self.pieces.decode([[old for old in line if old >= 0] for line in known])
 
     def save(self, path: Path) -> None:
         self.pieces.save(path)
@@ -109,6 +118,72 @@ class Words:
             counts.update(line.split())
         ranked = [*user_symbols, *sorted(counts.keys() - set(user_symbols), key=lambda word: (-counts[word], word))]
         return cls(ranked[: size - len(SPECIALS)])
+
+
+class Codes(Words):
+    """Byte-pair encoding by codes of subword-nmt (Sennrich et al. 2016). Its words are pieces; `@@` ends those inside of a word.
+
+    merges: pairs of symbols in the order of their priority; END is at the last letter of a word (version 0.2).
+    """
+
+    def __init__(self, merges: Sequence[Sequence[str]], pieces: list[str]) -> None:
+        super().__init__(pieces)
+        self.merges = [tuple(pair) for pair in merges]
+        self.ranks = {pair: rank for rank, pair in reversed(list(enumerate(self.merges)))}
+        self._known: dict[str, list[str]] = {}
+
+    def cut(self, line: str) -> list[str]:
+        """The pieces of a line. As in subword-nmt, spaces alone separate words."""
+        for word in (words := [word for word in line.split(" ") if word]):
+            if word not in self._known:
+                self._known[word] = self._cut(word)
+        return [piece for word in words for piece in self._known[word]]
+
+    def _cut(self, word: str) -> list[str]:
+        symbols = [*word[:-1], f"{word[-1]}{END}"]
+        while len(symbols) > 1:
+            best = min(pairwise(symbols), key=lambda pair: self.ranks.get(pair, len(self.ranks)))
+            if best not in self.ranks:
+                break
+            merged: list[str] = []
+            for symbol in symbols:
+                if merged and (merged[-1], symbol) == best:
+                    merged[-1] = "".join(best)
+                else:
+                    merged.append(symbol)
+            symbols = merged
+        return [*(f"{symbol}@@" for symbol in symbols[:-1]), symbols[-1].removesuffix(END)]
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [[self.ids.get(piece, UNK) for piece in self.cut(line)] for line in lines]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return [line.replace("@@ ", "").removesuffix("@@") for line in super().decode(ids)]
+
+    def save(self, path: Path) -> None:
+        content = {"codes": self.merges, "pieces": self.words[len(SPECIALS) :]}
+        path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+class HubTokenizer:
+    """A tokenizer.json of Hugging Face, without the special tokens that it adds."""
+
+    def __init__(self, content: str) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise UserError("a tokenizer.json needs the package tokenizers; install it with: pip install tokenizers") from None
+        self.content, self.tokenizer = content, Tokenizer.from_str(content)
+        self.size = int(self.tokenizer.get_vocab_size())
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(lines, add_special_tokens=False)]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return list(self.tokenizer.decode_batch(ids))
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.content, encoding="utf-8")
 
 
 def learn(
@@ -159,7 +234,12 @@ def learn(
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     if kind == "word":
         return Words(json.loads(path.read_text(encoding="utf-8")))
-    pieces, used = Pieces(path.read_bytes()), path.with_suffix(USED)
+    content, used = path.read_bytes(), path.with_suffix(USED)
+    if content.startswith(b"{"):
+        found = json.loads(content)
+        if "codes" in found:
+            return Codes(found["codes"], found["pieces"])
+    pieces = HubTokenizer(content.decode("utf-8")) if content.startswith(b"{") else Pieces(content)
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
 
 

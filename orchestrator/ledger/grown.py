@@ -12,6 +12,8 @@ _RATED = ("rezero", "laurel", "admin", "delta", "hyper", "manifold_hyper", "dept
 GROWN: dict[str, Any] = {
     "data.truncate": None,
     "data.subword.merges": "own",
+    "data.subword.model": None,
+    "data.subword.dictionary": None,
     "model.max_positions": 1024,
     "model.word_dim": None,
     "model.output_dim": None,
@@ -71,5 +73,5 @@ FORMER: dict[str, dict[str, Any]] = {
 }
 """Options that components no longer have, and the values that count now. Keys, recorded specs and their digests have them."""
 
-LATER = ("batch.pad_to", "optim.restart.batch.pad_to", *_STREAM_SCALE)
+LATER = ("batch.pad_to", "optim.restart.batch.pad_to", *_STREAM_SCALE, "data.subword.model", "data.subword.dictionary")
 """Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""

@@ -30,11 +30,26 @@ class Subword(Strict):
     merges: Literal["own", "joint"] = "own"
     """joint: merges are learned on the text of both sides, but each side has its own vocabulary of the pieces that it uses (as in
     subword-nmt and fairseq); own: otherwise."""
+    model: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
+    """Files of existing models, one or source and target, in place of learning: a sentencepiece model, codes of subword-nmt, or a
+    tokenizer.json. Paths are absolute or below the data folder; their content counts, `size` and `merges` do not. null: learn."""
+    dictionary: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
+    """Files of existing vocabularies, one or source and target: dictionaries of fairseq, one piece and its count a line. Without
+    `model` they need kind word. null: the vocabulary of the model or, for codes, of the training text."""
+
+    @property
+    def existing(self) -> bool:
+        """Whether a model or a vocabulary is given."""
+        return self.model is not None or self.dictionary is not None
 
     @model_validator(mode="after")
     def _merges(self) -> Subword:
         if self.merges == "joint" and (self.joint or self.kind == "word"):
             raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
+        if self.joint and 2 in (len(self.model or []), len(self.dictionary or [])):
+            raise ValueError("model or dictionary has two files; expected joint false, for a vocabulary of each side")
+        if (self.model is None and self.dictionary is not None) != (self.kind == "word" and self.existing):
+            raise ValueError("kind word is for words: expected no model with it, and it with a dictionary alone")
         return self
 
 

@@ -1,0 +1,126 @@
+"""Subword models and vocabularies that others made: sentencepiece models, codes of subword-nmt, tokenizer.json, dictionaries of fairseq."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from orchestrator.data.corpus import iter_lines, read_lines
+from orchestrator.data.subword import SPECIALS, Codes, HubTokenizer, Pieces, Segmenter, UsedPieces, Words
+from orchestrator.errors import UserError
+from orchestrator.files.folders import no_file
+from orchestrator.specs.positions import shown
+from orchestrator.specs.schema import Subword
+
+Files = Mapping[str, Sequence[Path]]
+
+
+def files(subword: Subword, data_dir: Path | None) -> dict[str, list[Path]]:
+    """The files of `model` and `dictionary`, where they are given. Raises UserError for those that are not there."""
+    found: dict[str, list[Path]] = {}
+    for key, names in (("model", subword.model), ("dictionary", subword.dictionary)):
+        for name in names or ():
+            path = Path(name) if data_dir is None else data_dir / name
+            if (reason := no_file(path)) is not None or not path.is_file():
+                raise UserError(f"data.subword.{key}: {path}: {reason or 'no such file'}")
+            found.setdefault(key, []).append(path)
+    return found
+
+
+def segmenters(subword: Subword, given: Files, texts: Sequence[Path]) -> list[Segmenter]:
+    """The segmenters of source and target; a joint one is returned twice.
+
+    texts: training text of each side. It decides the pieces of codes, and of one model that two vocabularies share. Raises UserError for
+    files that are none of these.
+    """
+    models, dictionaries = given.get("model", []), given.get("dictionary", [])
+    shared = not subword.joint and len(models) == 1
+    sides = [list(texts)] if subword.joint else [[text] for text in texts]
+    found = []
+    for number, own in enumerate(sides):
+        pieces = _dictionary(dictionaries[min(number, len(dictionaries) - 1)]) if dictionaries else None
+        lines = chain.from_iterable(map(iter_lines, own))
+        found.append(_segmenter(models[min(number, len(models) - 1)], pieces, lines, shared) if models else Words(pieces or []))
+    return found * 2 if subword.joint else found
+
+
+def _segmenter(path: Path, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
+    content = path.read_bytes()
+    if content.lstrip()[:1] == b"{":
+        return _of_hub(path, content, pieces, lines, shared)
+    if content.startswith(b"#version: 0.2"):
+        merges = _merges(path)
+        counts = Counter(chain.from_iterable(map(Codes(merges, []).cut, lines)))
+        return Codes(merges, pieces or sorted(counts, key=lambda piece: (-counts[piece], piece)))
+    return _of_sentencepiece(path, content, pieces, lines, shared)
+
+
+def _merges(path: Path) -> list[list[str]]:
+    pairs = [line.rstrip().split(" ") for line in read_lines(path)[1:]]
+    for number, pair in enumerate(pairs, 2):
+        if len(pair) != 2:
+            raise UserError(f"{path}: line {number}: found {shown(' '.join(pair), 40)}; expected two symbols, as subword-nmt writes them")
+    return pairs
+
+
+def _of_sentencepiece(path: Path, content: bytes, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
+    model: Pieces | None
+    try:
+        model = Pieces(content)
+    except RuntimeError:
+        model = None
+    if model is None or not model.size:
+        raise UserError(f"{path}: found neither a sentencepiece model, codes of subword-nmt (version 0.2) nor a tokenizer.json")
+    own = model.processor
+    specials = [own.pad_id(), own.unk_id(), own.bos_id(), own.eos_id()]
+    usual = [i for i in range(model.size) if not (own.is_control(i) or own.is_unknown(i) or own.is_unused(i))]
+    numbers = {str(own.id_to_piece(i)): i for i in usual}
+    return _renumbered(path, model, specials, numbers, pieces, lines, shared)
+
+
+def _of_hub(path: Path, content: bytes, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
+    try:
+        document = json.loads(content)
+        unknown = document["model"].get("unk_token")
+        model = HubTokenizer(content.decode("utf-8").lstrip())
+    except UserError as error:
+        raise UserError(f"{path}: {error.lines[0]}") from None
+    except Exception as error:  # the library raises plain exceptions
+        raise UserError(f"{path}: no tokenizer.json: {' '.join(str(error).split())[:120]}") from None
+    special = {token["content"] for token in document.get("added_tokens", []) if token.get("special")}
+    numbers = {piece: i for piece, i in sorted(model.tokenizer.get_vocab().items(), key=lambda item: item[1]) if piece not in special}
+    found = model.tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None
+    return _renumbered(path, model, [-1, -1 if found is None else found, -1, -1], numbers, pieces, lines, shared)
+
+
+def _renumbered(
+    path: Path,
+    model: Segmenter,
+    specials: list[int],
+    numbers: Mapping[str, int],
+    pieces: list[str] | None,
+    lines: Iterator[str],
+    shared: bool,
+) -> Segmenter:
+    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
+    if pieces is not None:
+        if not any(piece in numbers for piece in pieces):
+            raise UserError(f"{path}: has none of the pieces of the dictionary; expected the dictionary of this model")
+        return UsedPieces(model, [*specials, *(numbers.get(piece, specials[1]) for piece in pieces)])
+    every = [*specials, *(number for number in numbers.values() if number not in specials)]
+    if not shared:
+        return UsedPieces(model, every)
+    used = {i for line in lines for i in model.encode([line])[0]}
+    return UsedPieces(model, [*specials, *(number for number in every[len(SPECIALS) :] if number in used)])
+
+
+def _dictionary(path: Path) -> list[str]:
+    """The pieces of a dictionary of fairseq, without its specials."""
+    pieces = []
+    for number, line in enumerate(iter_lines(path), 1):
+        piece, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if not piece or not count.isdigit():
+            raise UserError(f"{path}: line {number}: found {shown(line, 40)}; expected a piece and its count")
+        pieces.append(piece)
+    return [piece for piece in pieces if piece not in ("<s>", "<pad>", "</s>", "<unk>")]

@@ -1,0 +1,108 @@
+"""Subword models and dictionaries that others made, against the output of the tools that made them."""
+
+import io
+import json
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from orchestrator.data import existing, subword
+from orchestrator.data.prepare import manifest, prepare
+from orchestrator.errors import UserError
+from orchestrator.ledger.keys import training_key
+from orchestrator.specs.schema import DataSpec, Subword
+from tests.unit.data.conftest import sentences
+
+CODES = "#version: 0.2\nu n\nh un\ne r</w>\nhun d</w>\ne n</w>\nü b\nüb er</w>\nä u\näu f\näuf t</w>\nt r\ntr a\ntra ß\ns traß\n"
+LINE = "der hund läuft nun über\u00a0die  hundestraße neu"
+CUT = "d@@ er hund l@@ äuft n@@ u@@ n üb@@ e@@ r@@ \u00a0@@ d@@ i@@ e hun@@ d@@ e@@ straß@@ e n@@ e@@ u"
+"""Codes that subword-nmt 0.3.8 learned, and what its apply-bpe makes of a line."""
+
+
+def segmenters(folder: Path, **options: object) -> list[subword.Segmenter]:
+    spec = Subword.model_validate(options)
+    return existing.segmenters(spec, existing.files(spec, folder), [folder / "src", folder / "tgt"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Training text of two sides, codes, a dictionary, and a sentencepiece model without PAD and with the usual ids."""
+    for side, start in (("src", 0), ("tgt", 100)):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in [*sentences(60, start), LINE]), encoding="utf-8")
+    (tmp_path / "codes").write_text(CODES, encoding="utf-8")
+    (tmp_path / "dict.txt").write_text("hund 9\nd@@ 7\ner 7\n@@ 1\n", encoding="utf-8")
+    model = io.BytesIO()
+    lines = iter((tmp_path / "src").read_text(encoding="utf-8").splitlines())
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, vocab_size=50, num_threads=1, minloglevel=3)
+    (tmp_path / "sp.model").write_bytes(model.getvalue())
+    return tmp_path
+
+
+def test_codes_cut_as_subword_nmt_does(folder: Path) -> None:
+    codes = segmenters(folder, model=["codes"])[0]
+    assert isinstance(codes, subword.Codes) and codes.cut(LINE) == CUT.split(" ")
+    (ids,) = codes.encode([LINE])
+    assert min(ids) > 3 and codes.decode([[2, *ids, 3]]) == [LINE.replace("  ", " ")]
+    codes.save(folder / "x.vocab")
+    assert subword.load(folder / "x.vocab", "bpe").encode([LINE]) == [ids]
+    few = segmenters(folder, model=["codes"], dictionary=["dict.txt"])[0]
+    assert few.size == 8 and few.encode(["der hund und"]) == [[5, 6, 4, 1, 1]]
+
+
+@pytest.mark.parametrize("options", [{}, {"joint": False}, {"joint": False, "model": ["sp.model", "sp.model"]}])
+def test_a_sentencepiece_model_keeps_its_pieces(options: dict[str, object], folder: Path) -> None:
+    own = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
+    assert own.unk_id() == 0 and own.pad_id() == -1
+    lines = sentences(20)
+    for segmenter in segmenters(folder, **({"model": ["sp.model"]} | options)):
+        ids = segmenter.encode(lines)
+        assert [len(line) for line in ids] == [len(line) for line in own.encode(lines)] and min(chain.from_iterable(ids)) > 3
+        assert segmenter.decode([[2, *line, 3, 0] for line in ids]) == own.decode(own.encode(lines))
+        segmenter.save(folder / "x.vocab")
+        assert subword.load(folder / "x.vocab", "bpe").encode(lines) == ids
+        assert segmenter.encode(["ж"])[0][-1] == subword.UNK
+
+
+def test_a_tokenizer_of_hugging_face(folder: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    own = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "hund": 1, "die": 2, "der": 3}, unk_token="[UNK]"))
+    own.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    own.save(str(folder / "tokenizer.json"))
+    segmenter = segmenters(folder, model=["tokenizer.json"])[0]
+    assert segmenter.encode(["der hund x"]) == [[6, 4, 1]] and segmenter.decode([[6, 4]]) == ["der hund"]
+
+
+def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
+    (folder / "dict.txt").write_text("hund 9\nder 7 #fairseq:overwrite\n")
+    assert segmenters(folder, kind="word", dictionary=["dict.txt"])[0].encode(["der hund x"]) == [[5, 4, 1]]
+
+
+def test_what_is_no_model_is_refused(folder: Path) -> None:
+    (folder / "empty").touch()
+    for options, expected in (
+        ({"model": ["none"]}, "data.subword.model: .*none: no such file"),
+        ({"model": ["src"]}, "src: found neither a sentencepiece model, codes of subword-nmt"),
+        ({"model": ["empty"]}, "empty: found neither"),
+        ({"model": ["codes"], "dictionary": ["src"]}, "src: line 1: found .*; expected a piece and its count"),
+        ({"model": ["sp.model"], "dictionary": ["dict.txt"]}, "has none of the pieces of the dictionary"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            segmenters(folder, **options)
+    for bad in ({"dictionary": ["a"]}, {"model": ["a", "b"]}, {"model": ["a"], "kind": "word"}, {"model": []}):
+        with pytest.raises(ValueError):
+            Subword.model_validate(bad)
+
+
+def test_the_content_of_a_model_is_in_the_key(folder: Path, tiny: Path, tmp_path: Path) -> None:
+    def spec(name: str, **more: object) -> DataSpec:
+        return DataSpec.model_validate({"corpus": "tiny", "subword": {"model": [str(folder / name)], **more}})
+
+    (folder / "copy").write_bytes((folder / "sp.model").read_bytes())
+    keys = {name: training_key(manifest(spec(name), tiny) or {}) for name in ("sp.model", "copy", "codes")}
+    assert keys["sp.model"] == keys["copy"] != keys["codes"]
+    assert training_key(manifest(spec("copy", size=500), tiny) or {}) == keys["copy"], "the size of what is not learned does not count"
+    prepared = prepare(spec("copy"), tiny, tmp_path / "cache")
+    assert prepared.src_size == 51 and prepared.decode(prepared.encode(sentences(1), "src"), "src") == sentences(1)
+    assert json.dumps(manifest(DataSpec(corpus="tiny"), tiny)).count("model") == 0, "learned vocabularies have their old key"
