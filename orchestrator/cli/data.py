@@ -44,7 +44,7 @@ def add(
 ) -> None:
     """Check parallel text of your own and give it a name, in search_spaces/data of the working folder. Plain files stay where they are.
 
-    A file with both sides is .tsv, .csv, .jsonl, .tmx or .parquet. All files may be compressed (gzip, bzip2, xz, zstd).
+    A file with both sides is .tsv, .jsonl, .tmx or .parquet. All files may be compressed (gzip, bzip2, xz, zstd).
     hub:ID[@REVISION][:CONFIG]:SPLIT is a split of a dataset of the Hugging Face Hub.
 
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
@@ -52,10 +52,12 @@ def add(
     from orchestrator.data import own_corpus
     from orchestrator.data.formats import Columns
     from orchestrator.data.joined import joined
+    from orchestrator.data.progress import show_bars
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
     form = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
+    show_bars()
     chosen = Columns((src_lang, tgt_lang), tuple(columns.split(",")) if columns else ())
     with joined({"train": train, "valid": valid, "test": [test]}, chosen) as files:
         path, report = own_corpus.add(name, src_lang, tgt_lang, files, **form)
@@ -98,8 +100,10 @@ def check(
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
     from orchestrator.data import check
+    from orchestrator.data.progress import show_bars
     from orchestrator.specs.corpora import load_entry
 
+    show_bars()
     reports = [check.check(load_entry(name), data_dir) for name in names]
     if as_json:
         print_json([vars(report) for report in reports] if len(reports) > 1 else vars(reports[0]))
@@ -123,11 +127,13 @@ def prepare(
     """
     from orchestrator.data.characters import MAX_UNKNOWN
     from orchestrator.data.prepare import prepare
+    from orchestrator.data.progress import show_bars
     from orchestrator.specs.corpora import list_entries
     from orchestrator.specs.rows import resolve
     from orchestrator.specs.schema import DataSpec
 
     need_folder(data_dir, "--data-dir")
+    show_bars()
     if target in list_entries():
         specs = [DataSpec(corpus=target)]
     else:

@@ -37,8 +37,6 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Data and storage": {"data": data.app, "results": results.app} | {command.__name__: command for command in STORAGE},
 }
 """Title in `--help` -> the commands under it."""
-TRAINING = ("run", "sweep", "noise", "repro")
-"""Commands that go on where they were interrupted."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "submit": {
         "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
@@ -144,7 +142,7 @@ def _usage(error: Any, arguments: list[str]) -> int:
 
 
 def _interrupted(arguments: Sequence[str]) -> int:
-    resumes = "; the same command resumes from the last checkpoint" if {*arguments} & {*TRAINING} else ""
+    resumes = "; the same command resumes from the last checkpoint" if {*arguments} & {"run", "sweep", "noise", "repro"} else ""
     return _say(130, f"interrupted{resumes}")
 
 

@@ -1,8 +1,7 @@
-"""Characters of a corpus: those of held-out text that the training text lacks, and letters in two Unicode normal forms."""
+"""Characters of a corpus: those of held-out text that the training text lacks."""
 
 from collections import Counter
 from collections.abc import Sequence
-from unicodedata import is_normalized
 
 MAX_UNKNOWN = 0.01  # share of unknown tokens or characters above which a warning is given
 
@@ -12,22 +11,15 @@ class Characters:
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str, int], Counter[str]] = {}
-        self.decomposed: dict[tuple[str, str, int], list[int]] = {}  # numbers of the lines that are not in NFC
 
-    def add(self, split: str, where: Sequence[str], number: int, row: Sequence[str]) -> None:
+    def add(self, split: str, where: Sequence[str], row: Sequence[str]) -> None:
         for i, (column, line) in enumerate(zip(where, row, strict=True)):
             self.counts.setdefault((split, column, min(i, 1)), Counter()).update(line)
-            if not is_normalized("NFC", line):
-                self.decomposed.setdefault((split, column, min(i, 1)), []).append(number)
 
     def findings(self) -> tuple[dict[str, list[float]], list[str]]:
         """Held-out split -> share of the characters of each column that its side of train lacks; and warnings."""
         shares, lines = dict[str, list[float]](), list[str]()
-        composed = {side for (_, _, side), counts in self.counts.items() if not all(is_normalized("NFD", letter) for letter in counts)}
         for (split, column, side), counts in self.counts.items():
-            if side in composed and (found := self.decomposed.get((split, column, side))):
-                some = f"{column}: line {found[0]}: decomposed letters (not NFC), in {len(found):,} lines; other lines have composed ones"
-                lines.append(f"{some}, so equal words differ; expected one form, as by normal_form: NFC in the corpus's file")
             if split != "train":
                 known = next((train for (name, _, other), train in self.counts.items() if (name, other) == ("train", side)), Counter())
                 lacking = Counter({letter: count for letter, count in counts.items() if letter not in known})

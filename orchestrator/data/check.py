@@ -67,7 +67,7 @@ def _read(text: CorpusText, name: str, report: Report, characters: Characters) -
     where, pairs, longest, sources = text.where(name), 0, 0, set[bytes]()
     words, same, empty = [0] * len(where), [True] * len(where), dict[str, list[int]]()
     for pairs, row in enumerate(text.rows(name), 1):
-        characters.add(name, where, pairs, row)
+        characters.add(name, where, row)
         for i, line in enumerate(row):
             count = len(line.split())
             words[i], longest, same[i] = words[i] + count, max(longest, count), same[i] and line == row[0]

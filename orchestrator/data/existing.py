@@ -1,13 +1,12 @@
-"""Subword models and vocabularies that others made: sentencepiece models, codes of subword-nmt, tokenizer.json, dictionaries of fairseq."""
+"""Subword models and vocabularies that others made: sentencepiece models, codes of subword-nmt, dictionaries of fairseq."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
 from orchestrator.data.corpus import iter_lines, read_lines
-from orchestrator.data.subword import SPECIALS, Codes, HubTokenizer, Pieces, Segmenter, UsedPieces, Words
+from orchestrator.data.subword import Codes, Pieces, Segmenter, UsedPieces, Words
 from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 from orchestrator.specs.positions import shown
@@ -47,8 +46,6 @@ def segmenters(subword: Subword, given: Files, texts: Sequence[Path]) -> list[Se
 
 def _segmenter(path: Path, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
     content = path.read_bytes()
-    if content.lstrip()[:1] == b"{":
-        return _of_hub(path, content, pieces, lines, shared)
     if content.startswith(b"#version: 0.2"):
         merges = _merges(path)
         counts = Counter(chain.from_iterable(map(Codes(merges, []).cut, lines)))
@@ -65,54 +62,26 @@ def _merges(path: Path) -> list[list[str]]:
 
 
 def _of_sentencepiece(path: Path, content: bytes, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
+    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
     model: Pieces | None
     try:
         model = Pieces(content)
     except RuntimeError:
         model = None
     if model is None or not model.size:
-        raise UserError(f"{path}: found neither a sentencepiece model, codes of subword-nmt (version 0.2) nor a tokenizer.json")
+        raise UserError(f"{path}: found neither a sentencepiece model nor codes of subword-nmt (version 0.2)")
     own = model.processor
     specials = [own.pad_id(), own.unk_id(), own.bos_id(), own.eos_id()]
     usual = [i for i in range(model.size) if not (own.is_control(i) or own.is_unknown(i) or own.is_unused(i))]
-    numbers = {str(own.id_to_piece(i)): i for i in usual}
-    return _renumbered(path, model, specials, numbers, pieces, lines, shared)
-
-
-def _of_hub(path: Path, content: bytes, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
-    try:
-        document = json.loads(content)
-        unknown = document["model"].get("unk_token")
-        model = HubTokenizer(content.decode("utf-8").lstrip())
-    except UserError as error:
-        raise UserError(f"{path}: {error.lines[0]}") from None
-    except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{path}: no tokenizer.json: {' '.join(str(error).split())[:120]}") from None
-    special = {token["content"] for token in document.get("added_tokens", []) if token.get("special")}
-    numbers = {piece: i for piece, i in sorted(model.tokenizer.get_vocab().items(), key=lambda item: item[1]) if piece not in special}
-    found = model.tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None
-    return _renumbered(path, model, [-1, -1 if found is None else found, -1, -1], numbers, pieces, lines, shared)
-
-
-def _renumbered(
-    path: Path,
-    model: Segmenter,
-    specials: list[int],
-    numbers: Mapping[str, int],
-    pieces: list[str] | None,
-    lines: Iterator[str],
-    shared: bool,
-) -> Segmenter:
-    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
     if pieces is not None:
+        numbers = {str(own.id_to_piece(i)): i for i in usual}
         if not any(piece in numbers for piece in pieces):
             raise UserError(f"{path}: has none of the pieces of the dictionary; expected the dictionary of this model")
-        return UsedPieces(model, [*specials, *(numbers.get(piece, specials[1]) for piece in pieces)])
-    every = [*specials, *(number for number in numbers.values() if number not in specials)]
-    if not shared:
-        return UsedPieces(model, every)
-    used = {i for line in lines for i in model.encode([line])[0]}
-    return UsedPieces(model, [*specials, *(number for number in every[len(SPECIALS) :] if number in used)])
+        return UsedPieces(model, [*specials, *(numbers.get(piece, own.unk_id()) for piece in pieces)])
+    if shared:
+        used = {i for line in lines for i in model.encode([line])[0]}
+        usual = [i for i in usual if i in used]
+    return UsedPieces(model, [*specials, *usual])
 
 
 def _dictionary(path: Path) -> list[str]:

@@ -17,13 +17,11 @@ from filelock import FileLock
 
 from orchestrator.data import sacrebleu_sets
 from orchestrator.data.formats import Columns, Row, one_line
-from orchestrator.data.hub import Delivered, Unreachable
+from orchestrator.data.hub import Unreachable, delivered
 from orchestrator.data.integrity import file_hash, file_lines
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, HuggingFace, SacreBleu, load_entry
-
-PROVENANCE = "provenance.json"
 
 
 def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda line: None) -> list[Path]:
@@ -84,11 +82,9 @@ def _write(entry: CorpusEntry, data_dir: Path, split: str, source: HuggingFace |
                 origin: dict[str, Any] = {"sacrebleu": source.splits[split], "langpair": source.langpair}
                 _write_rows(entry, split, sacrebleu_sets.rows(source.splits[split], source.langpair), paths)
             else:
-                delivered = Delivered(source, split)
-                wanted = source.columns or {}
-                columns = Columns((entry.src, entry.tgt), tuple(wanted[side] for side in ("src", "tgt") if side in wanted))
-                _write_rows(entry, split, delivered.rows(columns), paths)
-                origin = delivered.origin
+                origin = {}
+                columns = Columns((entry.src, entry.tgt), (source.columns.src, source.columns.tgt) if source.columns else ())
+                _write_rows(entry, split, delivered(source, split, columns, origin), paths)
             _record(folder, paths, origin)
     return paths
 
@@ -119,8 +115,8 @@ def _write_rows(entry: CorpusEntry, split: str, rows: Iterable[Row], paths: Sequ
 
 
 def _record(folder: Path, paths: Sequence[Path], origin: dict[str, Any]) -> None:
-    """Adds to PROVENANCE of the folder where these files came from: source, revision, time, and the sha256 of each file."""
-    path = folder / PROVENANCE
+    """Adds to `provenance.json` of the folder where these files came from: source, revision, time, and the sha256 of each file."""
+    path = folder / "provenance.json"
     known: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Reads files that hold both sides of a corpus: tab-separated columns, CSV, JSON lines, TMX and Parquet, plain or compressed."""
+"""Reads files that hold both sides of a corpus: tab-separated columns, JSON lines, TMX and Parquet, plain or compressed."""
 
 import itertools
 import json
@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from orchestrator.data.corpus import iter_lines, open_text
-from orchestrator.data.text import csv_rows
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import PACKED
 from orchestrator.specs.languages import primary_subtag
 from orchestrator.specs.positions import shown
 
 Row = tuple[str, ...]
-FORMATS = ("tsv", "csv", "jsonl", "tmx", "parquet")
+FORMATS = ("tsv", "jsonl", "tmx", "parquet")
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements of TMX whose content is markup of another format."""
 
@@ -40,8 +39,7 @@ class Columns(NamedTuple):
 def format_of(name: str) -> str | None:
     """One of FORMATS by the suffix of a file's name, None for plain text."""
     suffixes = [suffix for suffix in Path(name).suffixes if suffix not in PACKED]
-    found = suffixes[-1].lower().lstrip(".") if suffixes else ""
-    return {"ndjson": "jsonl"}.get(found, found) if found in (*FORMATS, "ndjson") else None
+    return next((kind for kind in FORMATS if suffixes and suffixes[-1].lower() == f".{kind}"), None)
 
 
 def rows(path: Path, columns: Columns) -> Iterator[Row]:
@@ -49,8 +47,6 @@ def rows(path: Path, columns: Columns) -> Iterator[Row]:
     kind = format_of(path.name)
     if kind == "tsv":
         yield from _tsv(path, columns)
-    elif kind == "csv":
-        yield from _csv(path, columns)
     elif kind == "tmx":
         yield from _tmx(path, columns)
     else:
@@ -119,14 +115,6 @@ def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
             expected = max(len(header), max(wanted) + 1)
             raise UserError(f"{path}: line {number}: found {len(fields)} columns ({shown(line, 40)}); expected {expected}")
         yield tuple(fields[i] for i in wanted)
-
-
-def _csv(path: Path, columns: Columns) -> Iterator[Row]:
-    import csv
-
-    header = next(csv.reader([next(iter_lines(path), "")]), [])
-    names = columns.choose(header) or _no_columns(str(path), columns, header)
-    yield from csv_rows(path, names)
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:

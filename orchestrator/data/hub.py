@@ -39,44 +39,40 @@ class File(NamedTuple):
     sha256: str | None
 
 
-class Delivered:
-    """The pairs of a split while they are read. origin: URL, revision and files, for the record beside the text."""
+def delivered(source: HuggingFace, split: str, columns: Columns, origin: dict[str, Any]) -> Iterator[Row]:
+    """Yields source and references of a split. Adds URL, revision and files to `origin`, for the record beside the text.
 
-    def __init__(self, source: HuggingFace, split: str) -> None:
-        self.source, self.split = source, split
-        self.origin: dict[str, Any] = {}
+    Raises UserError for absent data, Unreachable for a server that does not deliver.
+    """
+    host = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    revision = source.revision or ("main" if source.files else CONVERTED)
+    api = f"{host}/api/datasets/{source.id}"
+    with requests.Session() as session:
+        if token := os.environ.get("HF_TOKEN"):
+            session.headers["Authorization"] = f"Bearer {token}"
+        commit = str(_json(_get(session, f"{api}/revision/{quote(revision, safe='')}"))["sha"])
+        files = _files(session, f"{api}/tree/{commit}", source, split)
+        origin |= {"url": f"{host}/datasets/{source.id}", "revision": commit, "files": {file.path: file.sha256 for file in files}}
+        for file in files:
+            path = _download(session, f"{host}/datasets/{source.id}/resolve/{commit}/{quote(file.path)}", file)
+            yield from rows(path, columns)
+            path.unlink()
 
-    def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yields source and references. Raises UserError for absent data, Unreachable for a server that does not deliver."""
-        source, host = self.source, os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-        revision = source.revision or ("main" if source.files else CONVERTED)
-        api = f"{host}/api/datasets/{source.id}"
-        with requests.Session() as session:
-            if token := os.environ.get("HF_TOKEN"):
-                session.headers["Authorization"] = f"Bearer {token}"
-            commit = str(_json(session, f"{api}/revision/{quote(revision, safe='')}")["sha"])
-            files = self._files(session, f"{api}/tree/{commit}")
-            base = f"{host}/datasets/{source.id}/resolve/{commit}"
-            self.origin |= {"url": f"{host}/datasets/{source.id}", "revision": commit, "files": {file.path: file.sha256 for file in files}}
-            for file in files:
-                path = _download(session, f"{base}/{quote(file.path)}", file)
-                yield from rows(path, columns)
-                path.unlink()
 
-    def _files(self, session: requests.Session, tree: str) -> list[File]:
-        source, name = self.source, self.source.splits[self.split]
-        pattern = source.files[self.split] if source.files else f"{source.config or 'default'}/{name}/*.parquet"
-        folder = pattern.rpartition("/")[0]
-        found, url = [], f"{tree}/{quote(folder)}" if folder else tree
-        while url:
-            answer = _get(session, url)
-            for item in _parsed(answer):
-                if item["type"] == "file" and fnmatch.fnmatch(item["path"], pattern):
-                    found.append(File(item["path"], int(item["size"]), (item.get("lfs") or {}).get("oid")))
-            url = answer.links.get("next", {}).get("url", "")
-        if not found:
-            raise UserError(f"{url or tree}: found no file {pattern}; expected the split {name} of {source.id} there")
-        return sorted(found)
+def _files(session: requests.Session, tree: str, source: HuggingFace, split: str) -> list[File]:
+    name = source.splits[split]
+    pattern = source.files[split] if source.files else f"{source.config or 'default'}/{name}/*.parquet"
+    folder = pattern.rpartition("/")[0]
+    found, url = [], f"{tree}/{quote(folder)}" if folder else tree
+    while url:
+        answer = _get(session, url)
+        for item in _json(answer):
+            if item["type"] == "file" and fnmatch.fnmatch(item["path"], pattern):
+                found.append(File(item["path"], int(item["size"]), (item.get("lfs") or {}).get("oid")))
+        url = answer.links.get("next", {}).get("url", "")
+    if not found:
+        raise UserError(f"{tree}: found no file {pattern}; expected the split {name} of {source.id} there")
+    return sorted(found)
 
 
 def _download(session: requests.Session, url: str, file: File) -> Path:
@@ -99,11 +95,7 @@ def _download(session: requests.Session, url: str, file: File) -> Path:
     return path
 
 
-def _json(session: requests.Session, url: str) -> Any:
-    return _parsed(_get(session, url))
-
-
-def _parsed(answer: requests.Response) -> Any:
+def _json(answer: requests.Response) -> Any:
     try:
         return answer.json()
     except ValueError:
@@ -135,11 +127,9 @@ def _answered(url: str) -> Iterator[None]:
     """Re-raises faults of the connection as one line."""
     try:
         yield
-    except requests.Timeout:
-        raise Unreachable(f"{url}: no answer for {TIMEOUT[1]:.0f} s") from None
     except requests.exceptions.ChunkedEncodingError as error:
         raise Unreachable(f"{url}: the server cut the answer short ({' '.join(str(error).split())[:120]})") from None
     except requests.RequestException as error:
-        if "timed out" in str(error):
-            raise Unreachable(f"{url}: no answer for {TIMEOUT[1]:.0f} s") from None
-        raise Unreachable(f"{url}: no answer; is there a network? ({type(error).__name__})") from None
+        late = isinstance(error, requests.Timeout) or "timed out" in str(error)
+        why = f" for {TIMEOUT[1]:g} s" if late else f"; is there a network? ({type(error).__name__})"
+        raise Unreachable(f"{url}: no answer{why}") from None

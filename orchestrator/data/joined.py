@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.data import formats, sacrebleu_sets
 from orchestrator.data.corpus import parallel
 from orchestrator.data.formats import Columns, Row, one_line
-from orchestrator.data.hub import Delivered
+from orchestrator.data.hub import delivered
 from orchestrator.data.progress import tracked
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
@@ -44,7 +44,7 @@ def _plain(given: Given) -> bool:
     if len(given) > 1 and both:
         raise UserError(f"{both[0]}: holds both sides; expected it alone after its option, which may be repeated")
     if len(given) == 1 and not both:
-        expected = "SRC TGT, or one file with both sides (.tsv, .csv, .jsonl, .tmx, .parquet; also compressed)"
+        expected = "SRC TGT, or one file with both sides (.tsv, .jsonl, .tmx, .parquet; also compressed)"
         raise UserError(f"{given[0]}: found one file of lines; expected {expected}")
     return not both
 
@@ -88,7 +88,7 @@ def _rows(given: Given, columns: Columns) -> Iterator[Row]:
     if name.startswith(SACREBLEU):
         return sacrebleu_sets.rows(name.removeprefix(SACREBLEU), "-".join(columns.languages))
     if name.startswith(HUB):
-        return Delivered(_dataset(name), "split").rows(columns)
+        return delivered(_dataset(name), "split", columns, {})
     return formats.rows(_existing(name), columns)
 
 

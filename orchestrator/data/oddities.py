@@ -8,6 +8,7 @@ from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from unicodedata import is_normalized
 
 import numpy as np
 
@@ -40,6 +41,8 @@ class _Seen:
     trigrams: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
     faults: Counter[tuple[int, str]] = field(default_factory=Counter)
     first: dict[tuple[int, str], tuple[int, str]] = field(default_factory=dict)
+    composed: set[int] = field(default_factory=set)  # sides with composed letters
+    decomposed: dict[int, tuple[int, int]] = field(default_factory=dict)  # column -> first line that is not in NFC, and their number
     sampled: int = 0
     distinct: set[int] = field(default_factory=set)
 
@@ -47,6 +50,8 @@ class _Seen:
         """Yields the rows."""
         for number, row in enumerate(rows, 1):
             for column, line in enumerate(row):
+                if not line.isascii():
+                    self._note_form(min(column, 1), column, number, line)
                 if (not line.isascii() or "<" in line or "\r" in line) and _ANY.search(line):
                     for fault in (name for name, pattern in _FAULTS.items() if pattern.search(line)):
                         self.faults[column, fault] += 1
@@ -60,6 +65,13 @@ class _Seen:
                 self.sampled += 1
                 self.distinct.add(digest)
             yield row
+
+    def _note_form(self, side: int, column: int, number: int, line: str) -> None:
+        if not is_normalized("NFC", line):
+            first, count = self.decomposed.get(column, (number, 0))
+            self.decomposed[column] = first, count + 1
+        elif side not in self.composed and not is_normalized("NFD", line):
+            self.composed.add(side)
 
 
 class Watch:
@@ -91,8 +103,13 @@ class Watch:
                 if leaked:
                     share = 100 * len(leaked) / len(sources)
                     found.append(f"{self.text.entry.name}: {len(leaked):,} sources of {split} ({share:.1f}%) are in train too{how}")
+        composed = set().union(*(own.composed for own in self.seen.values()))
         for split, own in self.seen.items():
             where = self.text.where(split)
+            for column, (number, count) in own.decomposed.items():
+                if min(column, 1) in composed:
+                    some = f"{where[column]}: line {number}: decomposed letters (not NFC), in {count:,} lines; others have composed ones"
+                    found.append(f"{some}, so equal words differ; expected one form, as by normal_form: NFC in the corpus's file")
             for (column, fault), (number, line) in own.first.items():
                 count = own.faults[column, fault]
                 more = f", the first of {count:,} such lines" if count > 1 else ""

@@ -17,11 +17,6 @@ def rows(name: str, langpair: str) -> Iterator[Row]:
 
     Raises UserError for a set that sacreBLEU does not have in these languages, Unreachable for a failed download.
     """
-    yield from parallel(files(name, langpair))
-
-
-def files(name: str, langpair: str) -> list[Path]:
-    """The files of the source and of each reference in sacreBLEU's own folder. Raises UserError like `rows`."""
     from sacrebleu import utils
     from sacrebleu.dataset import DATASETS
 
@@ -31,10 +26,11 @@ def files(name: str, langpair: str) -> list[Path]:
         raise UserError(f"sacreBLEU's {name} has no {langpair}; it has {', '.join(sorted(DATASETS[name].langpairs))}")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            return [Path(path) for path in (utils.get_source_file(name, langpair), *utils.get_reference_files(name, langpair))]
+            paths = [utils.get_source_file(name, langpair), *utils.get_reference_files(name, langpair)]
     except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise Unreachable(f"sacrebleu could not deliver {name}; is there a network? ({cause})") from None
+    yield from parallel([Path(path) for path in paths])
 
 
 def remedy() -> str:

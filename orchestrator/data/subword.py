@@ -165,27 +165,6 @@ class Codes(Words):
         path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-class HubTokenizer:
-    """A tokenizer.json of Hugging Face, without the special tokens that it adds."""
-
-    def __init__(self, content: str) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise UserError("a tokenizer.json needs the package tokenizers; install it with: pip install tokenizers") from None
-        self.content, self.tokenizer = content, Tokenizer.from_str(content)
-        self.size = int(self.tokenizer.get_vocab_size())
-
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self.tokenizer.encode_batch(lines, add_special_tokens=False)]
-
-    def decode(self, ids: list[list[int]]) -> list[str]:
-        return list(self.tokenizer.decode_batch(ids))
-
-    def save(self, path: Path) -> None:
-        path.write_text(self.content, encoding="utf-8")
-
-
 def learn(
     lines: Iterable[str],
     count: int,
@@ -237,9 +216,8 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     content, used = path.read_bytes(), path.with_suffix(USED)
     if content.startswith(b"{"):
         found = json.loads(content)
-        if "codes" in found:
-            return Codes(found["codes"], found["pieces"])
-    pieces = HubTokenizer(content.decode("utf-8")) if content.startswith(b"{") else Pieces(content)
+        return Codes(found["codes"], found["pieces"])
+    pieces = Pieces(content)
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
 
 

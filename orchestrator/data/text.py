@@ -65,8 +65,8 @@ class CorpusText:
                 yield sentences.line_of(src, entry.documents.src), sentences.line_of(tgt, entry.documents.tgt)
 
 
-def csv_rows(path: Path, columns: Sequence[str], records: Sequence[int] | None = None) -> Iterator[tuple[str, ...]]:
-    """Yields these columns of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
+def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
+    """Yields (source, reference) of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
 
     Raises UserError for missing columns, a record without them, text that is not UTF-8, and fewer records than `records` needs.
     """
@@ -81,10 +81,10 @@ def csv_rows(path: Path, columns: Sequence[str], records: Sequence[int] | None =
                 known = ", ".join(name[:40] for name in found[:10]) or "none"
                 raise UserError(f"{path}: no column {lacking[0]!r}; its columns are {known}")
             for number, record in enumerate(islice(reader, start, stop), 1):
-                fields = tuple(record[name] for name in columns)
-                if None in fields:
+                source, reference = (record[name] for name in columns)
+                if source is None or reference is None:
                     raise UserError(f"{path}: record {start + number} (it ends in line {reader.line_num}) lacks columns of the header")
-                yield fields
+                yield source, reference
     except UnicodeDecodeError:
         raise UserError(f"{path}: record {start + number + 1} or soon after is not UTF-8") from None
     except csv.Error as error:

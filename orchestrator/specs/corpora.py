@@ -73,6 +73,13 @@ class Split(Strict):
         return [self.src, *self.tgt]
 
 
+class Columns(Strict):
+    """Names of the columns of each side."""
+
+    src: str
+    tgt: str
+
+
 class HuggingFace(Strict):
     """A dataset of the Hugging Face Hub, read as Parquet; `splits` maps our splits to theirs.
 
@@ -86,7 +93,7 @@ class HuggingFace(Strict):
     revision: str | None = None
     files: dict[Name, str] | None = None
     splits: dict[Name, str]
-    columns: dict[Literal["src", "tgt"], str] | None = None
+    columns: Columns | None = None
 
 
 class SacreBleu(Strict):
@@ -119,13 +126,6 @@ class Documents(Strict):
 
     src: Literal["rule", "lines"] = "rule"
     tgt: Literal["rule", "lines"] = "lines"
-
-
-class Columns(Strict):
-    """Names of the CSV columns of each side."""
-
-    src: str
-    tgt: str
 
 
 class CorpusEntry(Strict):

@@ -36,6 +36,7 @@ class Hub(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[int | str]] = {}
         self.asked: list[str] = []
+        self.stalls = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -77,6 +78,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2] if fault in ("cut", "stall") else content)
         if fault == "stall":
             self.wfile.flush()
+            self.server.stalls.set()
             time.sleep(10)
 
     def log_message(self, *args: object) -> None:

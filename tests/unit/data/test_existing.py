@@ -65,15 +65,6 @@ def test_a_sentencepiece_model_keeps_its_pieces(options: dict[str, object], fold
         assert segmenter.encode(["ж"])[0][-1] == subword.UNK
 
 
-def test_a_tokenizer_of_hugging_face(folder: Path) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
-    own = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "hund": 1, "die": 2, "der": 3}, unk_token="[UNK]"))
-    own.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    own.save(str(folder / "tokenizer.json"))
-    segmenter = segmenters(folder, model=["tokenizer.json"])[0]
-    assert segmenter.encode(["der hund x"]) == [[6, 4, 1]] and segmenter.decode([[6, 4]]) == ["der hund"]
-
-
 def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
     (folder / "dict.txt").write_text("hund 9\nder 7 #fairseq:overwrite\n")
     assert segmenters(folder, kind="word", dictionary=["dict.txt"])[0].encode(["der hund x"]) == [[5, 4, 1]]

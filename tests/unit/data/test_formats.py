@@ -43,7 +43,6 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
         return path
     text = {
         "tsv": "".join(f"{a}\t{b}\n" for a, b in pairs),
-        "csv": "en,de\n" + "".join('"{}","{}"\n'.format(b.replace('"', '""'), a) for a, b in pairs),
         "jsonl": "".join(json.dumps({"src": a, "tgt": b, "score": 1}) + "\n" for a, b in pairs),
         "tmx": tmx(pairs),
     }[str(kind)].encode()
@@ -51,7 +50,7 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["t.tsv", "t.TSV.gz", "t.csv.bz2", "t.jsonl.xz", "t.ndjson", "t.tmx.zst", "t.de-en.tmx", "t.parquet"])
+@pytest.mark.parametrize("name", ["t.tsv", "t.TSV.gz", "t.jsonl.xz", "t.tmx.zst", "t.de-en.tmx", "t.parquet"])
 def test_each_format_gives_the_pairs(name: str, tmp_path: Path) -> None:
     assert list(formats.rows(write(tmp_path / name, PAIRS), DE_EN)) == PAIRS
 
@@ -72,7 +71,6 @@ FAULTS = {
     "u.jsonl": ('{"de": "a", "en": "b"}\n{"de": 3}\n', "line 2: column de: found int 3; expected text"),
     "v.jsonl": ("{", "line 1: no JSON: "),
     "w.jsonl": ('{"deu": "a", "eng": "b"}\n', "found the columns deu, eng; expected de, en, or name yours by --columns"),
-    "t.csv": ("de,fr\na,b\n", "found the columns de, fr; expected de, en, or name yours by --columns"),
     "t.parquet": ("PAR1 and more", "damaged Parquet file"),
     "t.tmx": (tmx(PAIRS)[:-90], "line 30: no XML: unclosed token"),
     "u.tmx": (tmx(PAIRS, BOMB), "declares the entity a; expected a file without entities"),
