@@ -12,8 +12,6 @@ from orchestrator.files.folders import no_file
 from orchestrator.specs.positions import shown
 from orchestrator.specs.schema import Subword
 
-Files = Mapping[str, Sequence[Path]]
-
 
 def files(subword: Subword, data_dir: Path | None) -> dict[str, list[Path]]:
     """The files of `model` and `dictionary`, where they are given. Raises UserError for those that are not there."""
@@ -27,7 +25,7 @@ def files(subword: Subword, data_dir: Path | None) -> dict[str, list[Path]]:
     return found
 
 
-def segmenters(subword: Subword, given: Files, texts: Sequence[Path]) -> list[Segmenter]:
+def segmenters(subword: Subword, given: Mapping[str, Sequence[Path]], texts: Sequence[Path]) -> list[Segmenter]:
     """The segmenters of source and target; a joint one is returned twice.
 
     texts: training text of each side. It decides the pieces of codes, and of one model that two vocabularies share. Raises UserError for

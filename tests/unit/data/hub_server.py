@@ -44,7 +44,7 @@ class Answers(BaseHTTPRequestHandler):
     server: Hub
 
     def do_GET(self) -> None:
-        route = unquote(self.path)
+        route = unquote(self.path.partition("?")[0])
         self.server.asked.append(route)
         faults = next((own for part, own in self.server.faults.items() if part in route and own), None)
         fault = faults.pop(0) if faults else 200

@@ -74,7 +74,7 @@ def test_what_is_no_model_is_refused(folder: Path) -> None:
     (folder / "empty").touch()
     for options, expected in (
         ({"model": ["none"]}, "data.subword.model: .*none: no such file"),
-        ({"model": ["src"]}, "src: found neither a sentencepiece model, codes of subword-nmt"),
+        ({"model": ["src"]}, "src: found neither a sentencepiece model nor codes of subword-nmt"),
         ({"model": ["empty"]}, "empty: found neither"),
         ({"model": ["codes"], "dictionary": ["src"]}, "src: line 1: found .*; expected a piece and its count"),
         ({"model": ["sp.model"], "dictionary": ["dict.txt"]}, "has none of the pieces of the dictionary"),
