@@ -58,7 +58,11 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
     families = [family for family in request.families() if family.named(request.rows)]
     if baseline is not None and len({family.address for family in families}) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(str(request.target))} has several tables; expected one")
+    tuned = {family.address for family in families if family.searches}
     made = [_section(family, baseline, request, seeds) for family in families]
+    ran = [any(each.outcomes.get(row.id) for row in each.rows) for each in made]
+    # a sweep with a search trains no row as written
+    made = [each for each, has_runs in zip(made, ran, strict=True) if has_runs or each.table.table not in tuned]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
     return made
