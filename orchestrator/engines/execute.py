@@ -1,7 +1,8 @@
 """Runs rows on the engine given by the options."""
 
+import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.sweep import Resources
+from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
@@ -36,6 +38,9 @@ class Ray:
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         return ray_engine(options.results).run(jobs, asha, options)
 
+
+Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]
+"""Dimensions, (point, value) of the trials so far, section -> the next point."""
 
 ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
@@ -88,6 +93,17 @@ def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
 
     with cluster(options.results, several_workers=any((options.workers or row.workers) > 1 for row in rows)):
         yield
+
+
+def suggest_of(sampler: str) -> Suggest | None:
+    """What draws the next point of an arm from its results; None for samplers that draw all points at once. UserError without optuna."""
+    if sampler != "tpe":
+        return None
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError("tune.sampler: found tpe, which needs optuna; expected it installed (pip install optuna), or sobol or random")
+    from orchestrator.engines.ray import tpe
+
+    return tpe.suggest
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:

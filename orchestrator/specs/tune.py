@@ -112,8 +112,8 @@ class TuneSpec(Strict):
     """Seeds of the search, and those that judge."""
     stop: Stop | None = None
     """Which trials end early; null: none."""
-    sampler: Literal["sobol", "random"] = "sobol"
-    """How points are drawn, the same for every arm."""
+    sampler: Literal["sobol", "random", "tpe"] = "sobol"
+    """How points are drawn. sobol and random: the same points for every arm. tpe: Optuna's, each arm by its own results."""
     draw_seed: Natural = 1
     """Seed of the points."""
 
@@ -126,6 +126,8 @@ class TuneSpec(Strict):
         for name in [*self.space, *self.own]:
             if name.partition(".")[0] in FIXED or name in FIXED:
                 raise ValueError(f"found the key {name}, which a search cannot compare; expected none of {', '.join(FIXED)}")
+        if self.sampler == "tpe" and self.stop is not None:
+            raise ValueError("stop is given with sampler tpe, whose trials run one after the other; expected sobol or random")
         return self
 
     @property

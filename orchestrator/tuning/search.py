@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from orchestrator.engines.execute import Suggest
 from orchestrator.errors import for_each
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import log
@@ -23,10 +24,11 @@ Execute = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]
 
 @dataclass
 class Arm:
-    """A row with its trials. ended: trial -> the rung at which it was ended; trial 0, the row as written, never is."""
+    """A row with its trials. at: their points. ended: trial -> the rung at which it was ended; trial 0, the row as written, never is."""
 
     row: Row
     trials: list[Trial]
+    at: list[list[float]] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -35,11 +37,11 @@ class Arm:
 
 
 def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
-    """The arms. UserError with a line for each value that does not fit a row."""
-    at = points(tuning.spec)
-    made = for_each(lambda row: Arm(row, trials_of(row, tuning, at)), rows)
+    """The arms, with all trials whose points do not depend on results. UserError with a line for each value that does not fit a row."""
+    at = [] if tuning.spec.sampler == "tpe" else points(tuning.spec)
+    made = for_each(lambda row: Arm(row, trials_of(row, tuning, at), list(at)), rows)
     drawn = {name for arm in made for trial in arm.trials for name in trial.draws}
-    for name in tuning.spec.own:
+    for name in tuning.spec.own if at else ():
         if name not in drawn:
             log(tuning.at(("tune", "own", name)).line("warning: no arm has this key"))
     return made
@@ -51,10 +53,11 @@ class Search:
     Args:
         execute: runs rows with seeds under options, and returns a record each (see `sweeps.driver.execute`).
         options: of the sweep.
+        suggest: makes the next point of an arm, for sampler `tpe`.
     """
 
-    def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger) -> None:
-        self.spec, self.execute, self.ledger = tuning.spec, execute, ledger
+    def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger, suggest: Suggest | None = None) -> None:
+        self.tuning, self.spec, self.execute, self.ledger, self.suggest = tuning, tuning.spec, execute, ledger, suggest
         self.options = replace(
             options,
             name=f"{options.name}:search",
@@ -64,7 +67,7 @@ class Search:
         self.records: dict[tuple[str, int], dict[str, Any]] = {}
 
     def run(self, arms: Sequence[Arm]) -> None:
-        """Trains the trials, rung by rung."""
+        """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
         stop = self.spec.stop
         for rung in [] if stop is None else stop.rungs:
             self._train(arms, rung)
@@ -73,6 +76,10 @@ class Search:
                 kept = {trial.number for trial in ranked[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]} if stop else set()
                 arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number not in kept and self._reached(trial, rung)}
         self._train(arms)
+        for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
+            for arm in arms:
+                self._extend(arm)
+            self._train(arms)
 
     def _train(self, arms: Sequence[Arm], rung: int | None = None) -> None:
         until = {trial.row.id: arm.ended[trial.number] for arm in arms for trial in arm.trials if trial.number in arm.ended}
@@ -81,6 +88,12 @@ class Search:
         rows = [trial.row for arm in arms for trial in arm.trials]
         for record in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
             self.records[record["id"], record["seed"]] = record
+
+    def _extend(self, arm: Arm) -> None:
+        assert self.suggest is not None
+        known = [*zip(arm.at, (self.final(trial) for trial in arm.trials[1:]), strict=True)]
+        arm.at.append(self.suggest(len(self.spec.draws), known, self.spec))
+        arm.trials = trials_of(arm.row, self.tuning, arm.at)
 
     def _ranked(self, arm: Arm, value: Callable[[Trial], float | None]) -> list[Trial]:
         """Trials that go on and have a value, the best first; of equal ones the earlier."""

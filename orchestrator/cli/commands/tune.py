@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from orchestrator.cli.output import console
-from orchestrator.engines.execute import execute, session
+from orchestrator.engines.execute import execute, session, suggest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.figures import short_id
@@ -103,9 +103,10 @@ def show(records: Records) -> None:
 def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., Records]) -> Records:
     """Searches, then runs the tuned rows with the judging seeds. Returns the records of these runs. UserError if a value fits no arm."""
     make_tasks(rows, tuning.spec.seeds.judge, options)  # every corpus is there
-    arms, ledger = arms_of(rows, tuning), Ledger(options.results, list(options.mirrors))
+    arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
+    ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger)
+        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
         records = search_arms(search, arms)
         by_id = {record["row"]: record for record in records}
         tuned = [choice.apply(row, by_id[row.id]) for row in rows]

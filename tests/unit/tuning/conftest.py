@@ -76,11 +76,11 @@ def rows(tmp_path: Path) -> list[Row]:
 def searched(rows: list[Row], tmp_path: Path) -> Callable[..., tuple[Search, list[Any], Fake]]:
     """`searched(loss, **section)`: the search after its run, its arms, and what stood for `execute`."""
 
-    def run(loss: Loss, *, names: Sequence[str] = ("base", "low"), **section: Any) -> tuple[Search, list[Any], Fake]:
+    def run(loss: Loss, *, names: Sequence[str] = ("base", "low"), suggest: Any = None, **section: Any) -> tuple[Search, list[Any], Fake]:
         ledger = Ledger(tmp_path / "results")
         fake = Fake(ledger, loss)
-        search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger)
-        arms = arms_of([row for row in rows if row.id.rpartition("/")[2] in names], tuning(**section))
+        search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger, suggest)
+        arms = arms_of([row for row in rows if row.id.rpartition("/")[2] in names], search.tuning)
         search.run(arms)
         return search, arms, fake
 

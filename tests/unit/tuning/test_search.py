@@ -16,7 +16,7 @@ from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
 from tests.unit.report.test_effects import finish
-from tests.unit.tuning.conftest import tuning
+from tests.unit.tuning.conftest import RATES, tuning
 
 BEST = 0.001
 
@@ -141,3 +141,17 @@ def test_search_seeds_are_no_results_and_the_tuned_row_has_the_judging_seeds_alo
     assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9], "nor is the search seed of the row as written"
     assert [found.seed for found in finder.limited([1, 2]).outcomes(rows[0], [1, 2])] == [1, 2]
     assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9]
+
+
+def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any]) -> None:
+    pytest.importorskip("optuna")
+    from orchestrator.engines.execute import suggest_of
+
+    whole = {"sampler": "tpe", "trials": 7, "space": RATES}
+    search, arms, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
+    drawn = [[trial.draws for trial in arm.trials] for arm in arms]
+    assert drawn[0] != drawn[1] and all(len(arm) == 7 for arm in drawn)
+    _, again, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
+    assert [[trial.draws for trial in arm.trials] for arm in again] == drawn
+    spec, known = search.spec, [*zip(arms[0].at[:4], map(search.final, arms[0].trials[1:5]), strict=True)]
+    assert suggest_of("tpe")(1, known, spec) == arms[0].at[4]  # type: ignore[misc]

@@ -1,0 +1,27 @@
+"""Optuna's tree-structured Parzen estimator (Bergstra et al. 2011) through Ray Tune's searcher, as a function of the trials so far."""
+
+from collections.abc import Sequence
+
+from optuna.samplers import TPESampler
+from ray import tune
+from ray.tune.search.optuna import OptunaSearch
+
+from orchestrator.specs.tune import TuneSpec
+
+
+def suggest(dimensions: int, known: Sequence[tuple[Sequence[float], float | None]], spec: TuneSpec) -> list[float]:
+    """The next point in the unit cube, from (point, value) of the arm's trials; None: a trial without a value.
+
+    The searcher is made anew and told everything again, so that a resumed search goes on as an uninterrupted one.
+    """
+    names = [f"x{i}" for i in range(dimensions)]
+    sampler = TPESampler(seed=spec.draw_seed, n_startup_trials=max(2, spec.trials // 3))
+    searcher = OptunaSearch(
+        {n: tune.uniform(0.0, 1.0) for n in names}, metric="value", mode="max" if spec.larger_is_better else "min", sampler=sampler
+    )
+    for number, (_, value) in enumerate(known):
+        searcher.suggest(str(number))
+        searcher.on_trial_complete(str(number), None if value is None else {"value": value}, error=value is None)
+    found = searcher.suggest("next")
+    assert isinstance(found, dict)
+    return [float(found[name]) for name in names]
