@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
+from orchestrator.data.batching import Batch
 from orchestrator.decoding.translate import FullLength, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
@@ -50,7 +51,8 @@ def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
     rounds, steps, sentences, batch, beam = (context.options[name] for name in OPTIONS)
     device = best_device()
-    cases = [make_case(context, subject, sentences, steps, device) for subject in context.subjects]
+    clock = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
+    cases = [make_case(context, subject, sentences, steps, device, clock) for subject in context.subjects]
     for case in cases:
         if batch is not None:
             case.batching = {"batch_tokens": 1 << 40, "batch_sentences": batch}
@@ -58,11 +60,11 @@ def analyse(context: AnalysisContext) -> Analysis:
             case.search = case.search.model_copy(update={"beam_size": beam})
     forced = measure(cases, rounds)
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
-    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "forced_length": forced}
+    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "clock": clock, "forced_length": forced}
     path = _save(context, cases, about)
     notes = [
         f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
-        f"rounds); {machine}",
+        f"rounds); {clock} clock of {machine}",
         f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
     ]
     if forced:
@@ -122,6 +124,7 @@ class Case:
     sources: list[list[int]]
     search: DecodeSpec
     device: torch.device
+    clock: str
     updates: list[Update] = field(default_factory=list)
     forced: bool = False
     batching: dict[str, Any] = field(default_factory=dict)
@@ -147,10 +150,7 @@ class Case:
         for update in self.updates:
             self.optimizer.zero_grad(set_to_none=True)
             for batch in update.micro_batches:
-                tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
-                    loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-                loss.backward()
+                self.loss(update, batch).backward()
             clip_gradients(self.model, self.subject.spec.optim.clip_norm)
             self.optimizer.step()
         return self._now() - started
@@ -165,15 +165,21 @@ class Case:
         self.output_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in outputs)
         return seconds
 
+    def loss(self, update: Update, batch: Batch) -> Tensor:
+        tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
+            loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
+        return loss
+
     def rates(self, work: str) -> list[float]:
         count = len(self.updates if work == "train" else self.sources)
         return [count / seconds for seconds in self.seconds[work]]
 
     def _now(self) -> float:
-        """Returns wall-clock seconds, after synchronising the device."""
+        """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return time.perf_counter()
+        return time.process_time() if self.clock == "cpu" else time.perf_counter()
 
 
 def measure(cases: Sequence[Case], rounds: int) -> bool:
@@ -195,7 +201,7 @@ def measure(cases: Sequence[Case], rounds: int) -> bool:
     return forced
 
 
-def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps: int, device: torch.device) -> Case:
+def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps: int, device: torch.device, clock: str) -> Case:
     """Builds a case with `steps` updates and at most `sentences` sources spread over the whole test set.
 
     Without trained weights the model is freshly initialised. Raises UserError if all sources are empty.
@@ -212,7 +218,7 @@ def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps:
     else:
         model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed).to(device).eval()
     updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-    return Case(subject, model, trained, sources, spec.search, device, updates)
+    return Case(subject, model, trained, sources, spec.search, device, clock, updates)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:
