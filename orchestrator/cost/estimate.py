@@ -146,7 +146,7 @@ class Costs:
 
     def of(self, row: Row, workers: int | None = None) -> Cost:
         """The cost of a row with this number of workers; None: its own."""
-        spec, workers = row.spec, workers or row.workers
+        spec, workers = row.spec, workers or row.most_workers
         assert spec is not None
         device = best_device().type
         devices = workers * (1 if device == "cuda" else spec.train.threads)

@@ -73,7 +73,7 @@ def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOp
     """
     if options.engine != "auto":
         return options
-    several = any((options.workers or row.workers) > 1 for row in rows)
+    several = any((options.workers or row.most_workers) > 1 for row in rows)
     large = any(row.spec is not None and row.spec.train.threads > local_cpus() for row in rows)
     resources = Resources.model_validate((options.sweep or {}).get("resources") or {})
     if "RAY_ADDRESS" in os.environ or several or large or resources != Resources() or torch.cuda.device_count() > 1:
@@ -91,7 +91,7 @@ def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
     ray_engine(options.results)
     from orchestrator.engines.ray.cluster import cluster
 
-    with cluster(options.results, several_workers=any((options.workers or row.workers) > 1 for row in rows)):
+    with cluster(options.results, several_workers=any((options.workers or row.most_workers) > 1 for row in rows)):
         yield
 
 

@@ -85,8 +85,11 @@ class Capacity:
 
     def max_concurrent(self, demand: Demand) -> int:
         """Number of such jobs that run concurrently. At least one, since `problem` has checked that it fits."""
-        jobs = self.slots(demand) // demand.workers
+        jobs = self.slots(demand) // demand.workers  # of a job that may have fewer, each gets all that it may, one after the other
         return max(1, min(jobs, self.drivers) if demand.driver else jobs)
+
+    def holds(self, demand: Demand) -> bool:
+        return self.slots(demand) >= (demand.fewest or demand.workers)
 
     def describe(self) -> str:
         """`4 CPUs, 1 GPU`, `2 nodes: 4 CPUs + 4 CPUs`, `1 CPU and 2 x 1 CPU when needed`."""
@@ -100,9 +103,9 @@ class Capacity:
         if demand.driver and self.drivers < 1:
             start = "ray start --head --resources='{\"driver\": 64}'"
             return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
-        if self.slots(demand) >= demand.workers:
+        if self.holds(demand):
             return None
-        ignore = "; --resources memory=none ignores the estimate" if self.slots(replace(demand, memory=None)) >= demand.workers else ""
+        ignore = "; --resources memory=none ignores the estimate" if self.holds(replace(demand, memory=None)) else ""
         return f"needs {demand.describe()}; the cluster has {self.describe()}, so Ray would never schedule it{ignore}"
 
 
@@ -110,6 +113,7 @@ class Capacity:
 class Demand:
     """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker. driver: needs a driver slot.
 
+    fewest: workers with which it goes on when nodes leave; None: `workers`.
     where: which nodes it may use, ` on nodes with zone=a`; empty for all.
     """
 
@@ -118,6 +122,7 @@ class Demand:
     gpus: float = 0.0
     driver: bool = False
     memory: int | None = None
+    fewest: int | None = None
     where: str = ""
 
     @property
@@ -129,7 +134,8 @@ class Demand:
         """`2 x 0.5 GPU`, `4 CPUs with 10.0 GB (estimated)`."""
         each = quantity(self.gpus, "GPU") if self.gpus else quantity(self.cpus, "CPU")
         memory = "" if self.memory is None else f" with {gigabytes(self.memory)} (estimated)"
-        return (each if self.workers == 1 else f"{self.workers} x {each}") + memory + self.where
+        many = f"{self.workers} x " if self.fewest is None else f"{self.fewest} to {self.workers} x "
+        return (each if self.workers == 1 else many + each) + memory + self.where
 
 
 def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Resources) -> list[Demand]:
@@ -140,9 +146,10 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
         problem, threads = None, float(task.spec.train.threads)
         if capacity.gpus:
             fraction, problem = _gpu_fraction(task, capacity, options, data)
-            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1, where=where)
+            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1, fewest=task.fewest_workers, where=where)
         else:
-            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data), where=where)
+            memory = _memory(task, "cpu", options, data)
+            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=memory, fewest=task.fewest_workers, where=where)
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")
@@ -186,7 +193,7 @@ def estimated_memory(task: Task, device: str, data: Data) -> int | None:
     sizes = data.vocabulary_sizes(spec)
     if sizes is None:
         return None
-    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.workers, device=device)
+    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.fewest_workers or task.workers, device=device)
 
 
 def quantity(number: float, word: str) -> str:

@@ -51,7 +51,7 @@ class Row:
     spec: RunSpec | None
     expect: dict[str, float | str | bool | None]
     assumed: list[str]
-    workers: int
+    workers: int | list[int]
     pinned: bool
     source_file: str
     line: int
@@ -68,6 +68,11 @@ class Row:
     compare_with: str | None = None
     control_rows: tuple[str, ...] = ()
     search_gap: float | None = None
+
+    @property
+    def most_workers(self) -> int:
+        """The workers of a row that has all its nodes."""
+        return self.workers if isinstance(self.workers, int) else self.workers[1]
 
     @property
     def lineage(self) -> list[Row]:

@@ -112,8 +112,9 @@ class RowHeader(FigureHeader):
     """What the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true or false, or null; `bleu: failed` for a failed run."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, such as `score.metric`."""
-    workers: Count = 1
-    """Workers that train the row together, each on a part of every batch."""
+    workers: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] = 1
+    """Workers that train the row together, each on a part of every batch: a number, or the fewest and the most, such as [2, 8]. The row
+    then goes on with fewer when a node leaves, from its last checkpoint."""
     pinned: bool = False
     """Whether ASHA never stops the row."""
     of: list[str] = Field(default_factory=list)
@@ -130,6 +131,8 @@ class RowHeader(FigureHeader):
             if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
                 shown = value if isinstance(value, str) else type(value).__name__
                 raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
+        if isinstance(self.workers, list) and self.workers[0] >= self.workers[1]:
+            raise ValueError(f"workers is {self.workers}; expected the fewest and the most, such as [2, 8]")
         if self.of and self.kind != "analysis":
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
         if self.kind == "analysis" and not self.of:

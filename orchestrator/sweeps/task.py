@@ -34,6 +34,7 @@ class Task:
     """A row and seed to run. Its keys depend only on `spec`, not on workers, paths, rungs, pinning or the sweep.
 
     also: the other scorings of the training, by name. parent_key: train key of the run whose weights initialise this one.
+    workers: at most. fewest_workers: with which the run goes on when nodes leave; None: `workers`.
     weights_needed: a run to be trained starts from this one's weights. until: the rung at which it saves and stops; None: its end.
     rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the
     bucket whose scratch copy `results` is; each worker has its own copy.
@@ -50,6 +51,7 @@ class Task:
     cache_dir: str = ".data-cache"
     mirrors: list[str] = field(default_factory=list)
     workers: int = 1
+    fewest_workers: int | None = None
     pinned: bool = False
     rungs: list[int] = field(default_factory=list)
     rung_bleu: bool = False
@@ -134,7 +136,8 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
             cache_dir=str(options.cache_dir.resolve()),
             mirrors=[str(m.resolve()) for m in options.mirrors],
-            workers=options.workers or row.workers,
+            workers=options.workers or row.most_workers,
+            fewest_workers=row.workers[0] if options.workers is None and isinstance(row.workers, list) else None,
             pinned=row.pinned,
             sweep=options.slug,
             also={other: Scoring(row.also[other], its) for other, its in also.items()},
@@ -174,5 +177,5 @@ def group_jobs(tasks: Sequence[Task]) -> list[list[Task]]:
     jobs: dict[str, list[Task]] = {}
     for task in tasks:
         job = jobs.setdefault(task.train_key, [])
-        job.append(task if not job else replace(task, workers=job[0].workers))
+        job.append(task if not job else replace(task, workers=job[0].workers, fewest_workers=job[0].fewest_workers))
     return list(jobs.values())

@@ -18,8 +18,8 @@ class Progress:
     """step: finished updates. phase, phase_step: restarts, and the clock of the schedule. epoch, index: the next micro-batch.
     phase_length: updates of the current phase, fixed at its start where the schedule needs it; else 0. best_*, last_nll, worse: validation;
     worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous validation, and cuts of its rate (see
-    `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new rate}. origin: what the training is made
-    of (`ledger.component_sources`), for its record.
+    `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new rate}. workers: of each
+    change, [finished updates, workers from there on]. origin: what the training is made of (`ledger.component_sources`), for its record.
     """
 
     step: int = 0
@@ -35,6 +35,7 @@ class Progress:
     before_nll: float | None = None
     cuts: int = 0
     rate_cuts: list[dict[str, Any]] = field(default_factory=list)
+    workers: list[list[int]] = field(default_factory=list)
     tgt_tokens: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0
@@ -49,6 +50,11 @@ class Progress:
     def tokens_per_second(self) -> float:
         """Real target tokens trained per second of training (validation and checkpoints not counted)."""
         return self.tgt_tokens / self.seconds if self.seconds else 0.0
+
+    def count_workers(self, number: int) -> None:
+        """The updates that follow have this number of workers."""
+        if not self.workers or self.workers[-1][1] != number:
+            self.workers = [*(change for change in self.workers if change[0] < self.step), [self.step, number]]
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Progress:
@@ -87,6 +93,8 @@ class TrainResult:
             record["ended_by"] = self.ended_by
         if p.rate_cuts:
             record["rate_cuts"] = p.rate_cuts
+        if len(p.workers) > 1:
+            record["workers"] = p.workers
         return record | p.origin | ({} if self.warm_start is None else {"warm_start": self.warm_start})
 
 

@@ -106,6 +106,7 @@ class Trainer:
         self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
         try:
             self.load_checkpoint()
+            self.progress.count_workers(self.runtime.world_size)
             if self.warm_start is not None and self.progress.step == 0:
                 self.report({"warm_start": self.warm_start})
             while not self.finished:

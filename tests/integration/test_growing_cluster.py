@@ -45,6 +45,7 @@ sweep: {seeds: 1, scheduler: {kind: fifo}, resources: {labels: {zone: ZONE}}}
 rows: {alone: {}, pair: {workers: 2, model: {decoder: {num_layers: 1}}}}
 """
 )
+PATIENT = {"RAY_raylet_start_wait_time_s": "40", "RAY_worker_register_timeout_seconds": "300"}
 HEAD, HEAD_TYPE = "f" * 51 + "00000", "ray.head.default"  # as the provider calls it
 NO_CPU = {"resources": {"CPU": 0, "driver": 64}, "max_workers": 0}
 TYPES = {f"in-{zone}": {"resources": {"CPU": 1}, "labels": {"zone": zone}, "max_workers": many} for zone, many in (("a", 3), ("b", 4))}
@@ -53,7 +54,7 @@ import sys, time, ray
 from ray._private import state
 from ray._raylet import GcsClient
 from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
-ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+ray.init(sys.argv[1], log_to_driver=False, logging_level="CRITICAL")
 for word in sys.stdin:
     live = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     if word.startswith("drain"):
@@ -64,6 +65,18 @@ for word in sys.stdin:
     print(*sorted(node["Labels"]["zone"] for node in live), flush=True)
 """
 """Answers each line with the zones of the live nodes; `drain` first announces the end, in 60 s, of one in zone b that has work."""
+
+MACHINE = """
+import sys, time
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+Node(
+    RayParams(gcs_address=sys.argv[1], redis_address=sys.argv[1], num_cpus=1, labels={"zone": sys.argv[2]}, object_store_memory=100 * 2**20,
+              min_worker_port=0, max_worker_port=0, dashboard_agent_listen_port=0),
+    head=False, shutdown_at_exit=False, spawn_reaper=False,
+)
+time.sleep(10**6)
+"""
 
 
 def free_port() -> int:
@@ -105,7 +118,7 @@ class Lab:
     def start(self) -> subprocess.Popen[bytes]:
         node = {"RAY_FAKE_CLUSTER": "1", "RAY_enable_autoscaler_v2": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
         node |= {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD, "RAY_CLOUD_INSTANCE_ID": HEAD, "RAY_NODE_TYPE_NAME": HEAD_TYPE}
-        node |= {"RAY_raylet_start_wait_time_s": "40", "RAY_worker_register_timeout_seconds": "300", "RAY_TRAIN_V2_ENABLED": "1"}
+        node |= PATIENT | {"RAY_TRAIN_V2_ENABLED": "1"}
         ports = [f"--port={self.address.split(':')[1]}", f"--dashboard-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
         places = ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--temp-dir={self.home}/r"]
         limits = ["--num-cpus=0", "--resources", '{"driver": 64}', f"--object-store-memory={100 * 2**20}"]
@@ -118,6 +131,20 @@ class Lab:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def join(self, zone: str) -> subprocess.Popen[bytes]:
+        """Starts a machine of one CPU without the autoscaler; again, if its agent took more than Ray's time on a busy machine."""
+        command, before = [sys.executable, "-c", MACHINE, self.address, zone], self.ask().count(zone)
+        for _ in range(4):
+            with (self.home / "machines.log").open("ab") as log:
+                machine = subprocess.Popen(command, env=self.environment | PATIENT, stdout=log, stderr=log, start_new_session=True)
+            end = time.monotonic() + 45
+            while time.monotonic() < end:
+                if self.ask().count(zone) > before:
+                    return machine
+                time.sleep(0.5)
+            end(machine)
+        raise AssertionError((self.home / "machines.log").read_text()[-3000:])
 
     def sweep(self, name: str, spec: str) -> subprocess.Popen[str]:
         (self.home / f"{name}.yaml").write_text(spec)
@@ -149,6 +176,14 @@ def wait(condition: Callable[[], object], what: str, ignored: type[Exception] = 
         time.sleep(0.5)
         with contextlib.suppress(ignored):
             met = bool(condition())
+
+
+def end(machine: subprocess.Popen[bytes]) -> None:
+    """Kills a machine of `Lab.join` without a notice: the processes of its session, which Ray puts into groups of their own."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(entry.name)) == machine.pid:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def kill_all(home: Path) -> None:
@@ -222,3 +257,19 @@ def test_a_drained_node_loses_no_update_and_changes_no_bit(lab):
     assert {name: row["weights_sha256"] for name, row in rows(out).items()} == {n: r["weights_sha256"] for n, r in rows(expected).items()}
     assert lab.steps("drained") == lab.steps("calm") == {"alone": 400, "pair": 400}
     assert "its node is being drained" in err
+
+
+def test_a_row_goes_on_with_fewer_workers_when_a_machine_ends_without_notice(lab):
+    machines = [lab.join("c") for _ in range(2)]
+    rare = LONG.replace("ZONE", "c").replace("checkpoint_every: 1000000", "checkpoint_every: 40")
+    sweep = lab.sweep("elastic", rare[: rare.index("rows:")] + "rows: {elastic: {workers: [1, 2]}}")
+    wait(lambda: lab.steps("elastic").get("elastic", 0) >= 50 or sweep.poll() is not None, "50 steps")
+    end(machines[1])
+    _, err = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 0, err
+    (path,) = lab.home.glob("elastic/*/train.json")
+    record = json.loads(path.read_text())
+    (first, two), (changed, one) = record["workers"]
+    assert (record["status"], first, two, one) == ("done", 0, 2, 1) and 40 <= changed <= 360 and changed % 40 == 0, record
+    assert "1 to 2 x 1 CPU" in err, err
+    end(machines[0])

@@ -93,7 +93,8 @@ class Experiment:
         os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")  # tracebacks; the sweep names its failures at the end
         self.feed, self.ends, self.scheduler, self.problem = Feed(room), Ends(), AblationASHA(), list[BaseException]()
         self.room, self.given, demand = room, 0, room.demand
-        self.slot = {"queue": path.name, "workers": demand.workers, "resources": resources, "labels": labels}
+        workers = demand.workers if demand.fewest is None else (demand.fewest, demand.workers)
+        self.slot = {"queue": path.name, "workers": workers, "resources": resources, "labels": labels}
         self.slot["storage"] = str(path.parent / "train")
         self.queue: Any = None
         if demand.driver:

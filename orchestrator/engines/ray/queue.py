@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.sweeps.asha import Asha
 
-ATTEMPTS = 4  # how often workers begin a job before it has failed
+ATTEMPTS = 4  # how often workers begin a job without getting further before it has failed
 WAIT = -1  # in place of a job's number: none waits now
 IDLE_SECONDS = 30.0  # after which a slot without a job ends while others run, since one of them may wait for its room
 
@@ -24,6 +24,7 @@ class JobQueue:
     def __init__(self) -> None:
         self.jobs, self.waiting, self.running, self.closed = list[Job](), deque[int](), dict[str, int](), False
         self.attempts, self.done, self.reasons, self.idle = Counter[int](), set[int](), dict[int, str](), dict[str, float]()
+        self.steps = dict[int, int]()
         self.asha: Asha | None = None
         self.metric, self.stop = "", Path()
 
@@ -59,6 +60,11 @@ class JobQueue:
 
     def job(self, number: int) -> Job:
         return self.jobs[number]
+
+    def reached(self, number: int, step: int) -> None:
+        """A job reports an update. One that it had not reached before shows that the last end was the cluster's, not its own."""
+        if step > self.steps.get(number, 0):
+            self.steps[number], self.attempts[number] = step, 1
 
     def decide(self, rung: dict[str, Any]) -> bool:
         """Returns whether a run goes on after a rung. rung: its name and metrics, as `engines.worker.RungReporter` sends them."""

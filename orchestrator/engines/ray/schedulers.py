@@ -84,7 +84,7 @@ class Room(Stopper):
         capacity = self.capacity()
         self.many = min(capacity.max_concurrent(self.demand), self.concurrency or capacity.cpus or 1)
         line = f"{self.demand.describe()}: at most {quantity(self.many, 'run')} at a time on {capacity.describe()}"
-        if capacity.slots(self.demand) >= self.demand.workers:
+        if capacity.holds(self.demand):
             if self._since is not None:
                 print("there is room again: going on", file=sys.stderr)
             if line != self._line:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,6 +21,8 @@ from orchestrator.engines.worker import RungReporter
 from orchestrator.errors import StopTraining
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
+
+RESIZE_SECONDS = 60.0  # between two looks whether there is room for more workers
 
 
 def interface_of(address: str) -> str | None:
@@ -69,6 +72,11 @@ def worker_loop(config: dict[str, Any]) -> None:
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
     queue, number = ray.get_actor(config["queue"]), None
 
+    class Reached:
+        def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+            if runtime.is_main:
+                queue.reached.remote(number, int(metrics["step"]))
+
     def decide(rung: dict[str, Any]) -> None:
         if not runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung))):
             raise StopTraining("stopped", f"stopped by ASHA at step {rung['rung']}")
@@ -83,7 +91,7 @@ def worker_loop(config: dict[str, Any]) -> None:
             return
         try:
             for task in map(Task.of, ray.get(queue.job.remote(number))):
-                if not run_task(task, runtime, [RungReporter(task.name, decide)]):
+                if not run_task(task, runtime, [Reached(), RungReporter(task.name, decide)]):
                     if runtime.is_main:
                         ray.get(queue.leave.remote(config["claim"]))
                     return
@@ -102,19 +110,26 @@ def _distributed(module: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(module)
 
 
-def fit(queue: str, workers: int, resources: dict[str, float], labels: dict[str, str], storage: str, claim: str) -> None:
+def fit(queue: str, workers: int | tuple[int, int], resources: dict[str, float], labels: dict[str, str], storage: str, claim: str) -> None:
     """Works off a queue with one Train run inside a Tune trial. Rows resume from our own checkpoints, so each attempt has a new name.
 
-    queue: name of the actor. resources: of each worker, {"CPU": n} or {"GPU": n}, as decided by the driver (this process may see no GPU).
+    queue: name of the actor. workers: how many, or the fewest and the most, of which as many start as there is room for. resources: of each
+    worker, {"CPU": n} or {"GPU": n}, as decided by the driver (this process may see no GPU).
     labels: a label selector of their nodes.
     """
     use_gpu = "GPU" in resources
+    if not isinstance(workers, int):  # Ray counts a node that is being drained; soon after its end it should count anew
+        os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "30"
     TorchTrainer(
         worker_loop,
         train_loop_config={"queue": queue, "claim": claim},
         torch_config=NodeTorchConfig(backend="nccl" if use_gpu else "gloo"),
         scaling_config=ray.train.ScalingConfig(
-            num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources, label_selector=labels or None
+            num_workers=workers,
+            use_gpu=use_gpu,
+            resources_per_worker=resources,
+            label_selector=labels or None,
+            elastic_resize_monitor_interval_s=RESIZE_SECONDS,
         ),
         run_config=ray.train.RunConfig(
             name=f"{claim}-{os.getpid()}",

@@ -62,8 +62,8 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOpt
     return failures
 
 
-def _size(demand: Demand) -> tuple[int, float, float]:
-    return demand.workers, demand.gpus, demand.cpus
+def _size(demand: Demand) -> tuple[int, int, float, float]:
+    return demand.workers, demand.fewest or demand.workers, demand.gpus, demand.cpus
 
 
 def trial(config: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def open_experiment(demand: Demand, selected: Resources, options: ExecutionOptio
         resources, labels = capacity().resources(demand), selected.selector
         if selected.accelerator_type is not None:
             resources[f"accelerator_type:{selected.accelerator_type}"] = 0.001
-    key, storage = (demand.workers, resources, labels, concurrency, results), (results / "ray").resolve()
+    key, storage = (demand.workers, demand.fewest, resources, labels, concurrency, results), (results / "ray").resolve()
     if _last is None or _last[0] != key or _last[1].feed.closed or not _last[1].thread.is_alive():
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)

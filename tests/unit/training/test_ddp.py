@@ -7,6 +7,7 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -97,14 +98,10 @@ def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     for name in VARIANTS:
         recorder = Recorder()
         if name == "sentences-resumed":
-            with (
-                patch.object(trainer, "STOP_POLL_EVERY", 7),
-                patch.object(interrupt, "requested", lambda: True),
-                suppress(KeyboardInterrupt),
-            ):
-                fit(_spec(name), ready, base / name, recorder, runtime)
+            _stopped(_spec(name), ready, base / name, recorder, runtime)
         fit(_spec(name), ready, base / name, recorder, runtime)
         (base / f"{name}-{rank}.json").write_text(json.dumps(_figures(recorder)))
+    _stopped(_spec("plain"), ready, base / "left", Recorder(), runtime)
     recorder = Recorder()
     fit(NORMS, ready, base / "norms", recorder, runtime)
     torch.set_default_dtype(torch.float32)
@@ -112,6 +109,12 @@ def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     with interrupt.listening(), pytest.raises(KeyboardInterrupt):
         fit(_spec("plain"), ready, base / "interrupted", Asking() if rank == 1 else None, runtime)
     torch.distributed.destroy_process_group()
+
+
+def _stopped(*arguments: Any) -> None:
+    """Trains 7 updates."""
+    with patch.object(trainer, "STOP_POLL_EVERY", 7), patch.object(interrupt, "requested", lambda: True), suppress(KeyboardInterrupt):
+        fit(*arguments)
 
 
 class Asking(Recorder):
@@ -205,3 +208,11 @@ def test_two_workers_equal_one(two, prepared, tmp_path, name, double):
     # softmax ignores what the key bias adds to a whole row: its gradient is rounding noise, which Adam turns into steps of any sign
     differences = {n: float((weights[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")}
     assert max(differences.values()) < 1e-8, max(differences, key=differences.get)
+
+
+def test_one_worker_goes_on_where_two_were_and_the_record_says_from_which_update(two, prepared, tmp_path, double):
+    shutil.copytree(two / "left", tmp_path / "left")
+    one, rest = (fit(_spec("plain"), prepared, tmp_path / name, Recorder()) for name in ("one", "left"))
+    assert "workers" not in one.to_json() and rest.to_json()["workers"] == [[0, 2], [7, 1]]
+    assert rest.executed_steps == one.executed_steps - 7
+    assert max(float((rest.weights[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")) < 1e-8

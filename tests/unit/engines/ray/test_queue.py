@@ -71,3 +71,14 @@ def test_decisions_are_those_of_asha(tmp_path: Path) -> None:
     assert [jobs.decide(rung) for rung in rungs] == [True, False, False, True]
     assert jobs.outcome(1)[1] is asha and asha.stopped() == {"b:1": 10, "c:1": 10}
     assert queue(tmp_path / "stop", 1).decide({"run": "a:1", "rung": 10})
+
+
+def test_an_end_after_new_updates_is_no_attempt(tmp_path: Path) -> None:
+    """Machines that end without a notice: a row on many of them would fail although it gets further each time."""
+    jobs = queue(tmp_path / "stop", 1)
+    for step in range(10, 100, 10):
+        assert jobs.take("a", None) == 0
+        jobs.reached(0, step)
+        jobs.reached(0, step - 5)
+    assert jobs.attempts[0] == 1
+    assert [jobs.take("a", None) for _ in range(ATTEMPTS)] == [0] * (ATTEMPTS - 1) + [WAIT]
