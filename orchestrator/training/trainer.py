@@ -271,8 +271,7 @@ class Trainer:
             self.progress.origin = origin
             files = ", ".join(component_sources.edited(origin))
             self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
-        if "meter" in saved.state:  # checkpoints of earlier versions have none
-            self.meter.load(saved.state["meter"])
+        self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         if self.average is not None:
