@@ -189,11 +189,15 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
 
 
 def without_former(spec: Any) -> Any:
-    """A recorded spec without options that components no longer have, where their value is the one that counts now."""
+    """A recorded spec with options that components have got since, and without those that they no longer have, at the values that count."""
     model = spec.get("model") if isinstance(spec, dict) else None
     for _, registry, component in slots(model) if isinstance(model, dict) else ():
         if isinstance(component, dict):
-            former = FORMER.get(f"{registry}/{component.get('kind')}", {})
+            kind = f"{registry}/{component.get('kind')}"
+            former, start = FORMER.get(kind, {}), len(kind) + 1
+            for name, value in GROWN.items():
+                if name.startswith(f"{kind}."):
+                    component.setdefault(name[start:], value)
             for name in [name for name, value in former.items() if component.get(name) == value]:
                 del component[name]
     return spec
