@@ -1,7 +1,5 @@
 """Output of commands: JSON lines, tables of rich, the version, and nothing that libraries print."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,7 +26,7 @@ def echo(lines: Iterable[str]) -> None:
         typer.echo(visible(line))
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> "Console":
     """A console that is 140 columns wide where the stream is no terminal."""
     from rich.console import Console
 

@@ -4,8 +4,6 @@ Padding, norms, softmax and dropout do not count. A product of n x k and k x m c
 causal attention only what is visible counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,12 +25,12 @@ class Tokens(NamedTuple):
     both: float
 
     @classmethod
-    def of(cls, src: Any, tgt: Any) -> Tokens:
+    def of(cls, src: Any, tgt: Any) -> "Tokens":
         """src, tgt: lengths [N] with EOS."""
         s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
         return cls(*(float(values.sum()) for values in (s, t, s * s, t * t, s * t)))
 
-    def scaled(self, factor: float) -> Tokens:
+    def scaled(self, factor: float) -> "Tokens":
         """Of `factor` times as many pairs, as long on average."""
         return Tokens(*(value * factor for value in self))
 

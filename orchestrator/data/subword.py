@@ -6,8 +6,6 @@ Sentencepiece runs with normalisation `identity`, so encoding and decoding a lin
 Learning is deterministic: one thread, no shuffling, no file names inside the model.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter
@@ -86,7 +84,7 @@ class UsedPieces:
         path.with_suffix(USED).write_text(json.dumps(self.piece_ids), encoding="utf-8")
 
     @classmethod
-    def from_text(cls, pieces: Segmenter, lines: Iterable[str], user_symbols: int = 0) -> UsedPieces:
+    def from_text(cls, pieces: Segmenter, lines: Iterable[str], user_symbols: int = 0) -> "UsedPieces":
         """Finds the pieces used in `lines`. user_symbols: number of pieces after the specials that are always included."""
         used = {i for text in lines for line in pieces.encode([text]) for i in line}
         return cls(pieces, sorted(used | set(range(len(SPECIALS) + user_symbols))))
@@ -111,7 +109,7 @@ class Words:
         path.write_text(json.dumps(self.words[len(SPECIALS) :], ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def learn(cls, lines: Iterable[str], size: int, user_symbols: Sequence[str] = ()) -> Words:
+    def learn(cls, lines: Iterable[str], size: int, user_symbols: Sequence[str] = ()) -> "Words":
         """Learns from all lines. size: more than the specials."""
         counts: Counter[str] = Counter()
         for line in lines:

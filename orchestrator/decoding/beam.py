@@ -17,8 +17,6 @@ Definition of the search:
 * Ties go to the hypothesis that ended earlier, then to the better-ranked parent, then to the lower token id.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, NamedTuple
 
@@ -93,15 +91,15 @@ class _Ended(NamedTuple):
     parent: Tensor
 
     @classmethod
-    def none(cls, sentences: int, beam: int, device: torch.device) -> _Ended:
+    def none(cls, sentences: int, beam: int, device: torch.device) -> "_Ended":
         score = torch.full((sentences, beam), NEVER, device=device)
         length = torch.zeros((sentences, beam), dtype=torch.long, device=device)
         return cls(score, score.clone(), length, length.clone())
 
-    def rows(self, sentences: Tensor) -> _Ended:
+    def rows(self, sentences: Tensor) -> "_Ended":
         return _Ended(*(t.index_select(0, sentences) for t in self))
 
-    def merged(self, new: _Ended) -> _Ended:
+    def merged(self, new: "_Ended") -> "_Ended":
         """The K best of both; ties go to the older."""
         both = [torch.cat(pair, dim=1) for pair in zip(self, new, strict=True)]
         order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.score.shape[1]]

@@ -1,7 +1,5 @@
 """Resources of a cluster and of a job: how many jobs run concurrently, and why one could never start. Does not import Ray."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections import Counter
@@ -37,7 +35,7 @@ class Node:
     drivers: float = 0.0
     memory: float | None = None
 
-    def slots(self, demand: Demand) -> int:
+    def slots(self, demand: "Demand") -> int:
         """Number of the job's workers that fit here at the same time."""
         if demand.gpus:  # a fraction must lie on one GPU: the remainders of several GPUs do not add up
             per_gpu = int(1 / demand.gpus + EPS)
@@ -75,20 +73,20 @@ class Capacity:
     def drivers(self) -> int:
         return int(sum(node.drivers for node in self.nodes))
 
-    def slots(self, demand: Demand) -> int:
+    def slots(self, demand: "Demand") -> int:
         return sum(node.slots(demand) for node in self.all_nodes)
 
-    def resources(self, demand: Demand) -> dict[str, float]:
+    def resources(self, demand: "Demand") -> dict[str, float]:
         """What Ray is asked for each worker, by its names. Memory, if all nodes say how much they have: Ray then places runs by it too."""
         known = demand.memory and all(node.memory is not None for node in self.all_nodes if node.cpus)
         return demand.resources | ({"memory": float(demand.memory or 0)} if known else {})
 
-    def max_concurrent(self, demand: Demand) -> int:
+    def max_concurrent(self, demand: "Demand") -> int:
         """Number of such jobs that run concurrently. At least one, since `problem` has checked that it fits."""
         jobs = self.slots(demand) // demand.workers  # of a job that may have fewer, each gets all that it may, one after the other
         return max(1, min(jobs, self.drivers) if demand.driver else jobs)
 
-    def holds(self, demand: Demand) -> bool:
+    def holds(self, demand: "Demand") -> bool:
         return self.slots(demand) >= (demand.fewest or demand.workers)
 
     def describe(self) -> str:
@@ -98,7 +96,7 @@ class Capacity:
         more = " + ".join(f"{many} x {kind}" for kind, many in Counter(node.describe() for node in self.addable).items())
         return " and ".join(filter(None, [live, more and f"{more} when needed"])) or "none"
 
-    def problem(self, demand: Demand) -> str | None:
+    def problem(self, demand: "Demand") -> str | None:
         """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
         if demand.driver and self.drivers < 1:
             start = "ray start --head --resources='{\"driver\": 64}'"

@@ -5,8 +5,6 @@ the code common to all rows (attention, stack, dropout, ...), decoding and the t
 Comments, docstrings and layout do not count.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib
@@ -43,7 +41,7 @@ def hashes(model: Any) -> dict[str, str]:
     return {file: sha for file in sorted(modules - shared) if (sha := _sha256(file)) is not None}
 
 
-def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
+def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
     """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
     known = record or {}
     found = [file for file, sha in (known.get("sources") or {}).items() if not _same(file, sha)]

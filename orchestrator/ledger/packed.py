@@ -10,8 +10,6 @@ The line of a record with sentence statistics has `arrays`, name -> [array, inde
 has its own digest, which the reader of records checks. Packed runs are read-only. A file in the run's own folder comes first.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -52,7 +50,7 @@ def exists(path: Path) -> bool:
     return path.is_file() or table_of(path) is not None
 
 
-def table_of(path: Path) -> Table | None:
+def table_of(path: Path) -> "Table | None":
     """The packed table that holds this file of a run; None if no table does, or the file itself exists."""
     root = path.parents[_depth(path)]
     tables = tables_in(root)

@@ -6,8 +6,6 @@ without noticing (stopped while a newer attempt took it, or the file replaced on
 not write any more. On shared storage the record may name another host; the flock still decides, the record only describes the owner.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -44,7 +42,7 @@ class RunLock:
         self._lease: Any = None  # if the folder is the scratch copy of a bucket
         _known.add(self)
 
-    def acquire(self, *, timeout: float = 0.0) -> RunLock:
+    def acquire(self, *, timeout: float = 0.0) -> "RunLock":
         """Acquires the lock. `timeout`: seconds to wait for a live owner.
 
         LockedError names the owner. UserError if the file system does not support locks.
@@ -118,7 +116,7 @@ class RunLock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> RunLock:
+    def __enter__(self) -> "RunLock":
         return self if self._descriptor >= 0 else self.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

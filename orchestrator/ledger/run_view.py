@@ -4,8 +4,6 @@ A row may state that its runs are expected to fail (`failed_below: 5`): such a r
 The ledger records what happened (`diverged`, or `done` with its score); the bound belongs to the row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -82,7 +80,7 @@ class RunView:
     outcome: Outcome
 
     @classmethod
-    def read(cls, ledger: Ledger, scorings: Mapping[str, Keys], failed_below: float | None = None, *, texts: bool = False) -> RunView:
+    def read(cls, ledger: Ledger, scorings: Mapping[str, Keys], failed_below: float | None = None, *, texts: bool = False) -> "RunView":
         """Reads a run. UserError if a file holds the record of another key.
 
         Args:

@@ -3,8 +3,6 @@
 A damaged file is reported in one line and passed over. `digest` is the sha256 of the rest; files of earlier versions lack it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -33,7 +31,7 @@ class SweepFile:
     path: Path
 
     @classmethod
-    def of(cls, results: Path, name: str) -> SweepFile:
+    def of(cls, results: Path, name: str) -> "SweepFile":
         return cls(results / "sweeps" / f"{name}.json")
 
     @property

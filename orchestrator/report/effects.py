@@ -3,8 +3,6 @@
 The variances over seeds come from one mixed model of the rows that were scored alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +62,7 @@ class Effect:
         """The share of human judgements that agree with it; None where that is not known."""
         return None if self.difference is None else verdicts.agreement(self.metric, self.delta)
 
-    def at(self, level: float) -> Effect:
+    def at(self, level: float) -> "Effect":
         return replace(self, difference=None if self.difference is None else self.difference.at(level))
 
     def as_json(self) -> dict[str, Any]:

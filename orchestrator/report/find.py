@@ -1,7 +1,5 @@
 """Finds the results of a row in the ledger: by its own keys, or, if its data is absent, by the keys recorded with the same spec."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,7 +86,7 @@ class Finder:
         keys = {seed: self.keys(row.at(seed)) for seed in sorted(wanted)}
         return {seed: found for seed, found in keys.items() if found is not None}
 
-    def limited(self, seeds: Iterable[int]) -> Finder:
+    def limited(self, seeds: Iterable[int]) -> "Finder":
         made = copy.copy(self)
         made.only = frozenset(seeds)
         return made

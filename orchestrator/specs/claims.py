@@ -6,8 +6,6 @@
 They stand beside the differences that the paper reports. One without an effect asks whether two rows differ.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class Claim(Strict):
     a session (`verdict --session`) refuses a row that differs in others."""
 
     @model_validator(mode="after")
-    def _sound(self) -> Claim:
+    def _sound(self) -> "Claim":
         if self.effect == 0 and self.margin is None:
             raise ValueError("margin is missing; expected one, because effect is 0")
         if self.effect is None and self.margin is not None:

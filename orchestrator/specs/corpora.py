@@ -1,7 +1,5 @@
 """Corpus catalogue: one strict YAML entry per corpus in `search_spaces/data/`, the product's or the user's own."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable
@@ -59,7 +57,7 @@ class Split(Strict):
     raw: list[File] | None = None  # of a tokenised corpus: untokenised text of each file of tgt; used if all exist
 
     @model_validator(mode="after")
-    def _sound(self) -> Split:
+    def _sound(self) -> "Split":
         if self.sha256 is not None and len(self.sha256) != 1 + len(self.tgt):
             raise ValueError(f"found {len(self.sha256)} sha256 for {1 + len(self.tgt)} files")
         if self.raw is not None and len(self.raw) != len(self.tgt):
@@ -153,7 +151,7 @@ class CorpusEntry(Strict):
     sources: list[Source] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _complete(self) -> CorpusEntry:
+    def _complete(self) -> "CorpusEntry":
         if self.generated is not None:
             if self.splits or len(self.sources) > 1:
                 raise ValueError("a generated corpus has neither splits nor further sources")

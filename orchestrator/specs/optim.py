@@ -1,7 +1,5 @@
 """Schema of the optimisation: batches, optimiser, learning-rate schedule and second phase."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Annotated, Any, Literal
 
@@ -173,7 +171,7 @@ class Restart(Strict):
     """Batches of the second phase; null: those of the first."""
 
     @model_validator(mode="after")
-    def _one(self) -> Restart:
+    def _one(self) -> "Restart":
         if (self.after_steps is None) == (self.after_epochs is None):
             raise ValueError("give one of after_steps and after_epochs")
         return self

@@ -1,7 +1,5 @@
 """Source positions of keys, tracked through merges of several files, and their form in error messages."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import operator
@@ -25,7 +23,7 @@ class Position:
     where: str
     path: KeyPath
 
-    def under(self, *rest: str | int) -> Position:
+    def under(self, *rest: str | int) -> "Position":
         return Position(self.where, (*self.path, *rest))
 
     def line(self, message: str) -> str:
@@ -42,14 +40,14 @@ class Located:
     positions: dict[KeyPath, Position] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: Document, path: KeyPath, keep: Callable[[str], bool] = lambda name: True) -> Located:
+    def of(cls, document: "Document", path: KeyPath, keep: Callable[[str], bool] = lambda name: True) -> "Located":
         """Returns the mapping at `path` of a document (empty for null), limited to the keys that `keep` accepts."""
         value = functools.reduce(operator.getitem, path, document.data) or {}
         data = {name: item for name, item in value.items() if keep(name)}
         positions = {p[len(path) :]: m for p, m in document.positions.items() if len(p) > len(path) and p[: len(path)] == path}
         return cls(data, document.at(path), {p: m for p, m in positions.items() if p[0] in data})
 
-    def merged(self, over: Located) -> Located:
+    def merged(self, over: "Located") -> "Located":
         """Returns a layer with `over` on top, which shares the parts that stay. Nothing may change them in place.
 
         Mappings merge; other values, and a component or schedule of another `kind`, are replaced.

@@ -6,8 +6,6 @@ Profiles scale rows down: one factor on all widths, another corpus, fewer steps.
 published.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,7 +60,7 @@ class Profile(Scale):
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
-    def of(self, corpus: str) -> Profile:
+    def of(self, corpus: str) -> "Profile":
         """Returns the profile for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
         return self.model_copy(update=own | {name: getattr(self, name) | own[name] for name in own.keys() & set(SECTIONS)})

@@ -1,7 +1,5 @@
 """A resolved row of a table, its figures besides its own score, and the row that each row is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,7 +53,7 @@ class Row:
     pinned: bool
     source_file: str
     line: int
-    parent: Row | None = field(default=None, repr=False)
+    parent: "Row | None" = field(default=None, repr=False)
     also: dict[str, ScoreSpec] = field(default_factory=dict)
     means: dict[str, list[str]] = field(default_factory=dict)
     of: list[str] = field(default_factory=list)
@@ -75,11 +73,11 @@ class Row:
         return self.workers if isinstance(self.workers, int) else self.workers[1]
 
     @property
-    def lineage(self) -> list[Row]:
+    def lineage(self) -> "list[Row]":
         """The rows that training starts from, the first one first, and the row itself."""
         return [*([] if self.parent is None else self.parent.lineage), self]
 
-    def at(self, seed: int) -> Row:
+    def at(self, seed: int) -> "Row":
         """Returns the row and its parents with another seed."""
         if self.spec is None:
             return self

@@ -7,8 +7,6 @@ in `nmt-ablate schema` and docs/spec.md (`specs.json_schema`). The section `mode
 `models.config`, which are repeated here only to add bounds or a stricter type.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -43,7 +41,7 @@ class Subword(Strict):
         return self.model is not None or self.dictionary is not None
 
     @model_validator(mode="after")
-    def _merges(self) -> Subword:
+    def _merges(self) -> "Subword":
         if self.merges == "joint" and (self.joint or self.kind == "word"):
             raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
         if self.joint and 2 in (len(self.model or []), len(self.dictionary or [])):
@@ -142,7 +140,7 @@ class ModelSpec(Strict, ModelConfig):
     regularizers: list[Component] = []
 
     @model_validator(mode="after")
-    def _heads(self) -> ModelSpec:
+    def _heads(self) -> "ModelSpec":
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
         return self
@@ -184,7 +182,7 @@ class TrainSpec(Strict):
     """layers: activations of layers are computed again in the backward pass, which saves memory; bitwise equal to none."""
 
     @model_validator(mode="after")
-    def _sound(self) -> TrainSpec:
+    def _sound(self) -> "TrainSpec":
         if self.compile and self.recompute != "none":
             raise ValueError(f"recompute is {self.recompute}; expected none with compile, which decides itself what is kept")
         if self.max_steps is None and self.max_epochs is None:
@@ -203,7 +201,7 @@ class LengthPenalty(Strict):
     """Values of alpha that are tried; with alpha tuned alone."""
 
     @model_validator(mode="after")
-    def _tuned(self) -> LengthPenalty:
+    def _tuned(self) -> "LengthPenalty":
         tuned = self.alpha == "tuned"
         if tuned and self.kind == "none":
             raise ValueError("alpha is tuned; expected kind gnmt or exponent")

@@ -1,7 +1,5 @@
 """Schema of the section `sweep`: seeds, scheduler and resources of a table's runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -42,7 +40,7 @@ class Scheduler(Strict):
     """Seed of the order in which asha starts the rows that are not pinned."""
 
     @model_validator(mode="after")
-    def _sound(self) -> Scheduler:
+    def _sound(self) -> "Scheduler":
         if self.kind == "asha" and not self.rungs:
             raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
         wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"

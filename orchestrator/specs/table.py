@@ -1,7 +1,5 @@
 """Strict schema of the parts of a table's file that are not specs: its head, and the head of each row."""
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -65,7 +63,7 @@ class TableSource(Strict):
     """Second part of the addresses of its rows, such as `table1`."""
 
     @model_validator(mode="after")
-    def _segments(self) -> TableSource:
+    def _segments(self) -> "TableSource":
         for name in ("paper", "table"):
             if not SEGMENT.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {SEGMENT_WORDS}")
@@ -91,7 +89,7 @@ class FigureHeader(Strict):
     """Matched controls of each variant: its baseline with the variant's parameters (params), or its training operations (flops)."""
 
     @model_validator(mode="after")
-    def _names(self) -> FigureHeader:
+    def _names(self) -> "FigureHeader":
         for section in ("also", "means"):
             for name in getattr(self, section):
                 if not FIGURE.fullmatch(name) or name in RESERVED:
@@ -123,7 +121,7 @@ class RowHeader(FigureHeader):
     """One line below the table, such as which reading of a sentence this is."""
 
     @model_validator(mode="after")
-    def _sound(self) -> RowHeader:
+    def _sound(self) -> "RowHeader":
         for name, value in self.expect.items():
             if not METRIC_NAME.fullmatch(name):
                 raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")

@@ -3,8 +3,6 @@
 An arm is a row: a variant, a baseline or a control. All arms have the same space, the same draws and the same number of trials.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 
@@ -30,11 +28,11 @@ class Draw(Strict):
     """A number between two bounds."""
     loguniform: Bounds | None = None
     """A number between two positive bounds, uniform in its logarithm."""
-    factor: Draw | None = None
+    factor: "Draw | None" = None
     """A draw by which the row's own value is multiplied."""
 
     @model_validator(mode="after")
-    def _one(self) -> Draw:
+    def _one(self) -> "Draw":
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"found {', '.join(given) or 'nothing'}; expected one of {', '.join(type(self).model_fields)}")
@@ -82,7 +80,7 @@ class TuneSeeds(Strict):
     """Seeds with which each arm's best configuration is trained and judged; none of the search's."""
 
     @model_validator(mode="after")
-    def _apart(self) -> TuneSeeds:
+    def _apart(self) -> "TuneSeeds":
         if both := sorted(set(self.search) & set(self.judge)):
             raise ValueError(f"judge {both} are seeds of the search; expected others: each configuration was chosen by those")
         return self
@@ -118,7 +116,7 @@ class TuneSpec(Strict):
     """Seed of the points."""
 
     @model_validator(mode="after")
-    def _sound(self) -> TuneSpec:
+    def _sound(self) -> "TuneSpec":
         if not self.space and not self.own:
             raise ValueError("space is missing; expected keys to draw, such as {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}")
         if both := sorted(set(self.space) & set(self.own)):

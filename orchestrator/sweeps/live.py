@@ -3,8 +3,6 @@
 `phase` tells that a part of a command lasts: a spinner on a terminal, elsewhere a line.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

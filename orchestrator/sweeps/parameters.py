@@ -1,7 +1,5 @@
 """Parameter counts of rows. Needs no data and allocates no weights: models are constructed on the meta device from shared parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
 
-_known: dict[tuple[str, int, int], Counts] = {}
+_known: "dict[tuple[str, int, int], Counts]" = {}
 _ANY_SIZE = 8
 """Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
@@ -22,7 +20,7 @@ def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
     return counts(spec.model, src_vocab, tgt_vocab).whole
 
 
-def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
+def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> "Counts":
     """Returns the counts of the model, cached per distinct model. Raises UserError for a parameter without a declared initial value."""
     key = (model.model_dump_json(), src_vocab, tgt_vocab)
     if key not in _known:

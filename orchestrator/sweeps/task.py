@@ -1,7 +1,5 @@
 """A row and seed to run, which workers receive as JSON; tasks made from rows and grouped into jobs, parents before children."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,7 +89,7 @@ class Task:
         return data
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Task:
+    def of(cls, data: dict[str, Any]) -> "Task":
         here = {} if data.get("remote") is None else {"results": str(attach.opened(data["remote"]).root)}
         return _serializer().validate_python(data | here)
 

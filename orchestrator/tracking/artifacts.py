@@ -3,8 +3,6 @@
 An analysis is a run of its own, tagged `nmt.kind=analysis`. Without the tags `nmt.sweep` and `nmt.run` it does not count as a training.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -31,7 +29,7 @@ def page_of(results: Path, sweep_id: str) -> Path:
     return Path(results) / "reports" / f"{sweep_id}.html"
 
 
-def copy_page(store: MlflowStore, parent: Run, sweep_id: str) -> dict[str, str]:
+def copy_page(store: MlflowStore, parent: "Run", sweep_id: str) -> dict[str, str]:
     """Copies the page to the sweep's run if it is new. Returns the tags to write, by which the next call knows it."""
     path = page_of(store.results, sweep_id)
     try:
@@ -79,7 +77,7 @@ def log_analysis(
     return None
 
 
-def write_dataset(store: MlflowStore, run: Run, data: Any, corpus: str | None) -> None:
+def write_dataset(store: MlflowStore, run: "Run", data: Any, corpus: str | None) -> None:
     """Logs section `data` of the spec, unless the run has a dataset. The digest covers the section and the sha256 of the corpus."""
     if isinstance(data, Mapping) and not (run.inputs and run.inputs.dataset_inputs):
         name, source = data.get("corpus"), json.dumps({"data": data, "sha256": corpus}, sort_keys=True, default=str)
@@ -88,7 +86,7 @@ def write_dataset(store: MlflowStore, run: Run, data: Any, corpus: str | None) -
         store.client.log_inputs(run.info.run_id, [used])
 
 
-def write_model(store: MlflowStore, run: Run, name: str, step: int, tags: Mapping[str, str]) -> str:
+def write_model(store: MlflowStore, run: "Run", name: str, step: int, tags: Mapping[str, str]) -> str:
     """Returns the id of the run's model, which is made if there is none. The weights stay in the ledger. step: of the checkpoint."""
     client, known = store.client, run.outputs.model_outputs if run.outputs else []
     if not known:

@@ -10,8 +10,6 @@ training loop only appends to its own files, from which a store that was down ca
 The UI shows KILLED as a failure, which a run that ASHA stopped is not: the tag `status` says what became of it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -51,10 +49,10 @@ FORMAT = 4
 class _Stored:
     """A sweep's runs as found in the store, by `SweepRow.key`. names: of rows in the UI, by address."""
 
-    parent: Run
+    parent: "Run"
     names: dict[str, str]
-    runs: dict[str, Run] = field(default_factory=dict)
-    shown: list[Shown] = field(default_factory=list)
+    runs: "dict[str, Run]" = field(default_factory=dict)
+    shown: "list[Shown]" = field(default_factory=list)
 
 
 class Projector:

@@ -4,8 +4,6 @@ MLflow's own writes are not: two `create_run` create two runs, a repeated metric
 infinities become 1.8e308. Here a run is found by its tags, and only what it lacks is written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import json
@@ -68,7 +66,7 @@ class MlflowStore:
         self.server, self.own = is_server(self.uri), self.uri == default_uri(results)
 
     @cached_property
-    def client(self) -> MlflowClient:
+    def client(self) -> "MlflowClient":
         self.results.mkdir(parents=True, exist_ok=True)
         # concurrent creation of a fresh database fails in three of four cases; a server has created its own
         with contextlib.nullcontext() if self.server else FileLock(self.results / ".mlflow-init.lock"):
@@ -90,7 +88,7 @@ class MlflowStore:
         """The lock to hold while runs of `name` are written. On a server it excludes only writers of the same sweep and ledger."""
         return self.results / ".tracking" / f"{name}.server.lock" if self.server else self.results / ".mlflow.lock"
 
-    def find(self, tags: Mapping[str, str]) -> list[Run]:
+    def find(self, tags: Mapping[str, str]) -> "list[Run]":
         """Runs of this ledger with these tags: oldest first, and the most complete of duplicates first.
 
         The ledger's own store may have runs from before the tag `nmt.ledger` existed.
@@ -106,7 +104,7 @@ class MlflowStore:
             token = page.token or ""
         return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
-    def create(self, name: str, tags: Mapping[str, str], start: int) -> Run:
+    def create(self, name: str, tags: Mapping[str, str], start: int) -> "Run":
         """Creates a run together with its tags, so that it is found after a crash."""
         new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results), "mlflow.user": _user()}
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
@@ -118,7 +116,7 @@ class MlflowStore:
         return _mlflow().entities
 
     def write(
-        self, run: Run, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None, model: str | None = None
+        self, run: "Run", *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None, model: str | None = None
     ) -> None:
         """Writes what a run from `find` or `create` lacks, the tags last. model: id of its model, whose figures are the points of step 0.
 
@@ -143,14 +141,14 @@ class MlflowStore:
         if any((*end, changed)):
             self.client.log_batch(run.info.run_id, metrics=end[0], params=end[1], tags=changed)
 
-    def write_status(self, run: Run, status: str, end: int | None = None) -> None:
+    def write_status(self, run: "Run", status: str, end: int | None = None) -> None:
         """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
         if status != "RUNNING":
             self.client.set_terminated(run.info.run_id, status=status, end_time=end)
         elif run.info.status != status:
             self.client.update_run(run.info.run_id, status=status)
 
-    def write_artifacts(self, run: Run, files: Mapping[str, Path]) -> None:
+    def write_artifacts(self, run: "Run", files: Mapping[str, Path]) -> None:
         """Copies files to the run under the given names, replacing older ones."""
         with tempfile.TemporaryDirectory(prefix="nmt-artifacts-") as folder:
             for name, path in files.items():
@@ -158,7 +156,7 @@ class MlflowStore:
             if files:
                 self.client.log_artifacts(run.info.run_id, folder)
 
-    def _find_experiment(self, client: MlflowClient) -> str:
+    def _find_experiment(self, client: "MlflowClient") -> str:
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
             try:
@@ -225,7 +223,7 @@ def prepare_database(path: Path) -> None:
         raise UserError(f"{path}: unable to open database file: {error.strerror or error}") from error
 
 
-def _client(uri: str) -> MlflowClient:
+def _client(uri: str) -> "MlflowClient":
     """A database file is not synced at every commit, of which a run takes 20: `reconcile` makes it anew after a crash of the machine."""
     client = _mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
     if sqlite_path(uri) is not None:

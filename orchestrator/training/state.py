@@ -1,7 +1,5 @@
 """The state of a training beside its tensors, which every checkpoint holds, and its outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -57,7 +55,7 @@ class Progress:
             self.workers = [*(change for change in self.workers if change[0] < self.step), [self.step, number]]
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Progress:
+    def of(cls, data: dict[str, Any]) -> "Progress":
         return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
 
 

@@ -5,8 +5,6 @@ and decodes sentences of its test set with its own search. Wei et al. 2020, Tabl
 RESULTS/speed, for tables.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence
@@ -75,7 +73,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     return Analysis([_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN)
 
 
-def _record(case: Case, base: Case) -> dict[str, Any]:
+def _record(case: "Case", base: "Case") -> dict[str, Any]:
     decoding = statistics.median(case.rates("decode"))
     record: dict[str, Any] = case.subject.columns | {
         "weights": "trained" if case.trained else "fresh",
@@ -98,7 +96,7 @@ def _record(case: Case, base: Case) -> dict[str, Any]:
     return record
 
 
-def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) -> Path:
+def _save(context: AnalysisContext, cases: "list[Case]", about: dict[str, Any]) -> Path:
     """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows on the same device replaces it."""
     rows = []
     for case in cases:

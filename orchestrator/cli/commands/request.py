@@ -1,7 +1,5 @@
 """What a command was asked for, resolved once: files of tables, rows with their matched controls, and where their results are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,7 +88,7 @@ class Request:
     @classmethod
     def of(
         cls, target: Asked, options: RowOptions, *, seed: int | None = None, preparing: bool = False, data: Data | None = None
-    ) -> Request:
+    ) -> "Request":
         """UserError for an unknown target, an invalid spec or a folder that does not exist. Prints which controls could not be resolved."""
         need_folder(options.data_dir, "--data-dir")
         data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
@@ -107,7 +105,7 @@ class Request:
         """The only row that runs. UserError for none or several."""
         return only(self.target, self.rows)
 
-    def again(self) -> Request:
+    def again(self) -> "Request":
         """The same request, which reads results anew."""
         return replace(self, finder=Finder(self.finder.ledger, self.finder.data))
 

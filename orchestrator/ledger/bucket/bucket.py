@@ -1,7 +1,5 @@
 """Objects under one prefix of a bucket: read, create, compare-and-swap, list and delete. Errors are one line without secrets."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -44,7 +42,7 @@ class Bucket:
         self.url, self._store = url, store
 
     @classmethod
-    def open(cls, url: str) -> Bucket:
+    def open(cls, url: str) -> "Bucket":
         """Opens a bucket without a request; obstore reads credentials, region and endpoint from the environment.
 
         UserError if the extra is not installed.

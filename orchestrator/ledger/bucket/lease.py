@@ -3,8 +3,6 @@
 A claim is one small object, a record like that of `run_lock` with a token of the acquisition. Only a conditional PUT replaces it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -44,7 +42,7 @@ def read(bucket: Bucket, group: str) -> tuple[dict[str, Any], Meta | None]:
         raise RemoteError(f"{bucket.url}/{claim_of(group)}: is no claim of this program ({type(error).__name__})") from None
 
 
-def take(mirror: Mirror, group: str, timeout: float) -> Lease:
+def take(mirror: Mirror, group: str, timeout: float) -> "Lease":
     """Claims a group and makes the copy the newest state. LockedError names a live owner. RemoteError if the server does not answer."""
     deadline = time.monotonic() + timeout
     while True:

@@ -15,8 +15,6 @@ sentences alone, or over seeds alone where other sentences are meant, calls more
 Shapes: k seeds, N sentences, S statistics per sentence, R resamples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +51,7 @@ class Arm:
         return len(self.scores)
 
     @classmethod
-    def of(cls, statistics: Sequence[npt.NDArray[Any]], score: Score) -> Arm:
+    def of(cls, statistics: Sequence[npt.NDArray[Any]], score: Score) -> "Arm":
         """From the statistics [N, S] of each seed. Raises ValueError if the numbers of sentences differ or are 0."""
         sizes = {len(each) for each in statistics}
         if len(sizes) != 1 or not min(sizes):
@@ -100,12 +98,12 @@ class Difference:
     same_sentences: Answer
     other_sentences: Answer
 
-    def at(self, level: float) -> Difference:
+    def at(self, level: float) -> "Difference":
         """The same difference, tested at another level of significance."""
         same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other)
 
-    def widened(self, factor: float) -> Difference:
+    def widened(self, factor: float) -> "Difference":
         """The same difference with `factor` times the variance; more seeds do not reduce what is added."""
         same, other = (answer(self.delta, factor * each.se**2, each.df) for each in (self.same_sentences, self.other_sentences))
         added = (factor - 1) * self.other_sentences.se**2

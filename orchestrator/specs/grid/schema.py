@@ -14,8 +14,6 @@
 Kinds of axes: `grid` (every value), `zip` (several keys in parallel), `loguniform` (drawn), `words`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 
@@ -44,7 +42,7 @@ class Range(Strict):
     """Significant digits to which a number is rounded."""
 
     @model_validator(mode="after")
-    def _order(self) -> Range:
+    def _order(self) -> "Range":
         if self.low >= self.high:
             raise ValueError(f"low is {self.low:g}, high {self.high:g}; expected low below high")
         return self
@@ -77,7 +75,7 @@ class Axis(Strict):
         return self.loguniform is not None
 
     @model_validator(mode="after")
-    def _sound(self) -> Axis:
+    def _sound(self) -> "Axis":
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
             raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
@@ -118,7 +116,7 @@ class GridSection(Strict):
     """Seed of the draws."""
 
     @model_validator(mode="after")
-    def _names(self) -> GridSection:
+    def _names(self) -> "GridSection":
         for name in self.axes:
             if not NAME.fullmatch(name):
                 raise ValueError(f"axes has {name[:60]!r}; expected {NAME_WORDS}")
