@@ -125,7 +125,7 @@ DEPTH := modern/first/plain6,plain36,dlcl36,transparent36,msc36,dwa36,x0,x0-36,v
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
-	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
+	$(BIN)/python docs/spec_page.py > docs/spec.md
 	$(BIN)/nmt-ablate report $(TABLES) --profile mini-short --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
 	$(BIN)/nmt-ablate report modern/first/plain6,x0 --profile mini-64 --results docs/results/ledger --markdown --to docs/results/tuned.md
 	to=$$(mktemp -d) && $(BIN)/nmt-ablate analyse $(DEPTH) --kind depth --profile mini-short --results docs/results/ledger --no-tracking --out $$to && cp $$to/depth.svg docs/results/

@@ -5,7 +5,7 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -176,13 +176,14 @@ def describe(
 
     Example:  nmt-ablate describe hierarchical
     """
-    from orchestrator.specs import reference
+    from orchestrator.specs.describe import describe as components
+    from orchestrator.specs.describe import registry_list
 
     if as_json:
-        print_json(reference.registry_list() if kind is None else reference.describe(kind))
+        print_json(registry_list() if kind is None else components(kind))
         return
-    echo(f"{registry:<16} {', '.join(names)}" for registry, names in reference.registry_list().items() if kind is None)
-    for component in () if kind is None else reference.describe(kind):
+    echo(f"{registry:<16} {', '.join(names)}" for registry, names in registry_list().items() if kind is None)
+    for component in () if kind is None else components(kind):
         typer.echo(f"{component['registry']}/{component['kind']}  (version {component['version']}, {component['source']})\n")
         typer.echo(textwrap.indent(component["doc"], "    "))
         for option in component["options"]:
@@ -194,12 +195,11 @@ def describe(
         typer.echo("\n")
 
 
-def schema(form: Annotated[Literal["json", "md"], Option("--format", help="JSON schema, for editors, or docs/spec.md.")] = "json") -> None:
-    """Every key of a table's file, described.
+def schema() -> None:
+    """The JSON schema of a table's file, for editors.
 
     Example:  nmt-ablate schema > table.schema.json
     """
     from orchestrator.specs.json_schema import json_schema
-    from orchestrator.specs.reference import page
 
-    typer.echo(page() if form == "md" else json.dumps(json_schema(), indent=1) + "\n", nl=False)
+    typer.echo(json.dumps(json_schema(), indent=1))

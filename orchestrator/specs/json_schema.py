@@ -1,4 +1,4 @@
-"""JSON schema of table files, for editors and for docs/spec.md (`specs.reference`).
+"""JSON schema of table files, for editors and for docs/spec.md (docs/spec_page.py).
 
 Descriptions come from the source: the text below a field of a section, and the `Args:` of a component's docstring. pydantic's own
 `use_attribute_docstrings` reads every source file at import, which each command would pay for.

@@ -1,6 +1,7 @@
 """Every key of a table's file has a description, and docs/spec.md is made from them."""
 
 import re
+import runpy
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
@@ -10,7 +11,8 @@ from models.registry import REGISTRIES
 from orchestrator.specs import json_schema as schemas
 from orchestrator.specs.components import schema
 from orchestrator.specs.json_schema import json_schema
-from orchestrator.specs.reference import page
+
+page = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "spec_page.py"))["page"]
 
 
 def keys(node: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
