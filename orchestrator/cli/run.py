@@ -65,7 +65,6 @@ def noise(
     from orchestrator.report import noise_floor
     from orchestrator.report.find import Finder
     from orchestrator.scoring.significance.sentence_statistics import TITLES
-    from orchestrator.specs.row import table_of
     from orchestrator.specs.rows import resolve
     from orchestrator.sweeps.names import sweep_name
     from orchestrator.sweeps.plan import Data
@@ -75,23 +74,19 @@ def noise(
     if len(rows) != 1:
         raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
     row, wanted = rows[0], list(range(1, seeds + 1))
-    whole = target.partition("#")[0] if "#" in target else table_of(row.id)
     name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
     execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": {"kind": "fifo"}}))
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
-    table = [other for other in resolve(whole, sets=options.sets, profile=options.profile) if other.kind == "run"]
-    outcomes = {other.id: finder.outcomes(other, wanted if other.id == row.id else ()) for other in table}
-    record = noise_floor.measure(row, table, outcomes, finder.reader)
+    record = noise_floor.measure(row, {row.id: finder.outcomes(row, wanted)}, finder.reader)
     if not record["metrics"]:
         raise UserError(f"{row.id}: found no two finished seeds; expected at least two")
     noise_floor.save(finder.ledger, record)
     if options.as_json:
         print_json(record)
     columns = {"mean": "mean", "sd over seeds": "sd", "se over sentences": "sentences"}
-    columns |= {"range of rows": "range", "range / sd": "signal_to_noise"}
     lines = []
     for name, found in record["metrics"].items():
-        values = {column: "" if found[key] is None else f"{found[key]:.{4 if name == 'nll' else 2}f}" for column, key in columns.items()}
+        values = {column: f"{found[key]:.{4 if name == 'nll' else 2}f}" for column, key in columns.items()}
         lines.append({"metric": TITLES[name]} | values)
     console(stderr=options.as_json).print(filled_table(lines, title=f"{row.id}, {record['seeds']} seeds", numeric=columns))
 

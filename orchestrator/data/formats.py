@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from orchestrator.data.corpus import iter_lines, open_text
 from orchestrator.errors import UserError
@@ -17,6 +17,7 @@ Row = tuple[str, ...]
 FORMATS = ("tsv", "jsonl", "tmx", "parquet")
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements of TMX whose content is markup of another format."""
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 class Columns(NamedTuple):
@@ -143,65 +144,35 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tmx(path: Path, columns: Columns) -> Iterator[Row]:
-    """The units of a translation memory that have both languages. Declared entities are refused: they can expand without bound."""
-    reader, number = _Units(columns.languages), 0
-    parser = expat.ParserCreate(namespace_separator=None)
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = reader.start, reader.end, reader.text
-    parser.EntityDeclHandler = reader.entity
+    """The units of a translation memory that have both languages. Expat itself refuses entities that expand without bound."""
+    languages, number, body = set[str](), 0, None
     with open_text(path) as file:
         try:
-            while block := file.read(1 << 16):
-                parser.Parse(block)
-                yield from reader.found
-                number += len(reader.found)
-                reader.found.clear()
-            parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            raise UserError(f"{path}: line {error.lineno}: no XML: {expat.errors.messages[error.code]}") from None
-        except ValueError as error:
-            raise UserError(f"{path}: line {parser.CurrentLineNumber}: {error}") from None
+            for event, element in ElementTree.iterparse(file, ("start", "end")):
+                if event == "start":
+                    body = element if element.tag == "body" else body
+                elif element.tag == "tu" and body is not None:
+                    unit = dict[str, str]()
+                    for variant in element.iter("tuv"):
+                        language = (variant.get(_LANGUAGE) or variant.get("lang") or "").lower()
+                        languages.add(language)
+                        for key in (language, primary_subtag(language)):
+                            unit.setdefault(key, " ".join(_segment(variant.find("seg")).split()))
+                    src, tgt = (unit.get(code.lower(), unit.get(primary_subtag(code))) for code in columns.languages)
+                    body.clear()
+                    if src is not None and tgt is not None:
+                        number += 1
+                        yield src, tgt
+        except ElementTree.ParseError as error:
+            raise UserError(f"{path}: line {error.position[0]}: no XML: {str(error).partition(':')[0]}") from None
     if not number:
-        languages = ", ".join(sorted(reader.languages)) or "none"
-        raise UserError(f"{path}: found the languages {languages}; expected units with {' and '.join(columns.languages)}")
+        found = ", ".join(sorted(languages)) or "none"
+        raise UserError(f"{path}: found the languages {found}; expected units with {' and '.join(columns.languages)}")
 
 
-class _Units:
-    """Collects the pairs of TMX units. found: pairs that are complete."""
-
-    def __init__(self, languages: tuple[str, str]) -> None:
-        self.wanted = languages
-        self.found: list[Row] = []
-        self.languages: set[str] = set()
-        self._unit: dict[str, str] = {}
-        self._language, self._inside, self._codes = "", False, 0
-        self._parts: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "tu":
-            self._unit = {}
-        elif name == "tuv":
-            self._language = (attributes.get("xml:lang") or attributes.get("lang") or "").lower()
-            self.languages.add(self._language)
-        elif name == "seg":
-            self._inside, self._parts = True, []
-        elif name in _CODES:
-            self._codes += 1
-
-    def end(self, name: str) -> None:
-        if name in _CODES:
-            self._codes -= 1
-        elif name == "seg":
-            self._inside = False
-            for key in (self._language, primary_subtag(self._language)):
-                self._unit.setdefault(key, " ".join("".join(self._parts).split()))
-        elif name == "tu":
-            sides = [self._unit.get(code.lower(), self._unit.get(primary_subtag(code))) for code in self.wanted]
-            if sides[0] is not None and sides[1] is not None:
-                self.found.append((sides[0], sides[1]))
-
-    def text(self, text: str) -> None:
-        if self._inside and not self._codes:
-            self._parts.append(text)
-
-    def entity(self, name: str, *rest: Any) -> None:
-        raise ValueError(f"declares the entity {shown(name, 30)}; expected a file without entities")
+def _segment(element: Any) -> str:
+    """The text of an element without markup of another format."""
+    if element is None:
+        return ""
+    parts = (("" if inner.tag in _CODES else _segment(inner)) + (inner.tail or "") for inner in element)
+    return (element.text or "") + "".join(parts)

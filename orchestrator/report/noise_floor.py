@@ -5,7 +5,7 @@ another's. Plans use it to say what their seeds can find, in tables it counts as
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,27 +41,21 @@ def family(spec: RunSpec) -> dict[str, Any]:
     return {name: section for name, section in recorded(spec).items() if name in SECTIONS}
 
 
-def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
+def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
     """The record of a floor from the finished seeds of `row`.
 
-    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}}.
-
-    sentences: bootstrap standard error of one run over sentences; range: of the means of the table's rows (`rows`) that have two seeds;
-    None with less than two rows. signal_to_noise: range / sd.
+    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences"}}}; sentences: bootstrap standard error of one run
+    over sentences.
     """
     assert row.spec is not None
     record: dict[str, Any] = {"row": row.id, "family": family(row.spec), "metrics": {}}
     for metric in WIDTHS:
-        effects = Effects(rows, outcomes, reader, metric)
-        arm, key = effects.arms.get(row.id), effects.keys.get(row.id)
+        arm = Effects([row], outcomes, reader, metric).arms.get(row.id)
         spread = None if arm is None else own(arm.scores)
         if arm is None or spread is None:
             continue
-        means = [float(each.scores.mean()) for name, each in effects.arms.items() if effects.keys[name] == key and each.k > 1]
-        span = max(means) - min(means) if len(means) > 1 else None
-        found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": sentence_error(arm), "range": span}
-        found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
-        record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": round(spread.df)}
+        found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": sentence_error(arm)}
+        record["metrics"][metric] = {name: round(v, 5) for name, v in found.items()} | {"df": round(spread.df)}
         record["seeds"] = arm.k
     return record
 

@@ -91,7 +91,6 @@ class Trainer:
         passes = both_passes(self.objective, runtime.device, bf16=spec.train.precision == "bf16")
         self.graphs = Graphs(passes, self.model.parameters(), runtime.device)
 
-        # data, metrics, state
         self.train_pairs = prepared.pairs("train")
         self.validator = Validator(prepared.pairs("valid"), runtime)
         self.meter = Meter(runtime)
@@ -271,7 +270,8 @@ class Trainer:
             self.progress.origin = origin
             files = ", ".join(component_sources.edited(origin))
             self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
-        self.meter.load(saved.state["meter"])
+        if "meter" in saved.state:  # checkpoints of earlier versions have none
+            self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         if self.average is not None:

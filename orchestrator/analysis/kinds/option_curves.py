@@ -55,8 +55,8 @@ def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:
 class OptionCurve:
     """A kind of analysis of one option. `option` and `group` name the columns for its value and for the group of rows that forms a line.
 
-    point: maps a subject to its point, None for a baseline. component: what rows with the option have; example: of a baseline, None if
-    there are none; both for messages. axis: text of the figure.
+    point: maps a subject to its point, None for a baseline. component: what rows with the option have, for messages. axis: text of the
+    figure.
     """
 
     kind: str
@@ -65,7 +65,6 @@ class OptionCurve:
     point: Callable[[Subject], Point | None]
     component: str
     axis: str
-    example: str | None = None
 
     def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
@@ -83,10 +82,6 @@ class OptionCurve:
             present = {r["figure"] for r in records if r["row"] == subject.row.id}
             if present and (missing := [name for name in (*subject.row.also, *subject.row.means) if name not in present]):
                 notes.append(f"{subject.name}: no figure of {', '.join(missing)}; run the row again")
-        if len(values) == 1:
-            notes.append(f"only one {self.axis} is there: nothing to compare")
-        if self.example is not None and all(record[self.option] is not None for record in records):
-            notes.append(f"no baseline among the rows; name one beside them, e.g. {self.example}")
         own = [r for r in records if r["signature"]]
         if len({r["signature"] for r in own}) > 1:
             notes.append("rows are scored differently: see signature")
@@ -172,10 +167,8 @@ def _by_steps(subject: Subject) -> Point | None:
     return encoder["num_layers"], encoder["steps"]
 
 
-HOPS = OptionCurve("hops", "hops", "sides", _by_hops, f"aggregation {FUSION}", "number of hops", "mlrf2018/table2/row9")
-STEPS = OptionCurve(
-    "steps", "steps", "layers", _by_steps, f"extra_encoder {RECURRENT}", "number of recurrent steps", "hao2019/table1/row1-continued"
-)
+HOPS = OptionCurve("hops", "hops", "sides", _by_hops, f"aggregation {FUSION}", "number of hops")
+STEPS = OptionCurve("steps", "steps", "layers", _by_steps, f"extra_encoder {RECURRENT}", "number of recurrent steps")
 DEPTH = OptionCurve(
     "depth",
     "layers",
