@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from switches import without
 from torch.utils.flop_counter import FlopCounterMode
-
-from models.paths import PATHS
 
 
 def _packed_flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
@@ -34,5 +33,5 @@ def counter_of_flops() -> Iterator[FlopCounterMode]:
     """Counts the operations of all modules, in training and in inference mode; turns off our C kernels, which the counter cannot see."""
     counter = FlopCounterMode(display=False, custom_mapping=PACKED)
     counter.mod_tracker = _Whole()  # type: ignore[assignment]
-    with PATHS.without("native"), counter:
+    with without("native"), counter:
         yield counter

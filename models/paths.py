@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass
@@ -30,21 +28,6 @@ class Paths:
     native: bool = True
     layouts: bool = True
     graphs: bool = True
-
-    @classmethod
-    def names(cls) -> list[str]:
-        return [field.name for field in fields(cls)]
-
-    @contextmanager
-    def without(self, *names: str) -> Iterator[None]:
-        before = {name: getattr(self, name) for name in names}
-        for name in names:
-            setattr(self, name, False)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(self, name, value)
 
 
 PATHS = Paths()

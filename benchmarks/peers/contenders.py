@@ -8,7 +8,7 @@ from pathlib import Path
 import environments
 from driver import Program, Row
 
-from models.paths import Paths
+from models.paths import PATHS
 
 WORKERS = Path(__file__).resolve().parent / "workers"
 
@@ -86,7 +86,7 @@ def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[s
     for precision in precisions:
         for text, on in (("ours", True), ("ours, off", False)):
             rows.append(Row(text, setting.program("ours"), {"precision": precision, "fast": on}))
-        for name in sorted(set(Paths.names()) - NOT_TRAINING) if ladder else ():
+        for name in sorted(set(vars(PATHS)) - NOT_TRAINING) if ladder else ():
             rows.append(Row(f"ours, no {name}", setting.program("ours"), {"precision": precision, "off": name}))
         for name, label in others.items():
             variants = setting.variants(name, label)[: None if precision == "fp32" else 1]

@@ -63,6 +63,10 @@ class MultiHeadDepthAttention(DepthAttention):
         assert self.query is not None and self.gain is not None
         return shares_of(v, self.query * self.gain, self.heads, self.eps)
 
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """The mean of a over the groups."""
+        return {name: a.mean(-2) for name, a in super().weights(s).items()}
+
 
 class Deltas(NamedTuple):
     """The stream, and h_0 with the outputs of the sub-layers so far."""

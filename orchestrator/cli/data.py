@@ -44,7 +44,7 @@ def add(
 ) -> None:
     """Check parallel text of your own and give it a name, in search_spaces/data of the working folder. Plain files stay where they are.
 
-    A file with both sides is .tsv, .jsonl, .tmx or .parquet. All files may be compressed (gzip, bzip2, xz, zstd).
+    A file with both sides is .tsv, .jsonl, .tmx or .parquet. All but .parquet may be compressed (gzip, bzip2, xz, zstd).
     hub:ID[@REVISION][:CONFIG]:SPLIT is a split of a dataset of the Hugging Face Hub.
 
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en

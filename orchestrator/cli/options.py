@@ -46,7 +46,7 @@ SHARED: dict[str, Any] = {
     "engine": Annotated[
         str, Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Train; auto: what the rows need.")
     ],
-    "jobs": Annotated[str, Option("--jobs", metavar="N|auto", help="Processes of --engine local; auto: as many as fit; 1: in this one.")],
+    "jobs": Annotated[str, Option("--jobs", metavar="N|auto", help="Processes of the local engine; auto: as many as fit; 1: in this one.")],
     "workers": Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")],
     "no_tracking": NoTracking,
     "tracking_uri": TrackingUri,

@@ -202,7 +202,7 @@ def repro(
 
     need_folder(options.data_dir, "--data-dir")
     ledger = open_ledger(options.results)
-    if recorded.is_key(target):
+    if recorded.KEY.fullmatch(target):
         if seed is not None or options.profile is not None or options.sets:
             raise UserError(f"{target}: a train key implies seed, profile and overrides; expected none of these options")
         run = recorded.by_key(ledger, target)

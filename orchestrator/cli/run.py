@@ -31,7 +31,7 @@ def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
     execute_rows(request.rows, seeds, options, request)
 
 
-@expand_options("controls", "max_hours", "until_decided", "tune", "tune_with", "ladder", engine="auto")
+@expand_options("controls", "max_hours", "until_decided", "tune", "tune_with", "ladder", engine="auto", jobs="")
 def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 
@@ -47,7 +47,7 @@ def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None
     sweep(target, parse_seeds(seeds), options)
 
 
-@expand_options("max_hours", engine="auto")
+@expand_options("max_hours", engine="auto", jobs="")
 def noise(
     target: Annotated[str, Argument(metavar="ROW", help="paper/table/row or FILE.yaml#row: a cheap baseline.")],
     options: ExecutionOptions,

@@ -74,12 +74,7 @@ def resolve(
                 matched.append(matcher.row(control, by_id[control.of], row))
             except UserError as error:
                 left_out.setdefault("; ".join(error.lines), []).append(_short(control.name))
-    return matched, [f"{_several(names)} left out: {reason}" for reason, names in left_out.items()]
-
-
-def _several(names: list[str]) -> str:
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return f"control{'s' if len(names) > 1 else ''} {', '.join(names[:2])}{more}"
+    return matched, [f"control{'s' * (len(names) > 1)} {', '.join(names)} left out: {reason}" for reason, names in left_out.items()]
 
 
 def _short(address: str) -> str:

@@ -52,7 +52,7 @@ def _segmenter(path: Path, pieces: list[str] | None, lines: Iterator[str], share
 
 
 def _merges(path: Path) -> list[list[str]]:
-    pairs = [line.rstrip().split(" ") for line in read_lines(path)[1:]]
+    pairs = [line.rstrip("\r\n ").split(" ") for line in read_lines(path)[1:]]
     for number, pair in enumerate(pairs, 2):
         if len(pair) != 2:
             raise UserError(f"{path}: line {number}: found {shown(' '.join(pair), 40)}; expected two symbols, as subword-nmt writes them")

@@ -60,11 +60,12 @@ def pick(records: Iterable[Mapping[str, Any]], columns: Columns, where: str, uni
     names: tuple[str, ...] | None = None
     for number, record in enumerate(records, 1):
         if names is None:
-            known = _flat(record)
+            nested = [f"{name}.{key}" for name, value in record.items() if isinstance(value, Mapping) for key in value]
+            known = [name for name, value in record.items() if not isinstance(value, Mapping)] + nested
             names = columns.choose(known) or _no_columns(where, columns, known)
         values = tuple(_value(record, name) for name in names)
         for name, value in zip(names, values, strict=True):
-            if not isinstance(value, str):
+            if not isinstance(value, str) or not value.encode("utf-8", "ignore").decode() == value:
                 raise UserError(f"{where}: {unit} {number}: column {name}: found {_shown(value)}; expected text")
         yield values
 
@@ -72,11 +73,6 @@ def pick(records: Iterable[Mapping[str, Any]], columns: Columns, where: str, uni
 def one_line(text: str) -> str:
     """The text without line ends and NUL, since a line of a corpus is a sentence."""
     return " ".join(text.replace("\0", " ").splitlines())
-
-
-def _flat(record: Mapping[str, Any]) -> list[str]:
-    nested = [f"{name}.{key}" for name, value in record.items() if isinstance(value, Mapping) for key in value]
-    return [name for name, value in record.items() if not isinstance(value, Mapping)] + nested
 
 
 def _value(record: Mapping[str, Any], name: str) -> Any:
@@ -105,7 +101,7 @@ def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
     numbered = all(name.isdigit() and int(name) > 0 for name in names)
     if (chosen := columns.choose(header)) is not None and not (names and numbered):
         wanted, start = [header.index(name) for name in chosen], 2
-    elif numbered:
+    elif numbered and (names or len(header) == 2):
         wanted, start = [int(name) - 1 for name in names] or [0, 1], 1
         lines = itertools.chain([first], lines)
     else:
@@ -156,9 +152,8 @@ def _tmx(path: Path, columns: Columns) -> Iterator[Row]:
                     for variant in element.iter("tuv"):
                         language = (variant.get(_LANGUAGE) or variant.get("lang") or "").lower()
                         languages.add(language)
-                        for key in (language, primary_subtag(language)):
-                            unit.setdefault(key, " ".join(_segment(variant.find("seg")).split()))
-                    src, tgt = (unit.get(code.lower(), unit.get(primary_subtag(code))) for code in columns.languages)
+                        unit[language] = " ".join(_segment(variant.find("seg")).split())
+                    src, tgt = (_variant(unit, code.lower()) for code in columns.languages)
                     body.clear()
                     if src is not None and tgt is not None:
                         number += 1
@@ -168,6 +163,13 @@ def _tmx(path: Path, columns: Columns) -> Iterator[Row]:
     if not number:
         found = ", ".join(sorted(languages)) or "none"
         raise UserError(f"{path}: found the languages {found}; expected units with {' and '.join(columns.languages)}")
+
+
+def _variant(unit: Mapping[str, str], code: str) -> str | None:
+    """The text in this language; a code without a region takes any region, one with a region takes text that names none."""
+    primary = primary_subtag(code)
+    regions = (language for language in unit if code == primary and primary_subtag(language) == primary)
+    return next((unit[name] for name in (code, *regions, primary) if name in unit), None)
 
 
 def _segment(element: Any) -> str:

@@ -30,6 +30,8 @@ def joined(parts: Mapping[str, Sequence[Given]], columns: Columns) -> Iterator[d
     The new files lie in `data/joined` of the own search spaces, named by their content. An error in the block removes them. Raises
     UserError at the first fault of a file.
     """
+    for given in (given for given in parts.get("train", ()) if len(given) > 2):
+        raise UserError(f"--train {' '.join(given)}: found {len(given)} files; expected two, and --train again for more text")
     with contextlib.ExitStack() as undo:
         yield {
             split: [Path(name) for name in given[0]] if len(given) == 1 and _plain(given[0]) else _join(split, given, columns, undo)
@@ -95,10 +97,14 @@ def _rows(given: Given, columns: Columns) -> Iterator[Row]:
 def _dataset(name: str) -> HuggingFace:
     address, *rest = name.removeprefix(HUB).split(":")
     identity, _, revision = address.partition("@")
-    if not 1 <= len(rest) <= 2 or not all([identity, *rest]):
-        raise UserError(f"{name}: expected hub:ID[@REVISION][:CONFIG]:SPLIT, such as hub:wmt/wmt16:de-en:train")
-    config = rest[0] if len(rest) == 2 else None
-    return HuggingFace(kind="huggingface", id=identity, config=config, revision=revision or None, splits={"split": rest[-1]})
+    try:
+        (split,), config = rest[-1:], next(iter(rest[:-1]), None)
+        if len(rest) > 2:
+            raise ValueError
+        return HuggingFace(kind="huggingface", id=identity, config=config, revision=revision or None, splits={"split": split})
+    except ValueError:
+        expected = "hub:ID[@REVISION][:CONFIG]:SPLIT, such as hub:wmt/wmt16:de-en:train; REVISION: a commit of refs/convert/parquet"
+        raise UserError(f"{name}: expected {expected}") from None
 
 
 def _existing(name: str) -> Path:

@@ -33,12 +33,13 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     Names, paths and declared vocabulary sizes are excluded, and so are absent test sets other than `test`. Returns None if a required file
     is absent. Raises UserError for an unknown corpus.
     """
-    entry, found = load_entry(data.corpus), about(data, data_dir)
+    entry = load_entry(data.corpus)
     if entry.generated is not None:
-        return found | {"text": toy.manifest(entry.generated), "tests": {}}
+        return about(data, data_dir) | {"text": toy.manifest(entry.generated), "tests": {}}
     hashes = _hashes(entry, data_dir)
     if any(name not in hashes for name in REQUIRED):
         return None
+    found = about(data, data_dir)
     raw = {name: [file_hash(path) for path in entry.raw_references(name, data_dir)] for name in entry.splits}
     if raw := {name: sums for name, sums in raw.items() if sums}:
         found["raw"] = raw

@@ -59,9 +59,9 @@ def check_engine(engine: str, workers: int | None, jobs: str) -> None:
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
-    if jobs != "auto" and (not jobs.isdecimal() or not 1 <= int(jobs) <= MAX_JOBS):
+    if jobs not in ("", "auto") and (not jobs.isdecimal() or not 1 <= int(jobs) <= MAX_JOBS):
         raise UserError(f"--jobs {shown(jobs)}: expected auto or a number from 1 to {MAX_JOBS}")
-    if engine == "ray" and jobs != "1":
+    if engine == "ray" and jobs not in ("", "1"):
         raise UserError(f"--jobs {jobs}: Ray decides how many runs fit side by side; expected --engine local")
 
 
@@ -72,14 +72,16 @@ def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOp
     section with `resources`.
     """
     if options.engine != "auto":
-        return options
+        return replace(options, jobs=options.jobs or "1")
     several = any((options.workers or row.most_workers) > 1 for row in rows)
     large = any(row.spec is not None and row.spec.train.threads > local_cpus() for row in rows)
     resources = Resources.model_validate((options.sweep or {}).get("resources") or {})
     if "RAY_ADDRESS" in os.environ or several or large or resources != Resources() or torch.cuda.device_count() > 1:
-        return replace(options, engine="ray")
-    log("no cluster is named and every row has one worker: --engine local --jobs auto (--engine ray runs the rows with Ray)")
-    return replace(options, engine="local", jobs="auto" if options.jobs == "1" else options.jobs)
+        check_engine("ray", options.workers, options.jobs)
+        return replace(options, engine="ray", jobs="1")
+    jobs = options.jobs or "auto"
+    log(f"no cluster is named and every row has one worker: --engine local --jobs {jobs} (--engine ray runs the rows with Ray)")
+    return replace(options, engine="local", jobs=jobs)
 
 
 @contextmanager

@@ -211,7 +211,9 @@ def check_limits() -> None:
 def check_local(tasks: Sequence[Task]) -> None:
     """UserError with a line for each task that needs more CPUs than this machine has."""
     capacity = Capacity((Node(local_cpus(), drivers=1),))
-    problems = [(task.id, capacity.problem(Demand(task.workers, float(task.spec.train.threads)))) for task in tasks]
+    problems = [
+        (task.id, capacity.problem(Demand(task.workers, float(task.spec.train.threads), fewest=task.fewest_workers))) for task in tasks
+    ]
     raise_all(f"{id}: {problem}" for id, problem in problems if problem)
 
 

@@ -135,8 +135,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, ast.AST):
         fields = ((name, _plain(item)) for name, item in ast.iter_fields(value) if item is not None and item != [])
         return type(value).__name__, *fields
-    return [_plain(item) for item in value if not _is_text(item)] if isinstance(value, list) else value
-
-
-def _is_text(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    is_text = lambda node: isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)  # noqa: E731
+    return [_plain(item) for item in value if not is_text(item)] if isinstance(value, list) else value

@@ -40,7 +40,7 @@ def read_record(path: Path, key: str | None = None) -> Record | None:
     key: the key that the record must have; by default any that starts with the name of its file or run. Raises DamagedError if the file is
     no whole record, and UserError if it is the record of another key.
     """
-    document = read_document(path)
+    document = read_document(path) or (read_document(path) if exists(path) else None)  # it may have been written in between
     if document is None:
         if (reason := no_file(path)) is None and not exists(path):
             return None

@@ -16,6 +16,8 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
+KEY = re.compile(r"[0-9a-f]{12,64}")  # a train key or its beginning
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -84,8 +86,3 @@ def _from_spec(ledger: Ledger, key: str) -> Recorded:
     row = Row(address, address, "run", spec, {}, [], workers, False, "", 1, None if parent is None else parent.row)
     keys = Keys(**{"decode": None, "score": None} | (recorded.get("keys") or {}) | {"train": key})
     return Recorded(row.at(int(seed if seed is not None else spec.seed)), {address: keys} | (parent.keys if parent else {}))
-
-
-def is_key(target: str) -> bool:
-    """Returns True for a train key or a prefix of 12 or more hexadecimal digits."""
-    return re.fullmatch(r"[0-9a-f]{12,64}", target) is not None

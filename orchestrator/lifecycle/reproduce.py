@@ -46,7 +46,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
     verdicts = []
     with interrupt.listening():
         for task in tasks:
-            _run(replace(task, workers=int(trainings[task.id].get("world_size") or 1)))
+            _run(replace(task, workers=int(trainings[task.id].get("world_size") or 1), fewest_workers=None))
             if interrupt.requested():  # during the decoding
                 raise KeyboardInterrupt
             verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
@@ -66,8 +66,10 @@ def _run(task: Task) -> None:
 def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger, tolerance: Tolerance) -> Verdict:
     keys = _recorded_keys(recorded, task)
     reason = f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one"
-    reasons = [] if keys.train == task.train_key else [reason]
-    return compare(_evidence(ledger, task, keys), _evidence(fresh, task, task.keys), tolerance, reasons)
+    before, reasons = _evidence(ledger, task, keys), [] if keys.train == task.train_key else [reason]
+    if before.train.get("workers"):
+        reasons.append("its number of workers changed while it trained, by which sums are rounded")
+    return compare(before, _evidence(fresh, task, task.keys), tolerance, reasons)
 
 
 def _recorded_keys(recorded: Recorded, task: Task) -> Keys:

@@ -58,12 +58,8 @@ def recent_sweeps(results: Path) -> tuple[list[Path], int]:
 
 def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
     """Whether `name` is the sweep's, as `status` or the ledger has it, or the address of a table or row of it (`row:seed`)."""
-    return name in (sweep, record.get("name")) or any(is_of_row(name, row["id"], row["seed"]) for row in record["rows"])
-
-
-def is_of_row(name: str, row: str, seed: int) -> bool:
-    """Whether `name` is the row, the row with its seed, or a part of the address before them."""
-    return name == f"{row}:{seed}" or f"{row}/".startswith(f"{name}/")
+    inside = (name == f"{row['id']}:{row['seed']}" or f"{row['id']}/".startswith(f"{name}/") for row in record["rows"])
+    return name in (sweep, record.get("name")) or any(inside)
 
 
 def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[SweepStatus]:

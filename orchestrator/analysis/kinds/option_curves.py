@@ -26,7 +26,6 @@ from orchestrator.report.figures import figures as figures_of
 from orchestrator.report.find import SeedResult
 from orchestrator.report.noise_floor import sentence_error
 from orchestrator.scoring.significance.estimator import LEVEL, quantile
-from orchestrator.specs.schema import ModelSpec
 
 FUSION, RECURRENT = "mlrf-self-attention", "biarn"
 DASHES = ("-", "-.", ":")
@@ -150,13 +149,9 @@ def positions(values: set[int | str]) -> dict[int | str, float]:
     return {n: float(n) for n in numbers} | {word: float(last + distance * i) for i, word in enumerate(words, start=1)}
 
 
-def hops_of(model: ModelSpec) -> dict[str, int]:
-    sides = (("encoder", model.encoder.aggregation), ("decoder", model.decoder.aggregation))
-    return {side: int(component["n_hop"]) for side, component in sides if component["kind"] == FUSION}
-
-
 def _by_hops(subject: Subject) -> Point | None:
-    hops = hops_of(subject.spec.model)
+    sides = {"encoder": subject.spec.model.encoder.aggregation, "decoder": subject.spec.model.decoder.aggregation}
+    hops = {side: int(component["n_hop"]) for side, component in sides.items() if component["kind"] == FUSION}
     return ("both" if len(hops) > 1 else next(iter(hops)), max(hops.values())) if hops else None
 
 

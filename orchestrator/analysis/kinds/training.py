@@ -72,10 +72,7 @@ def _norms(context: AnalysisContext, subject: Subject, notes: list[str]) -> Reco
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]
     records = [subject.columns | {"layer": layer, "step": step, "norm": norm} for layer, step, norm in sorted(points) if norm is not None]
     if not records:
-        notes.append(
-            f"{subject.name}: its history has no gradient norms; train it with "
-            "--set train.log_gradient_norms=10 into a --results of its own (the option is no part of a run's key)"
-        )
+        notes.append(f"{subject.name}: no gradient norms; train it with --set train.log_gradient_norms=10 into --results of its own")
     elif len(records) < len(points):
         notes.append(f"{subject.name}: {len(points) - len(records)} norms are not finite; left out")
     return records

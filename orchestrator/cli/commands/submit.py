@@ -80,11 +80,7 @@ def submit(
             upload.copy(files, Path(folder), token)
             log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(files.bytes)}")
             environment = {"working_dir": folder, "env_vars": dict(job.env)}
-            try:
-                client.submit_job(entrypoint=job.command, submission_id=id, runtime_env=environment, metadata=metadata)
-            except RuntimeError as error:
-                if "already exists" not in str(error):  # another submission came first
-                    raise
+            api.start(client, entrypoint=job.command, submission_id=id, runtime_env=environment, metadata=metadata)
     if wait:
         follow_job(url, id)
     typer.echo(id)

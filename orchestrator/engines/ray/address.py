@@ -1,6 +1,7 @@
 """Addresses and the token of a cluster, checked before Ray is imported: Ray would retry for half a minute and print a page of text."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -64,6 +65,8 @@ def find_dashboard(text: str | None) -> str:
     address = (address if "://" in address else f"http://{address}").rstrip("/")
     if "@" in address:
         raise UserError("--address: found a user or password in it; expected http://HOST:8265 (the token comes from RAY_AUTH_TOKEN_PATH)")
+    if re.fullmatch(r"http://([^/:]+|\[[^/]+\])", address):
+        address += ":8265"
     if not address.startswith(("http://", "https://")):
         raise UserError(f"--address {shown(address)}: expected the dashboard of the cluster's head, as in {DASHBOARD}")
     return address

@@ -24,7 +24,7 @@ class JobQueue:
     def __init__(self) -> None:
         self.jobs, self.waiting, self.running, self.closed = list[Job](), deque[int](), dict[str, int](), False
         self.attempts, self.done, self.reasons, self.idle = Counter[int](), set[int](), dict[int, str](), dict[str, float]()
-        self.steps = dict[int, int]()
+        self.steps, self.workers = dict[int, int](), dict[str, int]()
         self.asha: Asha | None = None
         self.metric, self.stop = "", Path()
 
@@ -38,11 +38,14 @@ class JobQueue:
         """Ends the slots."""
         self.closed = True
 
-    def take(self, slot: str, done: int | None) -> int | None:
+    def take(self, slot: str, done: int | None, workers: int = 1) -> int | None:
         """The number of the slot's next job: again the one that it has not ended, while attempts are left. WAIT: none; None: the slot ends.
 
-        done: the number of the job that the slot's workers have ended; None for new workers, and after WAIT.
+        done: the number of the job that the slot's workers have ended; None for new workers, and after WAIT. workers: how many the slot
+        has; another number than before shows a change of the cluster, which is no attempt.
         """
+        same = self.workers.setdefault(slot, workers) == workers
+        self.workers[slot] = workers
         number = self.running.pop(slot, None)
         if done is not None:
             self.done.add(done)
@@ -55,7 +58,7 @@ class JobQueue:
             number = self.waiting.popleft()
         self.idle.pop(slot, None)
         self.running[slot] = number
-        self.attempts[number] += 1
+        self.attempts[number] += same
         return number
 
     def job(self, number: int) -> Job:

@@ -22,8 +22,6 @@ from orchestrator.errors import StopTraining
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 
-RESIZE_SECONDS = 60.0  # between two looks whether there is room for more workers
-
 
 def interface_of(address: str) -> str | None:
     """This machine's network interface with the IP `address`; None if there is none."""
@@ -82,10 +80,10 @@ def worker_loop(config: dict[str, Any]) -> None:
             raise StopTraining("stopped", f"stopped by ASHA at step {rung['rung']}")
 
     while True:
-        taken = ray.get(queue.take.remote(config["claim"], number)) if runtime.is_main else None
+        taken = ray.get(queue.take.remote(config["claim"], number, runtime.world_size)) if runtime.is_main else None
         while taken == WAIT:
             time.sleep(0.1)
-            taken = ray.get(queue.take.remote(config["claim"], None))
+            taken = ray.get(queue.take.remote(config["claim"], None, runtime.world_size))
         number = broadcast_from_rank_zero(taken)  # in place of torch's, since rank 0 may decode for longer than NCCL waits
         if number is None:
             return
@@ -129,7 +127,6 @@ def fit(queue: str, workers: int | tuple[int, int], resources: dict[str, float],
             use_gpu=use_gpu,
             resources_per_worker=resources,
             label_selector=labels or None,
-            elastic_resize_monitor_interval_s=RESIZE_SECONDS,
         ),
         run_config=ray.train.RunConfig(
             name=f"{claim}-{os.getpid()}",

@@ -66,9 +66,11 @@ def test_columns_are_chosen_by_name_and_number(tmp_path: Path) -> None:
 BOMB = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
 FAULTS = {
     "t.tsv": ("a\tb\nonly one\n", "line 2: found 1 columns (only one); expected 2"),
+    "w.tsv": ("id\tein Satz\ta sentence\n", "found the columns id, ein Satz, a sentence; expected de, en, or name yours by --columns"),
     "u.tsv": ("a\tb\nc\xff\td\n", "line 2 is not UTF-8: byte 0xff"),
     "t.jsonl": ('{"de": "a", "en": "b"}\n{"de": "a", "en": null}\n', "line 2: column en: found null; expected text"),
     "u.jsonl": ('{"de": "a", "en": "b"}\n{"de": 3}\n', "line 2: column de: found int 3; expected text"),
+    "x.jsonl": ('{"de": "half \\ud83d", "en": "b"}\n', "line 1: column de: found str half"),
     "v.jsonl": ("{", "line 1: no JSON: "),
     "w.jsonl": ('{"deu": "a", "eng": "b"}\n', "found the columns deu, eng; expected de, en, or name yours by --columns"),
     "t.parquet": ("PAR1 and more", "damaged Parquet file"),
@@ -86,6 +88,17 @@ def test_a_fault_is_one_line_with_its_place(name: str, tmp_path: Path) -> None:
         list(formats.rows(tmp_path / name, DE_EN))
     (line,) = caught.value.lines
     assert line.startswith(f"{tmp_path / name}: ") and expected in line
+
+
+def test_a_code_with_a_region_takes_no_other_region(tmp_path: Path) -> None:
+    units = [("pt-BR", "do Brasil", "zh-TW", "a"), ("pt", "sem lugar", "zh-CN", "b"), ("pt-PT", "de Portugal", "zh", "c")]
+    text = "".join(
+        f'<tu><tuv xml:lang="{one}"><seg>{a}</seg></tuv><tuv xml:lang="{two}"><seg>{b}</seg></tuv></tu>' for one, a, two, b in units
+    )
+    (tmp_path / "t.tmx").write_text(f"<tmx><body>{text}</body></tmx>")
+    read = lambda *codes: list(formats.rows(tmp_path / "t.tmx", Columns(codes)))  # noqa: E731
+    assert read("pt-PT", "zh") == [("sem lugar", "b"), ("de Portugal", "c")]
+    assert read("pt", "zh-TW") == [("do Brasil", "a"), ("de Portugal", "c")]
 
 
 @pytest.mark.parametrize("suffix", PACK)

@@ -18,13 +18,13 @@ def machine(monkeypatch):
 
 
 def chosen(target: str = "quickstart/fusion/baseline", sets: list[str] | None = None, **options: Any) -> tuple[str, str]:
-    found = execute.choose_engine(resolve(target, sets=sets, profile="smoke"), ExecutionOptions(**{"engine": "auto"} | options))
+    found = execute.choose_engine(resolve(target, sets=sets, profile="smoke"), ExecutionOptions(**{"engine": "auto", "jobs": ""} | options))
     return found.engine, found.jobs
 
 
 def test_one_machine_needs_no_ray_and_one_line_says_so(capsys):
     assert chosen() == ("local", "auto") and "--engine local --jobs auto" in capsys.readouterr().err
-    assert chosen(jobs="2") == ("local", "2"), "as it was asked for"
+    assert [chosen(jobs=jobs) for jobs in ("1", "2")] == [("local", "1"), ("local", "2")], "as it was asked for"
     assert chosen(sweep={"resources": {"gpu": 1.0}}) == ("local", "auto"), "the default"
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import models.inference
+from benchmarks.switches import without
 from models import Cache
 from models.inference import PrecisionError, check_precision, prepared
-from models.paths import PATHS
 from tests.unit.models.model_cases import PRE, batch, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
@@ -112,7 +112,7 @@ def test_8_bit_maps_without_a_compiler_are_those_in_c(shape):
     with torch.no_grad():
         with prepared(linear, "int8"):
             found = linear(x)
-        with PATHS.without("native"), prepared(linear, "int8"):
+        with without("native"), prepared(linear, "int8"):
             torch.testing.assert_close(linear(x), found, atol=1e-5, rtol=1e-6)
 
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.switches import without
 from models import build, native
 from models.cache import Cache
 from models.inference import prepared
 from models.native import Linear
 from models.native.build import BuildError, find_compiler, library
 from models.packing import Packing
-from models.paths import PATHS
 from orchestrator.decoding.beam import beam_search
 from orchestrator.decoding.candidates import Candidates
 from orchestrator.specs.schema import DecodeSpec
@@ -184,7 +184,7 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
     src[:, -1] = 3
     src[2, 5:] = torch.tensor([3, 0, 0, 0])
     decode = DecodeSpec(beam_size=beam, max_ratio=1.5, no_repeat_ngram=ngram)
-    with PATHS.without("native"):
+    with without("native"):
         expected = beam_search(model, src, decode)
     for within in (False, True):
         if within:
@@ -202,7 +202,7 @@ def test_gradients_and_other_types_are_left_to_torch():
     assert not native.runs_on(x.double())
     with torch.inference_mode(False), torch.enable_grad():
         assert not native.runs_on(torch.ones(1))
-    with PATHS.without("native"):
+    with without("native"):
         assert not native.runs_on(x)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from benchmarks.switches import NAMES, without
 from models import build
-from models.paths import PATHS, Paths
+from models.paths import PATHS
 from orchestrator import cpu
 from orchestrator.data.batching import Batch
 from orchestrator.specs.schema import OptimSpec
@@ -53,10 +54,10 @@ def _losses(matmul: str) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("name", [*Paths.names(), "all"])
+@pytest.mark.parametrize("name", [*NAMES, "all"])
 def test_losses_are_the_same_to_rounding_with_a_path_on_and_off(name, matmul):
     fast = _losses(matmul)
-    with PATHS.without(*(Paths.names() if name == "all" else [name])):
+    with without(*(NAMES if name == "all" else [name])):
         slow = _losses(matmul)
     assert fast == pytest.approx(slow, rel=1e-5)
     assert fast[0] != fast[-1]

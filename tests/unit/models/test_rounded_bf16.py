@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.switches import without
 from models import precision
 from models.loss import label_smoothed_loss
-from models.paths import PATHS
 from models.precision import operand
 from orchestrator.training.muon import orthogonal
 from tests.unit.models.model_cases import PRE, batch, fresh
@@ -87,7 +87,7 @@ def test_a_product_and_its_gradients_are_those_of_rounded_inputs_rounded_once(na
 def test_outside_of_autocast_nothing_changes():
     x, w = torch.randn(5, 16), torch.randn(8, 16)
     assert torch.equal(torch.nn.functional.linear(x, w), torch.addmm(torch.zeros(8), x, w.t())) and operand(x, torch.float32) is x
-    with PATHS.without("bf16"), Products() as products, torch.autocast("cpu", BF16):
+    with without("bf16"), Products() as products, torch.autocast("cpu", BF16):
         torch.nn.functional.linear(x, w)
     assert products.bf16.total(), "the path was taken out"
 
@@ -112,7 +112,7 @@ def test_the_loss_in_chunks_is_that_of_bf16_products():
     given = [torch.randn(shape, generator=generator, requires_grad=True) for shape in ((40, 16), (23, 16), (23,))]
     target, found = torch.randint(23, (40,), generator=generator), []
     for off in ((), ("bf16",)):
-        with PATHS.without(*off), torch.autocast("cpu", BF16):
+        with without(*off), torch.autocast("cpu", BF16):
             loss, nll = label_smoothed_loss(*given, target, 0.1)
         found.append((loss.detach(), nll, *torch.autograd.grad(loss, given)))
     for one, other in zip(*found, strict=True):
@@ -123,7 +123,7 @@ def test_muon_is_rounded_where_bf16_products_round():
     matrices = torch.randn(2, 24, 40, generator=torch.Generator().manual_seed(1))
     with Products() as products:
         found = orthogonal(matrices)
-    with PATHS.without("bf16"):
+    with without("bf16"):
         expected = orthogonal(matrices)
     assert not products.bf16.total() and found.dtype == BF16
     torch.testing.assert_close(found.float(), expected.float(), atol=0.03, rtol=0.03)

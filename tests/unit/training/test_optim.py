@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.paths import PATHS
+from benchmarks.switches import without
 from orchestrator.specs.schema import OptimSpec
 from orchestrator.training.optim import build_optimizer, load_optimizer, optimizer_tensors, set_lr
 
@@ -85,7 +85,7 @@ def test_nag_is_fairseqs_through_changes_of_the_rate(fused):
         return torch.autograd.grad(torch.nn.functional.linear(x, *weights).sub(y).square().mean(), weights)
 
     expected = fairseq_nag([p.detach() for p in module.parameters()], gradients, 0.9, RATES)
-    with PATHS.without(*(() if fused else ("fused_optimizer",))):
+    with without(*(() if fused else ("fused_optimizer",))):
         ours = build_optimizer(module, OptimSpec(kind="nag", momentum=0.9))
     for rate in RATES:
         set_lr(ours, rate)

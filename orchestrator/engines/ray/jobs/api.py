@@ -52,12 +52,33 @@ def last_attempt(client: JobSubmissionClient, base: str) -> tuple[JobDetails | N
     return attempts.get(number), base if number == 0 else f"{base}-{number + 1}"
 
 
-def follow(client: Any, id: str, write: Callable[[str], None], *, pause: float = 1.0) -> JobDetails:
-    """Writes the whole log, each character once, and returns the job when it has ended."""
-    written = 0
+def start(client: Any, *, tries: int = 90, **job: Any) -> None:
+    """Submits a job that may exist already; waits for the job agent of a new head. Arguments: of `submit_job`."""
+    for left in reversed(range(tries)):
+        try:
+            client.submit_job(**job)
+            return
+        except RuntimeError as error:
+            if "already exists" in str(error):  # another submission came first
+                return
+            if "No available agent" not in str(error) or not left:
+                raise
+        time.sleep(2.0)
+
+
+def follow(client: Any, id: str, write: Callable[[str], None], *, pause: float = 1.0, patience: float = 120.0) -> JobDetails:
+    """Writes the whole log, each character once, and returns the job when it has ended. patience: seconds without an answer."""
+    written, answered = 0, time.monotonic()
     while True:
-        job: JobDetails = client.get_job_info(id)
-        log = client.get_job_logs(id)
+        try:
+            job: JobDetails = client.get_job_info(id)
+            log = client.get_job_logs(id)
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
+            if time.monotonic() - answered > patience:
+                raise
+            time.sleep(pause)
+            continue
+        answered = time.monotonic()
         write(log[written:])
         written = len(log)
         if job.status.is_terminal():

@@ -82,3 +82,10 @@ def test_an_end_after_new_updates_is_no_attempt(tmp_path: Path) -> None:
         jobs.reached(0, step - 5)
     assert jobs.attempts[0] == 1
     assert [jobs.take("a", None) for _ in range(ATTEMPTS)] == [0] * (ATTEMPTS - 1) + [WAIT]
+
+
+def test_another_number_of_workers_is_a_change_of_the_cluster_and_no_attempt(tmp_path: Path) -> None:
+    jobs = queue(tmp_path / "stop", 1)
+    for workers in (4, 2, 3, 4, 2, 8):
+        assert jobs.take("a", None, workers) == 0
+    assert jobs.attempts[0] == 1
