@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.api import compare
-from orchestrator.cli.commands import report, run
+from orchestrator.cli.commands import run
+from orchestrator.report.page import render
 from orchestrator.tracking.store import MlflowStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -71,7 +72,7 @@ def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Pa
         return [{"id": row.id, "seed": seed, "status": "done"} for row in rows for seed in seeds]
 
     monkeypatch.setattr(run, "execute", nothing_to_do)
-    monkeypatch.setattr(report, "script", lambda: "")
+    monkeypatch.setattr(render, "script", lambda: "")
     monkeypatch.setattr(run, "console", lambda stderr=False: Console(stderr=stderr, width=1000))
     results = tmp_path / "results"
     places = ("--profile", "mini-short", "--cache-dir", tmp_path / "cache", "--results", results)
