@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
-TREE = ("models", "orchestrator", "search_spaces", "tests", "pyproject.toml")
+TREE = ("benchmarks", "models", "orchestrator", "search_spaces", "tests", "pyproject.toml")
 FILES = ("models/aggregations/gated.py", "models/connections/mixed.py", "search_spaces/mine/gates.yaml")
 NEW = "gated or mixed or mine"
 GENERIC = ("tests/specs/test_shipped.py", "tests/unit/models/test_every_variant.py", "tests/unit/models/test_inference.py")
