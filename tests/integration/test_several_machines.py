@@ -157,7 +157,7 @@ def test_a_driver_whose_head_dies_ends_with_a_line_and_the_next_cluster_goes_on(
     start = time.monotonic()
     assert driver.wait(PATIENCE) == 5, sweep.log.read_text()[-3000:]
     print(f"ended after {time.monotonic() - start:.1f} s")
-    assert "the same command on a new cluster resumes it" in sweep.log.read_text() and "Traceback" not in sweep.log.read_text()
+    assert "on a new cluster the same command resumes the sweep" in sweep.log.read_text() and "Traceback" not in sweep.log.read_text()
     for host in lab.hosts:
         host.kill()
     done = sweep.here()
