@@ -66,6 +66,7 @@ def noise(
     from orchestrator.report.find import Finder
     from orchestrator.scoring.significance.sentence_statistics import TITLES
     from orchestrator.specs.rows import resolve
+    from orchestrator.specs.sweep import parse_resources
     from orchestrator.sweeps.names import sweep_name
     from orchestrator.sweeps.plan import Data
     from orchestrator.tables import filled_table
@@ -75,7 +76,8 @@ def noise(
         raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
     row, wanted = rows[0], list(range(1, seeds + 1))
     name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
-    execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": {"kind": "fifo"}}))
+    section = {"scheduler": {"kind": "fifo"}, "resources": parse_resources(options.resources)}
+    execute_rows(rows, wanted, replace(options, name=name, sweep=section))
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     record = noise_floor.measure(row, {row.id: finder.outcomes(row, wanted)}, finder.reader)
     if not record["metrics"]:

@@ -125,7 +125,8 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     env = _folders(folders or {})
     rows, section = resolve(target, sets=options.sets, profile=options.profile), sweep_of(target, options.profile)
     limits = parse_resources(options.resources)
-    tune.wanted(options, seeds)
+    found = index.find_all(target)
+    tuned = tune.tuning_of([each.table for each in found], options.tune_with).spec if tune.wanted(options, seeds) else None
     seeds = seeds or section.seeds
     if options.until_decided:
         looks.check(target, section, seeds, options.max_hours)
@@ -136,7 +137,9 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
     same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
-    tables = [each.table.path for each in index.find_all(target)] + [Path(each.source_file) for row in rows for each in row.lineage]
+    content += [] if tuned is None else [tuned.model_dump(mode="json")]
+    tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
+    tables += [] if options.tune_with is None else [options.tune_with]
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
     there = f"{os.path.relpath(Path(file).resolve(), ROOT)}{mark}{chosen}" if Path(file).exists() else target

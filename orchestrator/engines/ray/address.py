@@ -25,7 +25,7 @@ def check_address(address: str) -> None:
     host, _, port = endpoint.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"RAY_ADDRESS {shown(address)}: expected HOST:PORT of the cluster's head, as in 10.0.0.1:6379")
-    if _auth_mode() == "token":
+    if os.environ.get("RAY_AUTH_MODE", "token") == "token":
         find_token()
     if not is_listening(endpoint):
         raise UserError(f"RAY_ADDRESS {shown(address)}: nothing answers there; expected HOST:PORT of the head of a cluster that runs")
@@ -35,7 +35,7 @@ def check_address(address: str) -> None:
 
 def _probe(address: str) -> str | None:
     """Returns the problem with the address, if any. Runs in a separate process, because Ray retries and prints errors."""
-    environment = os.environ | {"RAY_AUTH_MODE": _auth_mode()}
+    environment = {"RAY_AUTH_MODE": "token"} | os.environ
     try:
         done = subprocess.run([sys.executable, "-c", _PROBE, address], env=environment, capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -53,10 +53,6 @@ def is_listening(address: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def _auth_mode() -> str:
-    return os.environ.get("RAY_AUTH_MODE", "token")
 
 
 def find_dashboard(text: str | None) -> str:

@@ -38,6 +38,19 @@ def test_the_name_is_the_sweep_s_meaning():
     assert len({first.id, *(make_job(sweep, [*more, SMOKE]).id for more in others)}) == 5
 
 
+def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path):
+    file, ids = tmp_path / "search.yaml", set()
+    for trials in (2, 3):
+        space = "{optim.schedule.lr: {factor: {choice: [1.0, 2.0]}}}"
+        file.write_text(f"tune: {{trials: {trials}, space: {space}, seeds: {{search: [9], judge: [1]}}}}\n")
+        job = make_job(sweep, ["--tune-with", str(file), SMOKE])
+        assert file in job.needed
+        ids.add(job.id)
+    assert len(ids) == 2
+    with pytest.raises(UserError, match="found no section `tune`"):
+        make_job(sweep, ["--tune", SMOKE])
+
+
 def test_the_command_line_of_the_job(tmp_path, repository):
     job = make_job(sweep, ["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
     assert shlex.split(job.command) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
