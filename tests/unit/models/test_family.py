@@ -64,7 +64,9 @@ def test_each_group_of_channels_has_its_softmax_over_depth(heads):
     for b in range(2):
         for t in range(3):
             close(got[b, t], mixed(v[b, t], r.query * r.gain, heads))
-    assert r.weights(type("S", (), {"sources": v.unbind(-2), "running": None}))["sources"].shape == (2, 3, heads, 3)
+    weights = r.weights(type("S", (), {"sources": v.unbind(-2), "running": None}))["sources"]
+    close(weights, r.shares(v).mean(2))
+    close(weights.sum(-1), torch.ones(2, 3))
     one = off_start(sublayer(kind="depth_attention", place=3)).residual
     assert heads > 1 or torch.allclose(got, one.mix(v.unbind(-2)), atol=1e-6)
 
