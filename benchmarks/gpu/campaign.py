@@ -31,7 +31,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = sys.executable
 TUNE = ROOT / "search_spaces" / "tune" / "mini.yaml"
-SHEN = "shen2018/table1/row1/de-en-e256"
+PLAIN = "modern/first/plain6"
+TUNED = {"first": "modern/first/plain6,x0,value-residual,mudd", "dou": "dou2018/table1/row1,row4,row5,row9,row1-continued"}
 TABLES = ("mlrf2018/table2", "modern/first", "hao2019/table1", "wei2020/table2", "shen2018/table1")
 
 
@@ -52,20 +53,20 @@ def parts(args: argparse.Namespace) -> list[Part]:
     speed = tiny if args.toy else ["--size", "base", "big"]
     depth = ["--depths", "6", "--tokens", "100", "--rounds", "1"] if args.toy else ["--width", "256", "--tokens", "32000"]
     tables, jobs = (("quickstart/fusion",), (1, 2)) if args.toy else (TABLES, (4, 8, 16))
-    alone = ("run", "quickstart/fusion/baseline" if args.toy else SHEN, "--seed", "100")
+    alone = ("run", "quickstart/fusion/baseline" if args.toy else PLAIN, "--seed", "100")
     return [
         Part("tests", [PYTHON, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu"], 8),
         # seeds that no shipped result and no other part has, for equal work is done once
         Part("alone", _rows(args, *alone), 5),
         Part("decode-cpu", _decoded_on_a_cpu(args, *alone), 5),
         *(Part(f"jobs-{n}", _rows(args, "sweep", tables[0], "--seeds", str(100 + n), "--jobs", str(n)), 8) for n in jobs),
-        Part(
-            "tuned",
-            _rows(args, "sweep", "dou2018/table1/row1,row4,row5,row9,row1-continued", "--tune-with", str(TUNE), "--jobs", "auto"),
-            10,
+        *(
+            Part(f"tuned-{name}", _rows(args, "sweep", target, "--tune-with", str(TUNE), "--jobs", "12"), 10)
+            for name, target in ({} if args.toy else TUNED).items()  # its rates are those of mini
         ),
         Part("speed", [PYTHON, f"{script}/gpu/speed.py", "--json", *device, *speed], 8),
         Part("methods", [PYTHON, f"{script}/gpu/methods.py", *device, *methods], 3),
+        Part("methods-compiled", [PYTHON, f"{script}/gpu/methods.py", "--compile", *device, *methods], 8),
         *(
             Part(name.replace("/", "-"), _rows(args, "sweep", name, "--seeds", "1,2,3", "--controls", "params", "--jobs", "auto"), 10)
             for name in tables
@@ -130,6 +131,13 @@ def mps(out: Path) -> Iterator[None]:
     os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": str(out / "mps"), "CUDA_MPS_LOG_DIRECTORY": str(out / "mps")}
     (out / "mps").mkdir(exist_ok=True)
     subprocess.run([control, "-d"], check=False)
+    works = [PYTHON, "-c", "import torch; torch.zeros(1).cuda().item()"]
+    if subprocess.run(works, check=False, capture_output=True).returncode:
+        print("MPS does not work here: processes share the device by turns", flush=True)
+        subprocess.run([control], input=b"quit\n", check=False)
+        del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
+        yield
+        return
     try:
         yield
     finally:

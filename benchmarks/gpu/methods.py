@@ -1,10 +1,11 @@
 """Training speed of later methods relative to the plain residual, on a CUDA device (or, as a check, on a CPU).
 
-    python benchmarks/gpu/methods.py [--out FILE]
+    python benchmarks/gpu/methods.py [--compile] [--rows hyper mhc ..] [--out FILE]
 
-Rows of search_spaces/modern/residual.yaml at the size base, in bf16, as the product trains them: packed rows, captured graphs. Medians
-of rounds, one row after another; plain is the mean of its medians before and after all others. Published ratios, of decoders on other
-machines: static hyper-connections .57, mHC .49, hyper-connections .48, attention residuals .40, MUDD .37.
+Rows of search_spaces/modern/residual.yaml at the size base, in bf16, as the product trains them: packed rows, captured graphs, with
+--compile also compiled layers. Medians of rounds, one row after another; plain is the mean of its medians before and after all others.
+Published ratios, of decoders on other machines: static hyper-connections .57, mHC .49, hyper-connections .48, attention residuals .40,
+MUDD .37.
 """
 
 import argparse
@@ -39,16 +40,19 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=25_000)
     parser.add_argument("--updates", type=int, default=2, help="a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device, size = torch.device(args.device), SIZES[args.size]
     updates = updates_of(text(size.vocab, args.batch_tokens // 5), args.batch_tokens, args.updates)
     gpu = device.type == "cuda"
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name() if gpu else "cpu", "torch": torch.__version__, "rows": {}}
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name() if gpu else "cpu", "torch": torch.__version__}
+    found |= {"compiled": args.compile, "rows": {}}
     specs = {row.id.rsplit("/", 1)[-1]: row.spec for row in resolve("modern/residual")}
     tokens = sum(update.tgt_tokens for update in updates)
     plain: list[float] = []
-    for name in ("plain", *ROWS, "plain"):  # one at a time, since a graph keeps its memory
+    for name in ("plain", *args.rows, "plain"):  # one at a time, since a graph keeps its memory
         spec, row = specs[name], found["rows"].setdefault(name, {})
         model = spec.model.model_dump() | {
             "d_model": size.d_model,
@@ -60,6 +64,8 @@ def main() -> None:
             model[side] |= {"num_layers": size.layers}
         try:
             built = models.build(model, size.vocab, size.vocab).to(device)
+            if args.compile:
+                built.compile_layers()
             form = form_on(Runtime(device=device), built, spec.train.model_copy(update={"precision": "bf16"})) or packed
             given = in_form(updates, form, device)
             step = TrainingStep(built, device, autocast=True)
