@@ -37,7 +37,7 @@ class Row:
     parent: the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
     of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
-    significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as
+    significance: the tests whose p-values mark the row (`significance.paired_tests`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
     (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
     search_gap: of a tuned row, the nll that its search may not have found yet (`scoring.significance.expected_best`); it widens intervals.

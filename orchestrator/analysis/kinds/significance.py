@@ -4,6 +4,7 @@ Both tests are always run. `significance` of the analysis row or the row's file 
 that a row is initialised from, else the table's baseline (pinned, or the first) among the subjects.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,13 +14,11 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.report.find import Finder
-from orchestrator.scoring.significance.paired_tests import Comparison, compare
-from orchestrator.scoring.significance.rules import RULES, Rule, tests_in_words
+from orchestrator.scoring.significance.paired_tests import Comparison, compare, in_words
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
+from orchestrator.specs.table import TestName
 
-SAMPLES, DRAW = 1000, 12345
-"""Resamples of the bootstrap and their seed."""
 SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", "p_bootstrap"]
 
 
@@ -29,7 +28,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     finder = context.finder
     records: Records = []
     missing: list[str] = []
-    rules: dict[str, Rule] = {}
+    tests: dict[TestName, None] = {}
     for subject in context.subjects:
         if (base := _baseline(subject, context, missing)) is None:
             continue
@@ -37,18 +36,17 @@ def analyse(context: AnalysisContext) -> Analysis:
         if not seeds:
             missing.append(f"{subject.row.id}: {base.id} is the same run, or has none of a seed of this row, scored on the same test set")
         named = subject.analysis_row.significance if subject.analysis_row is not None else None
-        rule = RULES[named or subject.row.significance or "both"]
+        test: TestName = named or subject.row.significance or "both"  # type: ignore[assignment]
         for seed, (ours, theirs) in seeds.items():
             counts = [finder.reader.of(keys).get("bleu") for keys in (ours, theirs)]
             if counts[0] is None or counts[1] is None:
                 raise UserError(f"{subject.row.id} seed {seed}: {context.ledger.root} has no sentence statistics of BLEU for both rows")
-            comparison = compare(counts[0], counts[1], subject.spec.score, SAMPLES, DRAW)
-            records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, rule))
-            rules[subject.row.id] = rule
+            comparison = compare(counts[0], counts[1], subject.spec.score)
+            records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, test))
+            tests[test] = None
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
-    notes = _notes(records, list(rules.values())) + missing
-    return Analysis(records, notes=notes, shown=SHOWN)
+    return Analysis(records, notes=_notes(records, tests) + missing, shown=SHOWN)
 
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
@@ -73,17 +71,17 @@ def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, 
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
 
 
-def _record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
+def _record(comparison: Comparison, test: TestName) -> dict[str, Any]:
     bootstrap, sign = comparison.bootstrap, comparison.sign
     values = {name: getattr(comparison, name) for name in ("bleu", "baseline_bleu", "delta")}
     values |= {"low": bootstrap.low, "high": bootstrap.high, "wins": bootstrap.wins, "p_bootstrap": bootstrap.p, "p_sign": sign.p}
-    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": rule.test, "mark": rule.mark(comparison)}
+    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": test, "mark": comparison.mark(test)}
     return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
 
 
-def _notes(records: list[dict[str, Any]], rules: list[Rule]) -> list[str]:
+def _notes(records: list[dict[str, Any]], tests: Iterable[TestName]) -> list[str]:
     notes = [
-        *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, SAMPLES)}" for rule in rules),
+        *map(in_words, tests),
         "sign test: does the baseline's BLEU rise or fall when one of its sentences is exchanged for the row's; "
         "low, high: 95 % interval of the bootstrap",
         "both tests ask whether other sentences would say otherwise, for these weights; whether other seeds would is another "

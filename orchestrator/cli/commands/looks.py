@@ -1,4 +1,4 @@
-"""`sweep --until-decided`: more seeds for the rows whose claims the first seeds do not decide."""
+"""`sweep --until-decided`: two looks, with the first seeds and with all. Rows that the first look decides get no more seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,34 @@ from orchestrator.report.find import Finder
 from orchestrator.report.looks import level_of
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.verdicts import DECIDED, OPEN
+from orchestrator.specs import index
 from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row, by_table, starts
-from orchestrator.sweeps.looks import FIRST
+from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
 
 Look = dict[str, Any]
 LOOKS = 2
+FIRST = 3
+"""Seeds of the first look."""
 BASELINE = "baseline"
 """In place of the verdict on a row that is compared with no other."""
+
+
+def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | None) -> None:
+    """UserError if the sweep has no cap, too few seeds, or a scheduler that stops runs."""
+    if hours is None:
+        raise UserError("--until-decided: found no cap; expected --max-core-hours H (or --max-gpu-hours H)")
+    if section.scheduler.kind != "fifo":
+        table = next(found.table for found in index.find_all(target) if found.table.sweep is not None)
+        position = table.document.at(("sweep", "scheduler", "kind"))
+        raise UserError(position.line(f"found {section.scheduler.kind}, which stops runs; expected fifo, because of --until-decided"))
+    if len(seeds) <= FIRST:
+        raise UserError(
+            f"--until-decided: found {len(seeds)} seeds; expected more than the {FIRST} of the first look, in sweep.seeds or --seeds"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from orchestrator.cli.commands import tune
-from orchestrator.cli.commands.looks import execute_looks
+from orchestrator.cli.commands import looks, tune
 from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.request import Request, published_ledgers
 from orchestrator.cli.commands.sizes import at_sizes, make_ladders
@@ -27,7 +26,7 @@ from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
-from orchestrator.sweeps import budget, looks
+from orchestrator.sweeps import budget
 from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
@@ -98,7 +97,7 @@ def execute_rows(
         tune.check(tuning, trainable, options)
         records = tune.execute_tuned(trainable, tuning, options, _execute)
     else:
-        records = _execute(execute_looks if options.until_decided else execute, trainable, seeds, options)
+        records = _execute(looks.execute_looks if options.until_decided else execute, trainable, seeds, options)
     out = console(stderr=options.as_json)
     tables = _print_records(records, request, out, options)
     with phase("writing the page"):

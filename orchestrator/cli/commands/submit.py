@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from orchestrator.cli.commands import tune
+from orchestrator.cli.commands import looks, tune
 from orchestrator.cli.commands.run import checked
 from orchestrator.cli.output import echo
 from orchestrator.engines.ray.address import find_dashboard, find_token
@@ -28,7 +28,6 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import as_plain
 from orchestrator.specs.sweep import parse_resources
-from orchestrator.sweeps import looks
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions
 

@@ -1,6 +1,7 @@
-"""Two paired significance tests of a difference in BLEU between two systems on the same test set.
+"""Two paired significance tests of a difference in BLEU between two systems on the same test set, and the marks that they give.
 
-Both account for the choice of sentences with the weights fixed; neither accounts for the variation over training seeds.
+Both account for the choice of sentences with the weights fixed; neither accounts for the variation over training seeds. A table's file or
+a row names its paper's test (`significance: bootstrap`); without one, both tests must agree.
 """
 
 from dataclasses import dataclass
@@ -50,6 +51,29 @@ class Comparison:
         """p-value of one test, or the larger of both. It is 1 for a sign test that points against the difference."""
         sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
         return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
+
+    def mark(self, test: TestName) -> str:
+        """The mark of the lowest level that the p-value passes; empty if it passes none."""
+        marks = [better if self.delta > 0 else worse for level, better, worse in LEVELS[test] if self.p(test) < level]
+        return marks[-1] if marks else ""
+
+
+_DAGGERS = ((0.05, "*", "*"), (0.01, "†", "†"))
+LEVELS: dict[TestName, tuple[tuple[float, str, str], ...]] = {
+    "both": _DAGGERS,
+    "sign": _DAGGERS,
+    "bootstrap": ((0.05, "↑", "↓"), (0.01, "⇑", "⇓")),
+}
+"""Test -> levels, highest p first: (p, mark of a better row, mark of a worse one). Dou 2018 marks † by the sign test, Hao 2019 marks arrows
+by the bootstrap; the level of each arrow is assumed."""
+
+
+def in_words(test: TestName) -> str:
+    """`† p < 0.01, * p < 0.05: two-sided sign test (..)`."""
+    levels = [f"{better} p < {p:g}" + (f" ({worse} where worse)" if worse != better else "") for p, better, worse in reversed(LEVELS[test])]
+    tests = {"sign": "sign test (Collins et al. 2005)", "bootstrap": f"paired bootstrap (Koehn 2004, {SAMPLES:,} resamples)"}
+    what = f"in both tests, two-sided: {' and '.join(tests.values())}" if test == "both" else f"two-sided {tests[test]}"
+    return f"{', '.join(levels)}: {what}"
 
 
 def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:

@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, bootstrap, compare, sign_test
-from orchestrator.scoring.significance.rules import RULES
+from orchestrator.scoring.significance.paired_tests import LEVELS, Bootstrap, Comparison, Sign, bootstrap, compare, sign_test
 from orchestrator.scoring.significance.sentence_statistics import Counts
 from orchestrator.scoring.significance.sentence_statistics import bleu_statistics as statistics
 from orchestrator.specs.schema import ScoreSpec
@@ -87,7 +86,7 @@ def test_equal_translations_are_never_significant() -> None:
     same = counts(good, [reference], spec)
     found = compare(same, same, spec, samples=50)
     assert (found.delta, found.sign.ties, found.p()) == (0.0, 30, 1.0) and found.bootstrap.p == 1.0
-    assert all(rule.mark(found) == "" for rule in RULES.values())
+    assert all(found.mark(test) == "" for test in LEVELS)
 
 
 def test_both_tests_must_agree() -> None:
@@ -95,7 +94,7 @@ def test_both_tests_must_agree() -> None:
     spec = ScoreSpec()
     a, b = counts(good, [reference], spec), counts(bad, [reference], spec)
     better, worse = compare(a, b, spec, samples=200), compare(b, a, spec, samples=200)
-    assert better.delta > 5 and RULES["both"].mark(better) == RULES["both"].mark(worse) == "†"
+    assert better.delta > 5 and better.mark("both") == worse.mark("both") == "†"
     assert better.p() == max(better.p("sign"), better.p("bootstrap"))
     torn = replace(better, delta=-better.delta)
     assert torn.p() == torn.p("sign") == 1.0, "a sign test that points the other way supports nothing"
@@ -117,8 +116,7 @@ def found(delta: float, sign: float, bootstrap_p: float) -> Comparison:
     ],
 )  # fmt: skip
 def test_marks_by_test_level_and_side(test: str, sign: float, bootstrap_p: float, better: str, worse: str) -> None:
-    rule = RULES[test]
-    assert rule.mark(found(1.0, sign, bootstrap_p)) == better and rule.mark(found(-1.0, sign, bootstrap_p)) == worse
+    assert found(1.0, sign, bootstrap_p).mark(test) == better and found(-1.0, sign, bootstrap_p).mark(test) == worse
 
 
 def test_other_sentences_do_not_compare() -> None:
