@@ -11,13 +11,13 @@ from typer import Option
 from typer.core import TyperCommand
 
 from orchestrator.errors import UserError
-from orchestrator.files.folders import parser
+from orchestrator.files.folders import checked
 from orchestrator.ledger.bucket import attach
 
 
 def folder(name: str, text: str, variable: str | None = None) -> Any:
     """An option whose value is a folder."""
-    return Option(name, envvar=variable, parser=parser(name), help=text)
+    return Option(name, envvar=variable, parser=lambda value: checked(value, name), help=text)
 
 
 Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]

@@ -3,9 +3,8 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
@@ -23,11 +22,6 @@ def checked(text: str | Path, option: str) -> Path:
         above = "" if there == path else f" at {_shown(there)}"
         raise UserError(f"{option} {_shown(path)}: found {_kind(there)}{above}; expected a folder")
     return path
-
-
-def parser(option: str) -> Callable[[Any], Path]:
-    """Returns `checked` as a typer parser for an option."""
-    return lambda value: checked(value, option)
 
 
 def need_folder(path: Path | None, option: str) -> None:

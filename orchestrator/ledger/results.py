@@ -15,7 +15,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,14 +34,6 @@ from orchestrator.ledger.run_lock import RunLock
 T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run: its full train key and its directory."""
-
-    key: str
-    path: Path
 
 
 class Ledger:
@@ -185,14 +176,10 @@ class Ledger:
 
     # ------------------------------------------------------------ all records
 
-    def runs(self) -> Iterator[Run]:
-        """Yields every run with at least one readable record, from the first directory that has it. Other files are ignored."""
-        seen: set[str] = set()
-        for root in (self.root, *self.mirrors):
-            for path in packed.runs(root):
-                if (key := self.reader.key(path)) is not None and key not in seen:
-                    seen.add(key)
-                    yield Run(key, path)
+    def runs(self) -> list[str]:
+        """The train keys of all runs with at least one readable record. Other files are ignored."""
+        keys = (self.reader.key(path) for root in (self.root, *self.mirrors) for path in packed.runs(root))
+        return list(dict.fromkeys(key for key in keys if key is not None))
 
     def records(self, train_key: str, folder: str) -> list[Record]:
         """All records of a run in `folder`: decode (without texts), score, tune, or search."""

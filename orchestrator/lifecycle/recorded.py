@@ -29,7 +29,7 @@ class Recorded:
 
 def by_key(ledger: Ledger, prefix: str) -> Recorded:
     """The run whose train key starts with `prefix`. Raises UserError if there is none, several, or an unfinished one."""
-    found = [run.key for run in ledger.runs() if run.key.startswith(prefix)]
+    found = [key for key in ledger.runs() if key.startswith(prefix)]
     if len(found) != 1:
         raise UserError(f"{shown(prefix)}: {len(found)} runs in {ledger.root} have such a train key; expected one")
     _check_finished(ledger, found[0], found[0][:16])
@@ -49,7 +49,7 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
     if ledger.read_train(keys.train) is not None:
         _check_finished(ledger, keys.train, row.id)
         return Recorded(row, {each.id: keys_for(each, data) for each in row.lineage})
-    specs = {run.key: ledger.read_spec(run.key) or {} for run in ledger.runs()}
+    specs = {key: ledger.read_spec(key) or {} for key in ledger.runs()}
     others = [key for key, spec in specs.items() if (spec.get("id"), spec.get("seed")) == (row.id, row.spec.seed)]
     others = [key[:16] for key in others if _status(ledger, key) in FINISHED]
     few = f"only runs of an earlier spec or corpus: {', '.join(others[:8])}" if others else "no recorded run"

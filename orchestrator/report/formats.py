@@ -133,21 +133,15 @@ def markdown_grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([_line(heads, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in rows)])
 
 
-def as_json(table: Table, names: Sequence[str] = ()) -> str:
-    """The JSON of `Table.as_json`, which has every figure whatever the columns."""
-    return json_text(table.as_json()) + "\n"
-
-
-FORMATS: dict[str, Callable[..., str]] = {"md": markdown, "json": as_json, "latex": latex}
+FORMATS: dict[str, Callable[..., str]] = {"md": markdown, "latex": latex}
 
 
 def several(tables: Sequence[Table], form: str, names: Sequence[str] = ()) -> str:
-    """Renders one table, or several: concatenated, or as {"tables": [...]} in JSON."""
-    if len(tables) == 1:
-        return FORMATS[form](tables[0], names)
-    if form == "json":
-        return json_text({"tables": [table.as_json() for table in tables]}) + "\n"
-    return "\n".join(FORMATS[form](table, names) for table in tables)
+    """Renders tables: concatenated, or as JSON with every figure whatever the columns, several as {"tables": [...]}."""
+    if form != "json":
+        return "\n".join(FORMATS[form](table, names) for table in tables)
+    found = [table.as_json() for table in tables]
+    return json_text(found[0] if len(found) == 1 else {"tables": found}) + "\n"
 
 
 def _bold(text: str) -> str:

@@ -1,6 +1,5 @@
 """The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ import numpy as np
 
 from orchestrator.cost.flops import work
 from orchestrator.cost.work import Lengths
+from orchestrator.files.atomic import plain
 from orchestrator.report.effects import Effect, Effects, interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import OfRow
@@ -77,7 +77,7 @@ class Point:
     speed_up: SpeedUp | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return vars(self) | {"effect": self.effect.as_json(), "speed_up": None if self.speed_up is None else _finite(self.speed_up)}
+        return vars(self) | {"effect": self.effect.as_json(), "speed_up": None if self.speed_up is None else asdict(self.speed_up)}
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,18 @@ class Ladder:
     notes: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """{"table", "ladder": [profile, ..], "rows": [{"row", "metric", "sizes", "slope"}], "notes"}."""
+        """{"table", "ladder": [profile, ..], "rows": [{"row", "metric", "sizes", "slope"}], "notes"}; null for what is infinite."""
         rows = [
             {
                 "row": line.row,
                 "metric": line.metric,
                 "sizes": [point.as_json() for point in line.points],
-                "slope": None if line.slope is None else {"per_doubling": line.slope[0], **_finite(line.slope[1])},
+                "slope": None if line.slope is None else {"per_doubling": line.slope[0], **asdict(line.slope[1])},
             }
             for line in self.lines
         ]
-        return {"table": self.table, "ladder": list(self.profiles), "rows": rows, "notes": list(self.notes)}
+        found: dict[str, Any] = plain({"table": self.table, "ladder": self.profiles, "rows": rows, "notes": self.notes})
+        return found
 
     HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
 
@@ -124,10 +125,6 @@ class Ladder:
             if line.slope is not None:
                 found.append([short_id(line.row), TITLES[line.metric], "each doubling", "", interval(line.metric, *line.slope), "", "", ""])
         return found
-
-
-def _finite(found: SpeedUp | Answer) -> dict[str, Any]:
-    return {name: value if math.isfinite(value) else None for name, value in asdict(found).items()}  # JSON has no infinities
 
 
 def make(sizes: Sequence[Size]) -> Ladder:

@@ -12,12 +12,11 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.specs.row import Row
-from orchestrator.specs.table import SCORED, number
+from orchestrator.specs.table import SCORED, UNITS, number
 from orchestrator.sweeps import parameters
 
 VERDICTS = "; verdicts: docs/verdicts.md"
 """End of the note on intervals; a paper leaves it out."""
-_UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def notes(
@@ -155,8 +154,8 @@ def unit(reported: Any) -> float:
     """Value of the last printed digit: 88.0M -> 100,000; 11,000,000 -> 1."""
     if not isinstance(reported, str):
         return 1.0
-    digits = reported.rstrip("".join(_UNITS))
-    return float(10.0 ** -len(digits.partition(".")[2])) * _UNITS.get(reported[-1], 1.0)
+    digits = reported.rstrip("".join(UNITS))
+    return float(10.0 ** -len(digits.partition(".")[2])) * UNITS.get(reported[-1], 1.0)
 
 
 def _count(row: Row, finder: Finder) -> int | None:

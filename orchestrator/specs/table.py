@@ -20,7 +20,7 @@ RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rou
 """Figure names of score records, which `also` and `means` may not use."""
 FAILED = "failed"
 """The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.run_view`)."""
-_UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Kind = Literal["run", "quoted", "analysis", "external"]
 SCORED = ("run", "external")
@@ -50,7 +50,7 @@ def number(value: float | str | bool | None) -> float | None:
         return None
     if value is None or not isinstance(value, str):
         return value
-    scale = _UNIT.get(value[-1], 1.0)
+    scale = UNITS.get(value[-1], 1.0)
     return round(float(value.rstrip("kMG")) * scale, 6)
 
 
