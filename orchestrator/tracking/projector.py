@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import markdown
+from orchestrator.specs.row import table_of
 from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
@@ -199,8 +200,8 @@ class Shown(NamedTuple):
 
 def row_names(sweep: SweepRecord) -> dict[str, str]:
     """Address -> name in the UI: the row, then its table where the sweep has several."""
-    tables = {_table(row.id) for row in sweep.rows}
-    return {row.id: "/".join(row.id.split("/")[2:]) + (f" ({_table(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
+    tables = {table_of(row.id) for row in sweep.rows}
+    return {row.id: "/".join(row.id.split("/")[2:]) + (f" ({table_of(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
 
 
 def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
@@ -235,10 +236,6 @@ def rounded(value: float) -> float:
 def words(state: str, reason: str) -> str:
     """The status of a run for people: `stopped by ASHA at step 75`, or the state alone."""
     return reason if state == "stopped" and reason else f"{state}: {reason}" if reason and state in ("diverged", "failed") else state
-
-
-def _table(address: str) -> str:
-    return "/".join(address.split("/")[:2])
 
 
 def _mean(runs: list[RunResult], name: str) -> float | None:

@@ -11,9 +11,10 @@ import numpy as np
 from scipy.stats import qmc
 
 from orchestrator.errors import UserError, for_each
+from orchestrator.ledger.provenance import flat
 from orchestrator.specs import check
 from orchestrator.specs.components import slots
-from orchestrator.specs.positions import KeyPath, Position, describe, nearest, shown
+from orchestrator.specs.positions import KeyPath, Position, describe, nearest
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import Draw, TuneSpec, rounded
 
@@ -93,7 +94,7 @@ def _drawn(row: Row, tuning: Tuning, point: Sequence[float]) -> tuple[dict[str, 
             continue
         position = tuning.at(("tune", section, name))
         if not paths:
-            raise UserError(position.line(f"{row.id} has no such key; {nearest(name, _keys(data))}"))
+            raise UserError(position.line(f"{row.id} has no such key; {nearest(name, flat(data))}"))
         draws[name] = draw.value(at)
         changes |= {path: _value(draw, draws[name], old, position, row) for path, old in paths.items()}
     return draws, changes
@@ -120,11 +121,4 @@ def _paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     for path, _, component in slots(data["model"]):
         if isinstance(component, Mapping) and name in component:
             found[".".join(map(str, ("model", *path, name)))] = component[name]
-    return found
-
-
-def _keys(data: Mapping[str, Any], below: str = "") -> list[str]:
-    found = []
-    for name, value in data.items():
-        found += _keys(value, f"{below}{name}.") if isinstance(value, Mapping) else [f"{below}{shown(name)}"]
     return found

@@ -18,19 +18,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from models.transformer import Transformer
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
 from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of
-from orchestrator.data.batching import Batches, collate
-from orchestrator.data.store import Pairs
+from orchestrator.decoding.forced import reference_nll
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
-from orchestrator.training.objective import BATCH
 from orchestrator.training.runtime import best_device
 
 Floats = npt.NDArray[np.float64]
@@ -127,28 +123,15 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
 
 
 def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
-    device = best_device()
-    model, pairs = context.model(scorer).to(device), context.prepared(scorer).pairs(scorer.spec.score.test)
+    model, pairs = context.model(scorer).to(best_device()), context.prepared(scorer).pairs(scorer.spec.score.test)
+    sources, targets = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
     losses = []
     for path in paths:
         load_into(model, context, scorer, path)
-        losses.append(nll(model, pairs, device))
+        total, tokens = np.array(reference_nll(model, sources, targets)).T
+        losses.append(total / tokens)
         log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
     return np.stack(losses)
-
-
-@torch.no_grad()
-def nll(model: Transformer, pairs: Pairs, device: torch.device) -> Floats:
-    """Returns -log P(y | x) of each pair per target token [N], teacher forced, EOS included."""
-    model.eval()
-    losses = np.zeros(len(pairs))
-    for indices in Batches(pairs, BATCH, 0).epoch(0):
-        batch = collate(pairs, indices)
-        src, tgt_in, tgt_out = (t.to(device) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-        logits = model.logits(model.decode(tgt_in, model.encode(src))).float()
-        tokens = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), reduction="none", ignore_index=0)
-        losses[indices] = (tokens.view_as(tgt_out).double().sum(1) / (tgt_out != 0).sum(1)).cpu().numpy()
-    return losses
 
 
 def difficulty_of(nll_KN: Floats) -> Floats:

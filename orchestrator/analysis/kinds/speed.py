@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
-from orchestrator.data.batching import Batch
 from orchestrator.decoding.translate import FullLength, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
@@ -32,6 +31,7 @@ from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
 from orchestrator.training.batches import Update, UpdateLoader
+from orchestrator.training.graphs import Run, both_passes
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
 from orchestrator.training.runtime import best_device
@@ -130,11 +130,12 @@ class Case:
     output_tokens: int = 0
 
     @cached_property
-    def objective(self) -> Objective:
-        """Built in the untimed round, as the optimiser."""
-        if self.subject.spec.train.compile:
+    def passes(self) -> Run:
+        """Forward and backward, built in the untimed round, as the optimiser."""
+        spec = self.subject.spec
+        if spec.train.compile:
             self.model.compile_layers()
-        return Objective(self.model, self.subject.spec.optim.label_smoothing)
+        return both_passes(Objective(self.model, spec.optim.label_smoothing), self.device, bf16=spec.train.precision == "bf16")
 
     @cached_property
     def optimizer(self) -> Optimizer:
@@ -148,7 +149,8 @@ class Case:
         for update in self.updates:
             self.optimizer.zero_grad(set_to_none=True)
             for batch in update.micro_batches:
-                self.loss(update, batch).backward()
+                here = batch.map(lambda t: t.to(self.device, non_blocking=True))
+                self.passes(here, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             clip_gradients(self.model, self.subject.spec.optim.clip_norm)
             self.optimizer.step()
         return self._now() - started
@@ -162,12 +164,6 @@ class Case:
         seconds = self._now() - started
         self.output_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in outputs)
         return seconds
-
-    def loss(self, update: Update, batch: Batch) -> Tensor:
-        tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
-            loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-        return loss
 
     def rates(self, work: str) -> list[float]:
         count = len(self.updates if work == "train" else self.sources)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, difficulty_of, grouped, length, nll, quartiles
-from orchestrator.decoding.beam import BOS, EOS
-from orchestrator.decoding.translate import pad
+from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, difficulty_of, grouped, length, quartiles
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
 from tests.unit.analysis.conftest import drawn
@@ -59,23 +57,6 @@ def test_the_score_is_mean_plus_standard_deviation() -> None:
     mean, std = [2.0, 3.0, 0.5], [math.sqrt(2 / 3), math.sqrt(2.0), 0.0]
     assert difficulty_of(losses) == pytest.approx([m + s for m, s in zip(mean, std, strict=True)])
     assert difficulty_of(losses[:1]) == pytest.approx(losses[0]), "one snapshot has no deviation"
-
-
-def test_the_loss_of_a_pair_is_per_token(lab: Any) -> None:
-    """Against a loop over each pair and position: -(1 / (|y| + 1)) sum_t log P(y_t | y_<t, x)."""
-    context = lab.context("difficulty", "hier")
-    model, pairs = context.model(context.subjects[0]), lab.prepared.pairs("test")
-    found = nll(model, pairs, torch.device("cpu"))
-    assert found.shape == (len(pairs),)
-    for i in (0, 7, 23):
-        source, target = pairs[i]
-        total = 0.0
-        with torch.no_grad():
-            encoded = model.encode(pad([source]))
-            for t, token in enumerate([*target, EOS]):
-                hidden = model.decode(torch.tensor([[BOS, *target[:t]]]), encoded)
-                total -= float(model.logits(hidden[0, -1]).log_softmax(-1)[token])
-        assert found[i] == pytest.approx(total / (len(target) + 1), rel=1e-4)
 
 
 def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
