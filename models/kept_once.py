@@ -39,6 +39,11 @@ class States:
         return x, above
 
 
+def leave_to_python() -> None:
+    """Under torch.compile graphs end before states are put or read: places that share memory cannot be inputs of one graph."""
+    States.put, States.read = torch.compiler.disable(States.put), torch.compiler.disable(States.read)  # type: ignore[method-assign]
+
+
 class _Put(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, states: Any, k: int) -> Any:

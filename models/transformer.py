@@ -18,6 +18,7 @@ from models.cache import Cache
 from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
+from models.kept_once import leave_to_python
 from models.layout import PAD, Layout
 from models.loss import gradient_rows, label_smoothed_loss
 from models.packing import Packing, Sentences, may_pack, worth_packing
@@ -99,6 +100,7 @@ class Transformer(nn.Module):
     def compile_layers(self, **options: Any) -> None:
         """Each layer and, on a GPU, the loss between its products run compiled in training, by torch.compile with these `options`; what
         stands between layers runs as before."""
+        leave_to_python()
         self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():
             if isinstance(module, Stack):

@@ -56,7 +56,11 @@ def same(got, want, atol=1e-4, rtol=1e-3):
 
 @every_case
 def test_loss_and_gradients_are_those_of_a_cpu(case, cuda):
-    same(loss_of(objective(case, cuda), cuda), loss_of(objective(case, torch.device("cpu")), torch.device("cpu")))
+    """In fp64 where a component divides by a norm that may be small, and so multiplies rounding."""
+    there, here = objective(case, cuda), objective(case, torch.device("cpu"))
+    if case[1] == "delta":
+        there, here = there.double(), here.double()
+    same(loss_of(there, cuda), loss_of(here, torch.device("cpu")))
 
 
 @every_case

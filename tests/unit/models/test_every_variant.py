@@ -162,5 +162,6 @@ def test_compiled_layers_compute_the_same_without_graph_breaks(case):
 
     torch._dynamo.reset()
     compiled = fresh(case)
-    compiled.compile_layers(backend="eager", fullgraph=case[1] != "depth_attention")
+    kept = case[1] == "depth_attention"  # in places that share memory, around which graphs end
+    compiled.compile_layers(backend="aot_eager" if kept else "eager", fullgraph=not kept)
     torch.testing.assert_close(run(compiled), run(fresh(case)), atol=1e-5, rtol=1e-4)
