@@ -253,7 +253,7 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
-    start, stated = starts(rows), of_table(address, file.claims)
+    start, stated = starts(rows), of_table(address, file.head.claims)
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
     asked = usual or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)
     stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]

@@ -59,7 +59,7 @@ def noise(
     """
     from dataclasses import replace
 
-    from orchestrator.cli.commands.request import open_ledger
+    from orchestrator.cli.commands.request import only, open_ledger
     from orchestrator.cli.commands.run import execute_rows
     from orchestrator.cli.output import console, print_json
     from orchestrator.report import noise_floor
@@ -71,13 +71,10 @@ def noise(
     from orchestrator.sweeps.plan import Data
     from orchestrator.tables import filled_table
 
-    rows = [row for row in resolve(target, sets=options.sets, profile=options.profile) if row.kind == "run"]
-    if len(rows) != 1:
-        raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
-    row, wanted = rows[0], list(range(1, seeds + 1))
+    row, wanted = only(target, resolve(target, sets=options.sets, profile=options.profile)), list(range(1, seeds + 1))
     name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
     section = {"scheduler": {"kind": "fifo"}, "resources": parse_resources(options.resources)}
-    execute_rows(rows, wanted, replace(options, name=name, sweep=section))
+    execute_rows([row], wanted, replace(options, name=name, sweep=section))
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     record = noise_floor.measure(row, {row.id: finder.outcomes(row, wanted)}, finder.reader)
     if not record["metrics"]:

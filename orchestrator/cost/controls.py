@@ -6,7 +6,7 @@ trained before it (`row1@params=row5@start`): each trains as long as row5. Both 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,16 +65,7 @@ def resolve(
         return named, []
     whole = named if not first.rows else resolved(first.table.path)
     by_id, asked = {row.id: row for row in whole}, wanted(whole, given)
-    matched: list[Row] = []
-    left_out: dict[str, list[str]] = {}
-    for row in named:
-        matched.append(row)
-        for control in asked.get(row.id, ()):
-            try:
-                matched.append(matcher.row(control, by_id[control.of], row))
-            except UserError as error:
-                left_out.setdefault("; ".join(error.lines), []).append(_short(control.name))
-    return matched, [f"control{'s' * (len(names) > 1)} {', '.join(names)} left out: {reason}" for reason, names in left_out.items()]
+    return matcher.each_followed(named, asked, by_id, lambda row: True)
 
 
 def _short(address: str) -> str:
@@ -92,6 +83,23 @@ class Matcher:
         self.data, self.preparing = data, preparing
         self.lengths = Lengths()
         self._tried: set[str] = set()
+
+    def each_followed(
+        self, rows: Sequence[Row], asked: Mapping[str, Sequence[Control]], by_id: Mapping[str, Row], keep: Callable[[Row], bool]
+    ) -> tuple[list[Row], list[str]]:
+        """The rows, each that `keep` accepts followed by its controls that it accepts, and a line for controls that cannot be made.
+
+        asked: row -> its controls; by_id: all rows of the table. A control that is among them already is not made again.
+        """
+        found, left_out = list[Row](), dict[str, list[str]]()
+        for row in rows:
+            found.append(row)
+            for control in (each for each in asked.get(row.id, ()) if each.name not in by_id and keep(row)):
+                try:
+                    found += filter(keep, [self.row(control, by_id[control.of], row)])
+                except UserError as error:
+                    left_out.setdefault("; ".join(error.lines), []).append(_short(control.name))
+        return found, [f"control{'s' * (len(names) > 1)} {', '.join(names)} left out: {reason}" for reason, names in left_out.items()]
 
     def row(self, control: Control, of: Row, against: Row) -> Row:
         make = self._widened if control.kind == "params" else self._trained

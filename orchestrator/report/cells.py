@@ -13,26 +13,8 @@ from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import FAILED, SCORED, number
 
-_TITLES = {
-    "params": "params",
-    "params_added": "params added",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-    "delta": "delta",
-    "against": "strongest control",
-    "nll": "delta of test nll",
-    "chrf_delta": "delta of chrF",
-    "parts": "delta by precision, length",
-    "controls": "delta to other controls",
-    "pareto": "Pareto front",
-    "tokens_per_second": "tokens/s",
-    "sentences_per_second": "sentences/s",
-    "words_per_second": "words/s",
-    "train_hours": "training, h",
-}
+_ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+_TITLES = OURS | _ROUGE | {"words_per_second": "words/s", "train_hours": "training, h"}
 _SCORES = ("bleu", "delta", "bleu_spread")
 _WORDS = ("against", "verdict", "nll", "chrf_delta", "parts", "controls")
 _HIDDEN = ("tokens_per_second", "sentences_per_second")

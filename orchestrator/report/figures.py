@@ -15,26 +15,26 @@ from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.specs.row import Row
 
-OURS = (
-    "params",
-    "params_added",
-    "train_speed",
-    "decode_speed",
-    "bleu",
-    "chrf",
-    "delta",
-    "against",
-    "significant",
-    "verdict",
-    "nll",
-    "chrf_delta",
-    "parts",
-    "controls",
-    "pareto",
-    "tokens_per_second",
-    "sentences_per_second",
-)
-"""Measured columns, besides the row's `also` and `means`.
+OURS = {
+    "params": "params",
+    "params_added": "params added",
+    "train_speed": "train speed",
+    "decode_speed": "decode speed",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "delta": "delta",
+    "against": "strongest control",
+    "significant": "significant",
+    "verdict": "verdict",
+    "nll": "delta of test nll",
+    "chrf_delta": "delta of chrF",
+    "parts": "delta by precision, length",
+    "controls": "delta to other controls",
+    "pareto": "Pareto front",
+    "tokens_per_second": "tokens/s",
+    "sentences_per_second": "sentences/s",
+}
+"""Measured columns in their order, with their heads, besides the row's `also` and `means`.
 
 bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: to the strongest control (against), with its
 interval; nll, chrf_delta: the same of the references' nll and of chrF; parts: what precisions and lengths add to delta;

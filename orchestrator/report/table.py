@@ -162,7 +162,8 @@ def make(
     if "bleu" in order and "chrf" not in order:
         order.insert(order.index("bleu") + 1, "chrf")
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
-        order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
+        place = list(OURS).index("tokens_per_second")
+        order += [*list(OURS)[:place], *scores, *list(OURS)[place:]]
     warned = component_sources.warnings(changed, given)
     made = [
         *warned,

@@ -31,7 +31,7 @@ class Resolver:
             spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         row = self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where)
-        controls = tuple(f"{table.address}/{other}" for other in table.control_rows if other != name)
+        controls = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
         of, against = subjects(table, parsed), compared_with(table, parsed)
         return replace(row, label=head.label or name, of=of, control_rows=controls, compare_with=against)
 
@@ -87,7 +87,7 @@ def check_written(table: TableFile) -> None:
             if taken := [name for name in table.written if name in names]:
                 words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
                 raise UserError(table.grid.position.line(words))
-    if not problems and table.sweep is not None:
+    if not problems and table.head.sweep is not None:
         problems += _rungs(table)
     refuse(problems)
 
@@ -110,8 +110,8 @@ def _misspelt(table: TableFile) -> list[str]:
 
 def _rungs(table: TableFile) -> list[str]:
     """Returns a line if the last rung is beyond the steps of every row."""
-    assert table.sweep is not None
-    last = max(table.sweep.scheduler.rungs, default=0)
+    assert table.head.sweep is not None
+    last = max(table.head.sweep.scheduler.rungs, default=0)
     specs = [parsed.spec for parsed in table.written.values() if parsed.head.kind == "run"] + [table.shared] * (table.grid is not None)
     steps = [spec.data["train"].get("max_steps") for spec in specs]
     if last and steps and all(isinstance(s, int) and s < last for s in steps):

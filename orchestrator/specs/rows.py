@@ -56,7 +56,7 @@ def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | No
     tables = [target.table for target in index.find_all(address_or_file)]
     if len(tables) > 1:
         return _union(tables)
-    sweep = tables[0].sweep or SweepSpec()
+    sweep = tables[0].head.sweep or SweepSpec()
     steps = None if profile is None else profiles.load(profile)[0].train.get("max_steps")
     if not isinstance(steps, int):
         return sweep
@@ -66,7 +66,7 @@ def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | No
 
 
 def _union(tables: list[TableFile]) -> SweepSpec:
-    sweeps = [table.sweep or SweepSpec() for table in tables]
+    sweeps = [table.head.sweep or SweepSpec() for table in tables]
     problems = [
         table.document.at(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
         for table, sweep in zip(tables, sweeps, strict=True)

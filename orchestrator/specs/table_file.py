@@ -14,14 +14,11 @@ from orchestrator.errors import UserError, collecting
 from orchestrator.paths import in_search_spaces
 from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
-from orchestrator.specs.claims import Claim
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import Model, validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
 from orchestrator.specs.row import row_figures, with_figures
-from orchestrator.specs.sweep import SweepSpec
-from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TableSource, TemplateHead, segments
-from orchestrator.specs.tune import TuneSpec
+from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TemplateHead, segments
 
 MAX_PARENTS = 16
 EXTERNAL = (("external", "data"), ("external", "score"))
@@ -51,19 +48,13 @@ class TableFile:
 
     path: Path
     document: Document
-    source: TableSource | None = None
+    head: TableHead = field(default_factory=TableHead)
     shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
     assumed: list[str] = field(default_factory=list)
     written: dict[str, ParsedRow] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
-    sweep: SweepSpec | None = None
-    columns: list[str] = field(default_factory=list)
     figures: Located = field(default_factory=lambda: Located({}, Position("", ())))
     grid: Grid | None = None
-    claims: list[Claim] = field(default_factory=list)
-    control_rows: list[str] = field(default_factory=list)
-    tune: TuneSpec | None = None
-    ladder: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -76,8 +67,8 @@ class TableFile:
 
     @property
     def address(self) -> str:
-        if self.source is not None:
-            return f"{self.source.paper}/{self.source.table}"
+        if (source := self.head.source) is not None:
+            return f"{source.paper}/{source.table}"
         return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"
 
     @property
@@ -130,8 +121,8 @@ def _read(path: Path, changed: int, size: int) -> TableFile:
         _fill(table, ())
         if isinstance(table.document.data.get("grid"), dict):
             table.grid = read_grid(table.document)
-        claims.check(table.document, table.claims, table.rows)
-        for i, name in enumerate(table.control_rows):
+        claims.check(table.document, table.head.claims, table.rows)
+        for i, name in enumerate(table.head.control_rows):
             if name not in table.rows:
                 table.document.wrong(("control_rows", i), f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")
     return table
@@ -145,8 +136,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         _extend(table, data["extends"], chain)
     table.shared = table.shared.merged(sections)
     if head is not None:
-        table.source, table.columns, table.sweep = head.source, head.expect_columns, head.sweep
-        table.claims, table.control_rows, table.tune, table.ladder = head.claims, head.control_rows, head.tune, head.ladder
+        table.head = head
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = with_figures(table.figures, document, ())
     for section, add in (("templates", _template), ("rows", _row)):

@@ -43,7 +43,7 @@ def file_problems(path: Path) -> Iterator[str]:
     except UserError as error:
         yield from error.lines
         return
-    if table.source is None:
+    if table.head.source is None:
         yield f"{path.name}: a shipped table has an address; expected `source`"
     header = re.match(r"(#.*\n)+", path.read_text(encoding="utf-8"))
     if header is None or "nmt-ablate" not in header[0] or "ost" not in header[0]:

@@ -36,7 +36,7 @@ def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | 
     if hours is None:
         raise UserError("--until-decided: found no cap; expected --max-core-hours H (or --max-gpu-hours H)")
     if section.scheduler.kind != "fifo":
-        table = next(found.table for found in index.find_all(target) if found.table.sweep is not None)
+        table = next(found.table for found in index.find_all(target) if found.table.head.sweep is not None)
         position = table.document.at(("sweep", "scheduler", "kind"))
         raise UserError(position.line(f"found {section.scheduler.kind}, which stops runs; expected fifo, because of --until-decided"))
     if len(seeds) <= FIRST:

@@ -98,7 +98,7 @@ class Request:
             log(line)
         finder = Finder(open_ledger(options.results), data)
         if found[0].tuned:
-            rows = [choice.tuned_row(row, finder, found[0].table.tune) for row in rows]
+            rows = [choice.tuned_row(row, finder, found[0].table.head.tune) for row in rows]
         return cls(target, options, found, rows, finder)
 
     def one(self) -> Row:
@@ -125,8 +125,8 @@ class Request:
         found = []
         for address, file, rows in replace(self, rows=whole).tables():
             rows = self._controlled(address, rows)
-            found.append(Family(address, file, rows, self.finder, (file.sweep or SweepSpec()).seeds))
-            if searches := choice.used(rows, self.finder, file.tune):
+            found.append(Family(address, file, rows, self.finder, (file.head.sweep or SweepSpec()).seeds))
+            if searches := choice.used(rows, self.finder, file.head.tune):
                 seeds = next(iter(searches.values()))["tune"]["seeds"]["judge"]
                 tuned = [choice.with_chosen(row, searches[row.id]) for row in rows if row.id in searches]
                 found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
@@ -140,20 +140,8 @@ class Request:
         kinds = [kind for kind in KINDS if kind in self.finder.control_kinds(address)]
         if not kinds:
             return rows
-        from orchestrator.cost.controls import Matcher  # deferred: it imports torch
-
-        matcher, by_id, left = Matcher(self.finder.data), {row.id: row for row in rows}, dict[str, None]()
-        asked, found = wanted([row for row in rows if row.control is None], kinds), list[Row]()
-        for row in rows:
-            found.append(row)
-            for control in asked.get(row.id, ()) if self._has_runs(row) else ():
-                try:
-                    made = by_id.get(control.name) or matcher.row(control, by_id[control.of], row)
-                except UserError as error:
-                    left |= dict.fromkeys(error.lines)
-                    continue
-                if control.name not in by_id and self._has_runs(made):
-                    found.append(made)
-        for line in left:
-            log(f"warning: {address} has runs of matched controls that are left out: {line}")
+        asked = wanted([row for row in rows if row.control is None], kinds)
+        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, self._has_runs)
+        for line in left_out:
+            log(f"warning: {address} has runs of matched controls: {line}")
         return found

@@ -57,8 +57,8 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
         looks.check(target, section, requested or section.seeds, options.max_hours)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
     name = sweep_name(address_of(target, request.rows, found), options.profile, options.sets, parse(options.controls))
-    tables = {each.table.path: each.table for each in found if each.table.claims}
-    stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
+    tables = {each.table.path: each.table for each in found if each.table.head.claims}
+    stated = [claims.as_data(table.address, path, table.head.claims) for path, table in tables.items()]
     return request, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated)
 
 

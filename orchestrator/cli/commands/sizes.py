@@ -32,7 +32,7 @@ def at_sizes(options: Options, *targets: str) -> list[Options]:
 
 
 def _of_file(targets: Sequence[str]) -> list[str]:
-    found = {tuple(each.table.ladder) for target in targets for each in index.find_all(target)}
+    found = {tuple(each.table.head.ladder) for target in targets for each in index.find_all(target)}
     if len(found) != 1 or () in found:
         raise UserError(
             f"--ladder {FILE}: {', '.join(targets)}: found no section `ladder` that all tables share; expected profiles in the option"

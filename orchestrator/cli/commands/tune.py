@@ -48,10 +48,10 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
     if file is not None:
         document = yaml_file.load(file)
         return Tuning(valid(document, _TuneFile).tune, document.at)
-    if len(tables) != 1 or tables[0].tune is None:
+    if len(tables) != 1 or tables[0].head.tune is None:
         names = ", ".join(table.address for table in tables)
         raise UserError(f"--tune: {names}: found no section `tune`; expected one in the file, or --tune-with FILE.yaml")
-    return Tuning(tables[0].tune, tables[0].document.at)
+    return Tuning(tables[0].head.tune, tables[0].document.at)
 
 
 def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> None:

@@ -81,13 +81,13 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
     for family in request.families():
         address, file, rows = family.address, family.file, family.rows
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
-        stated, known = claims.of_table(address, file.claims), known | outcomes
+        stated, known = claims.of_table(address, file.head.claims), known | outcomes
         if session is not None:
-            problems += sessions.undeclared(file.document, address, file.claims, {row.id: row for row in rows}, starts(rows))
+            problems += sessions.undeclared(file.document, address, file.head.claims, {row.id: row for row in rows}, starts(rows))
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
         named = family.named(request.rows)
         own = [Answer(one, bool(family.searches)) for one in found if one.claim.row in named]
-        _add_history(own, address, file.claims, sweep_files.recorded_claims(roots, address))
+        _add_history(own, address, file.head.claims, sweep_files.recorded_claims(roots, address))
         answers += own
     raise_all(problems)
     if session is not None:

@@ -126,6 +126,6 @@ def test_changes_that_a_claim_does_not_name(tmp_path: Path, row: str, changes: s
     (tmp_path / "demo.yaml").write_text(text, encoding="utf-8")
     rows = resolve(tmp_path / "demo.yaml")
     table = find(str(tmp_path / "demo.yaml")).table
-    found = undeclared(table.document, table.address, table.claims, {row.id: row for row in rows}, starts(rows))
+    found = undeclared(table.document, table.address, table.head.claims, {row.id: row for row in rows}, starts(rows))
     assert len(found) == len(expected) and all(words in line for words, line in zip(expected, found, strict=True))
     assert all(":9:" in line for line in found)

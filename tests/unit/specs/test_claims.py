@@ -33,7 +33,7 @@ def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> Non
     )
     resolve(path)
     table = find(path).table
-    first, second = claims.of_table(table.address, table.claims)
+    first, second = claims.of_table(table.address, table.head.claims)
     assert (first.row, first.against, first.effect, first.seeds, first.metric) == ("demo/small/fused", None, 0.8, 5, None)
     assert (second.against, second.metric, second.margin, second.seeds) == ("demo/small/base", "nll", 0.1, 2)
 

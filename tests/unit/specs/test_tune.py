@@ -24,7 +24,7 @@ def written(folder: Path, text: str) -> str:
 def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
     path = written(tmp_path, RATE + "  own: {rate: {choice: [1, 3]}}\n")
     resolve(path)
-    spec = find(path).table.tune
+    spec = find(path).table.head.tune
     assert spec is not None and (spec.trials, spec.select, spec.sampler, spec.stop) == (8, "valid/nll", "sobol", None)
     assert list(spec.draws) == ["optim.schedule.lr", "rate"] and spec.seeds.search == [101] and spec.seeds.judge == [1, 2, 3]
 
