@@ -1,4 +1,4 @@
-"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds bounds and strict validation."""
+"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds strict validation."""
 
 from __future__ import annotations
 
@@ -12,30 +12,36 @@ Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of an option that is a number, in its `Annotated` type."""
+    """Of a field or an option that is a number, in its `Annotated` type. Pydantic reads them, other code does not."""
 
     gt: float | None = None
     ge: float | None = None
     lt: float | None = None
     le: float | None = None
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return handler(source) | {name: bound for name, bound in vars(self).items() if bound is not None}
+
 
 Positive = Annotated[float, Bounds(gt=0)]
 Probability = Annotated[float, Bounds(ge=0, lt=1)]
+AtLeast1 = Annotated[int, Bounds(ge=1)]
 UpTo1000 = Annotated[int, Bounds(ge=1, le=1000)]
+MAX_WIDTH = 100_000
+Width = Annotated[int, Bounds(ge=1, le=MAX_WIDTH)]
 
 
 @dataclass(frozen=True)
 class DropoutConfig:
     """Dropout probabilities."""
 
-    embedding: float = 0.1
+    embedding: Probability = 0.1
     """Dropout probability of the embedded words, positions included."""
-    residual: float = 0.1
+    residual: Probability = 0.1
     """Dropout probability of a sub-layer's output, before it joins the residual stream; in convolutional layers, of a layer's input."""
-    attention: float = 0.0
+    attention: Probability = 0.0
     """Dropout probability of the attention weights."""
-    ffn: float = 0.0
+    ffn: Probability = 0.0
     """Dropout probability of the feed-forward network's inner states."""
 
 
@@ -43,7 +49,7 @@ class DropoutConfig:
 class StackConfig:
     """One side. An encoder has no cross-attention."""
 
-    num_layers: int = 6
+    num_layers: UpTo1000 = 6
     """Number of layers of this side."""
     layer: Component = field(default_factory=lambda: {"kind": "transformer"})
     """What a layer is."""
@@ -63,26 +69,26 @@ class StackConfig:
 class ModelConfig:
     """The network. Encoder and decoder share all widths; they differ only in depth and components."""
 
-    d_model: int = 512
+    d_model: Width = 512
     """Width of the states, D."""
-    d_ff: int = 2048
+    d_ff: Width = 2048
     """Inner width of the feed-forward networks."""
-    num_heads: int = 8
+    num_heads: AtLeast1 = 8
     """Attention heads; a divisor of d_model."""
     norm: Literal["pre", "post"] = "post"
     """Where layer norms stand: post: behind each residual sum (Vaswani et al. 2017); pre: in front of each sub-layer, and behind the
     stack."""
-    norm_eps: float = 1e-6
+    norm_eps: Positive = 1e-6
     """What a layer norm adds to the variance."""
     activation: Literal["relu", "gelu"] = "relu"
     """Activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """What is added to the embedded words: sinusoids, a learned table, or nothing."""
-    max_positions: int = 1024
+    max_positions: Width = 1024
     """Rows of the table of learned positions, in subwords with EOS."""
-    word_dim: int | None = None
+    word_dim: Width | None = None
     """Width of embedded words; a linear map to d_model follows. null: d_model, without a map."""
-    output_dim: int | None = None
+    output_dim: Width | None = None
     """Width in front of the softmax; a linear map stands before it. null: word_dim, or d_model."""
     weight_norm: bool = False
     """Whether the linear maps of convolutional components and of the output have weight normalisation."""

@@ -4,6 +4,7 @@
 ignored. The tests bound the error relative to the operations that torch counts at run time.
 """
 
+from models.config import options
 from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
 from orchestrator.cost.work import Work
 from orchestrator.ledger.keys import defaults_of
@@ -45,15 +46,13 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 def _predictions(model: ModelSpec) -> int:
     if model.head is None:
         return 1
-    options = {name: value for name, value in model.head.items() if name != "kind"}
-    return int(HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options))
+    return int(HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head)))
 
 
 def _runs(section: EncoderSpec) -> int:
     """How many times the layers of a side run in one pass."""
     layer = LAYERS.get(section.layer["kind"])
-    runs = layer.runs(**{name: value for name, value in section.layer.items() if name != "kind"})
-    return int(runs) + int(CONNECTIONS.get(section.connection["kind"]).corrects)
+    return int(layer.runs(**options(section.layer))) + int(CONNECTIONS.get(section.connection["kind"]).corrects)
 
 
 def _again(model: ModelSpec, side: str) -> float:
@@ -61,8 +60,8 @@ def _again(model: ModelSpec, side: str) -> float:
     section = getattr(model, side)
     if section.aggregation["kind"] != "mlrf-self-attention":
         return 0.0
-    options = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
-    states = section.num_layers + bool(options["word_embedding"])
-    once = 1 if options["w1"] != "layer" else 0  # with a separate map per state, each is applied once
-    maps = options["n_hop"] if options["w1"] == "hop" else 1
-    return float((states - 1) * options["d_a"] * (model.d_model * maps * once + options["n_hop"]))
+    own = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
+    states = section.num_layers + bool(own["word_embedding"])
+    once = 1 if own["w1"] != "layer" else 0  # with a separate map per state, each is applied once
+    maps = own["n_hop"] if own["w1"] == "hop" else 1
+    return float((states - 1) * own["d_a"] * (model.d_model * maps * once + own["n_hop"]))

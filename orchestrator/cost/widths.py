@@ -4,8 +4,8 @@ import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from models.config import MAX_WIDTH
 from orchestrator.errors import UserError
-from orchestrator.specs.base import MAX_WIDTH
 from orchestrator.specs.schema import ModelSpec, RunSpec
 from orchestrator.sweeps import parameters
 

@@ -53,8 +53,8 @@ def write_document(path: Path, record: Mapping[str, Any], key: str, **options: A
 
 def read_or_tell(path: Path) -> dict[str, Any] | None:
     """`read_document` without the digest; a document that is damaged or was changed counts as absent, with one warning on stderr."""
-    document = read_document(path) or (read_document(path) if path.exists() else None)  # it may have been written in between
-    if document is None and path.exists():
+    there, document = path.exists(), read_document(path)  # in this order, for it may be written in between
+    if document is None and there:
         log_once(f"warning: {path}: its digest is not the one of its content; it counts as absent until it is made again")
     return None if document is None else unsealed(document)
 

@@ -40,9 +40,9 @@ def read_record(path: Path, key: str | None = None) -> Record | None:
     key: the key that the record must have; by default any that starts with the name of its file or run. Raises DamagedError if the file is
     no whole record, and UserError if it is the record of another key.
     """
-    document = read_document(path) or (read_document(path) if exists(path) else None)  # it may have been written in between
+    there, document = exists(path), read_document(path)  # in this order, for it may be written in between
     if document is None:
-        if (reason := no_file(path)) is None and not exists(path):
+        if (reason := no_file(path)) is None and not there:
             return None
         raise DamagedError(reason or "not a whole record (damaged JSON or digest)")
     if key is not None and document.get("key") != key:

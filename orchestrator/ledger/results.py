@@ -13,7 +13,6 @@ Where the texts of a decoding were left out, as in the product's own results, it
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,8 +31,6 @@ from orchestrator.ledger.records import Record, RunReader
 from orchestrator.ledger.run_lock import RunLock
 
 T = TypeVar("T")
-
-_NAME = re.compile(r"[0-9a-f]{16}")
 
 
 class Ledger:
@@ -186,7 +183,7 @@ class Ledger:
         found: dict[str, Record] = {}
         for run in self.places(train_key):
             for path in packed.files(run / folder):
-                if _NAME.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
+                if packed.RUN.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
                     found.setdefault(record["key"], record)
         return list(found.values())
 

@@ -18,12 +18,12 @@ from orchestrator.errors import FencedError, LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger import object_store
+from orchestrator.ledger.packed import RUN
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock, owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
 from orchestrator.ledger.sweep_files import Named, SweepFile, Sweeps, read_sweeps, sweep_name
 
-RUN = re.compile(r"[0-9a-f]{16}")
 LOCK = ".lifecycle.lock"
 LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-f]{8}")
 KILLED = "left by a writer that was killed"

@@ -18,14 +18,10 @@ def _differ(values: list[Any]) -> list[Any]:
     return values
 
 
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1024)]
 """Of workers, threads and hypotheses: more are a slip of the hand."""
 Natural = Annotated[int, Field(ge=0)]
-Depth = Annotated[int, Field(ge=1, le=1000)]
-MAX_WIDTH = 100_000
-Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 VocabSize = Annotated[int, Field(gt=4, le=1_000_000)]
 """Pieces of a vocabulary, its 4 specials included."""
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]

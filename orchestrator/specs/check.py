@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from models.config import options
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError, raise_all
 from orchestrator.specs import corpora
@@ -98,8 +99,7 @@ def needs_fp32(model: ModelSpec) -> str | None:
     """Returns the first component that needs fp32 at its site and why, or None if the model may run in any precision."""
     section = model.model_dump()
     for path, registry, component in slots(section):
-        options = {name: value for name, value in component.items() if name != "kind"}
-        reason = REGISTRIES[registry].get(component["kind"]).needs_fp32(site_info(section, side_of(path)), **options)
+        reason = REGISTRIES[registry].get(component["kind"]).needs_fp32(site_info(section, side_of(path)), **options(component))
         if reason is not None:
             return f"{'.'.join(map(str, path))} {component['kind']}: {reason}"
     return None

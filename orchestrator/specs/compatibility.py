@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from models.config import options
 from models.registry import REGISTRIES
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
@@ -36,8 +37,7 @@ class _Model:
 
     def __getitem__(self, path: tuple[str, ...]) -> _Part:
         component = self.components.get(path) or {"kind": _DEFAULTS[path[-1]]}
-        options = {name: value for name, value in component.items() if name != "kind"}
-        return _Part(component["kind"], REGISTRIES[path[-1]].get(component["kind"]), options)
+        return _Part(component["kind"], REGISTRIES[path[-1]].get(component["kind"]), options(component))
 
     def get(self, slot: str) -> _Part | None:
         return self[slot,] if (slot,) in self.components else None

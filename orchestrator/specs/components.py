@@ -10,7 +10,6 @@ import inspect
 import types
 import typing
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -146,7 +145,7 @@ def _bounded(hint: Any, default: Any) -> Any:
     """Adds bounds to integer hints, also inside unions, and those of `Annotated`. The class's own `check` has those of lists."""
     if typing.get_origin(hint) is Annotated:
         plain, *bounds = typing.get_args(hint)
-        return Annotated[_bounded(plain, default), *(Field(**asdict(each)) for each in bounds)]
+        return Annotated[_bounded(plain, default), *bounds]
     if hint is int:
         low = 1 if isinstance(default, int) and default >= 1 else 0 if default in (0, None, ...) else -MAX_INT
         return Annotated[int, Field(ge=low, le=MAX_INT)]

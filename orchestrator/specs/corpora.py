@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from models.config import Probability
 from orchestrator.errors import UserError
 from orchestrator.files.folders import the_file
 from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
-from orchestrator.specs.base import Natural, Positive, Probability, Strict
+from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, nearest
 from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.specs.base import Natural, Positive, Probability, Strict
+from models.config import Probability
+from orchestrator.specs.base import Natural, Positive, Strict
 
 
 class Stage(Strict):

@@ -3,8 +3,8 @@
 
 Every field is part of a run's identity unless stated otherwise; `ledger.keys` hashes these fields. Unknown keys, wrong types and
 out-of-range numbers are errors (pydantic strict mode: "3" is not an int, 3 is a valid float). The text below a field is its description
-in `nmt-ablate schema` and docs/spec.md (`specs.json_schema`). The section `model` has the fields, order, defaults and descriptions of
-`models.config`, which are repeated here only to add bounds or a stricter type.
+in `nmt-ablate schema` and docs/spec.md (`specs.json_schema`). The section `model` has the fields, order, bounds, defaults and descriptions
+of `models.config`, which are repeated here only where the type is stricter.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from models.config import Component, DropoutConfig, ModelConfig, StackConfig
-from orchestrator.specs.base import Count, Depth, Natural, Positive, Probability, Strict, VocabSize, Width
+from orchestrator.specs.base import Count, Natural, Positive, Strict, VocabSize
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Schedule  # noqa: F401 (Schedule for those that import it from here)
 
 
@@ -92,22 +92,16 @@ class DataSpec(Strict):
     """Declared vocabulary sizes, for parameter counts without data."""
 
 
-_DROPOUT, _STACK, _MODEL = DropoutConfig(), StackConfig(), ModelConfig()
+_STACK, _MODEL = StackConfig(), ModelConfig()
 
 
 class DropoutSpec(Strict, DropoutConfig):
     """Dropout probabilities."""
 
-    embedding: Probability = _DROPOUT.embedding
-    residual: Probability = _DROPOUT.residual
-    attention: Probability = _DROPOUT.attention
-    ffn: Probability = _DROPOUT.ffn
-
 
 class EncoderSpec(Strict, StackConfig):
     """Depth and components of the encoder."""
 
-    num_layers: Depth = _STACK.num_layers
     layer: Component = _STACK.layer
     connection: Component = _STACK.connection
     aggregation: Component = _STACK.aggregation
@@ -119,20 +113,12 @@ class EncoderSpec(Strict, StackConfig):
 class DecoderSpec(EncoderSpec):
     """Depth and components of the decoder; an encoder has the same keys but for cross_attention."""
 
-    num_layers: Depth = _STACK.num_layers
     cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
 
 
 class ModelSpec(Strict, ModelConfig):
     """The network. Encoder and decoder share all widths; they differ only in depth and components."""
 
-    d_model: Width = _MODEL.d_model
-    d_ff: Width = _MODEL.d_ff
-    num_heads: Positive = _MODEL.num_heads
-    norm_eps: Annotated[float, Field(gt=0)] = _MODEL.norm_eps
-    max_positions: Width = _MODEL.max_positions
-    word_dim: Width | None = _MODEL.word_dim
-    output_dim: Width | None = _MODEL.output_dim
     dropout: DropoutSpec = DropoutSpec()
     encoder: EncoderSpec = EncoderSpec()
     decoder: DecoderSpec = DecoderSpec()

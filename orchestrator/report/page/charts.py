@@ -147,12 +147,9 @@ def _curves(section: Section, key: str) -> dict[str, list[tuple[int, float]]]:
     reports = {int(report["step"]): report for report in ledger.history(key)}
     for step, rung in ledger.read_rungs(key).items():
         reports[step] = {**rung, **reports.get(step, {})}
-    found: dict[str, list[tuple[int, float]]] = {}
-    for step in sorted(reports):
-        for metric in METRICS:
-            if (value := number(reports[step].get(metric))) is not None:
-                found.setdefault(metric, []).append((step, value))
-    return found
+    values = {metric: [(step, number(reports[step].get(metric))) for step in sorted(reports)] for metric in METRICS}
+    known = {metric: [(step, value) for step, value in curve if value is not None] for metric, curve in values.items()}
+    return {metric: curve for metric, curve in known.items() if curve}
 
 
 def thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
