@@ -1,5 +1,6 @@
 """`data add|get|check|prepare`: corpora by name."""
 
+from collections import defaultdict
 from typing import Annotated, Any
 
 import typer
@@ -134,16 +135,17 @@ def prepare(
 
     need_folder(data_dir, "--data-dir")
     show_bars()
-    if target in list_entries():
-        specs = [DataSpec(corpus=target)]
-    else:
-        rows = resolve(target, sets=sets, profile=profile)
-        specs = list({row.spec.data.model_dump_json(): row.spec.data for row in rows if row.spec is not None}.values())
+    specs: dict[str, DataSpec] = {"": DataSpec(corpus=target)} if target in list_entries() else {}
+    tests = defaultdict[str, dict[str, None]](dict)
+    for row in [] if specs else resolve(target, sets=sets, profile=profile):
+        if row.spec is not None:
+            specs.setdefault(key := row.spec.data.model_dump_json(), row.spec.data)
+            tests[key] |= {score.test: None for score in (row.spec.score, *row.also.values())}
     make(cache_dir, "--cache-dir")
-    for spec in specs:
+    for key, spec in specs.items():
         prepared = prepare(spec, data_dir, cache_dir, verify=True)
         sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
-        unknown = {split: prepared.unknown(split) for split in prepared.stats["splits"]}
+        unknown = {split: prepared.unknown(split) for split in {**prepared.stats["splits"], **tests[key]}}
         if as_json:
             print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes, "unknown": unknown})
         log(f"{spec.corpus}: vocabularies {prepared.src_size:,} and {prepared.tgt_size:,}, in {prepared.path}")

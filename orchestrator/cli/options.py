@@ -127,4 +127,8 @@ class ManyValues(OnceEach):
                 joined[-1] += f"\0{value}"
             else:
                 joined.append(value)
+        values, _, last = joined[-1].rpartition("\0") if joined else ("", "", "")
+        arguments = [param.name for param in self.params if param.param_type_name == "argument"]
+        if values and None in map(self.make_parser(ctx).parse_args(list(joined))[0].get, arguments) and not Path(last).exists():
+            joined[-1:] = [values, last]  # the argument stands last, behind the values of an option
         return super().parse_args(ctx, joined)

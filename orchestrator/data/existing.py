@@ -67,7 +67,8 @@ def _of_sentencepiece(path: Path, content: bytes, pieces: list[str] | None, line
     except RuntimeError:
         model = None
     if model is None or not model.size:
-        raise UserError(f"{path}: found neither a sentencepiece model nor codes of subword-nmt (version 0.2)")
+        found = "a tokenizer.json of Hugging Face" if content.lstrip().startswith(b"{") else "neither"
+        raise UserError(f"{path}: found {found}; expected a sentencepiece model or codes of subword-nmt (version 0.2)")
     own = model.processor
     specials = [own.pad_id(), own.unk_id(), own.bos_id(), own.eos_id()]
     usual = [i for i in range(model.size) if not (own.is_control(i) or own.is_unknown(i) or own.is_unused(i))]

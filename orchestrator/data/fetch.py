@@ -57,7 +57,7 @@ def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda li
                 reasons = []
                 break
             except UserError as error:
-                reasons.append("; ".join(error.lines) + (sacrebleu_sets.remedy() if isinstance(source, SacreBleu) else ""))
+                reasons.append("; ".join(error.lines))
                 if isinstance(error, Unreachable):
                     dead[number] = reasons[-1]
                 if (number, source) != sources[-1]:

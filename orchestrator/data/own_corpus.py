@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from orchestrator.data.check import Report, check
 from orchestrator.data.expected_text import of_files
@@ -58,10 +59,16 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **fo
     text = of_files(entry, None, paths)
     own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
     content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"
-    if path.exists() and path.read_text(encoding="utf-8") != content:
+    entry = entry.model_copy(update={"splits": {split: Split(**each) for split, each in own.items()}})
+    if path.exists() and _meaning(load_entry(name)) != _meaning(entry):
         raise UserError(f"{display(path)}: is there already, with other content; expected another name, or remove it first")
     atomic.write_text(path, content)
     return path, report
+
+
+def _meaning(entry: CorpusEntry) -> dict[str, Any]:
+    """The entry but for the places of its files, whose sha256 it has."""
+    return entry.model_dump(exclude={"splits": {"__all__": {"src", "tgt", "raw"}}})
 
 
 def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:

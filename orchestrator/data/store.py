@@ -9,19 +9,21 @@ SPLIT.src.txt, SPLIT.ref0.txt ..  lines of held-out splits as `CorpusText` has t
 
 import json
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.data import subword
+from orchestrator.data import sacrebleu_sets, subword
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.integrity import DamagedError, VerifiedFiles
 from orchestrator.data.text_processor import SIDES, TextProcessor
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.specs.text_form import RAW
+from orchestrator.specs import public_tests
+from orchestrator.specs.text_form import RAW, normalised
 
 ABOUT = "about.json"
 OWN_SHA256 = "about_sha256"
@@ -76,27 +78,35 @@ class Prepared(TextProcessor):
         self.target_language: str = self.manifest["languages"][1]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
+        self._public_sets: dict[str, list[list[str]]] = {}
 
     def unknown(self, split: str) -> list[float]:
         """Share of the source's and of the target's tokens that are UNK."""
-        size = self.stats["splits"][self._check(split)]
+        if self._public(split):
+            return [float((ids == subword.UNK).mean()) for ids in (self.pairs(split).src, self.pairs(split).tgt)]
+        size = self.stats["splits"][split]
         return [unknown / max(1, tokens) for unknown, tokens in zip(size["unknown"], size["tokens"], strict=True)]
 
     def pairs(self, split: str) -> Pairs:
         """Token ids of a split, with the first reference as target. Raises UserError for an unknown split."""
-        self._check(split)
-        if split not in self._pairs:
+        if split not in self._pairs and (public := self._public(split)):
+            sides = [self.encode(lines, side) for lines, side in zip(public, SIDES, strict=False)]
+            flat = ((np.array([*chain(*ids)]), np.cumsum([0, *map(len, ids)])) for ids in sides)
+            self._pairs[split] = Pairs(*chain(*flat))
+        elif split not in self._pairs:
             names = (f"{split}.{side}{part}.npy" for side in SIDES for part in ("", ".offsets"))
             self._pairs[split] = Pairs(*(np.load(self.files.verified(name), mmap_mode="r", allow_pickle=False) for name in names))
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
         """Unchanged source lines of a held-out split."""
-        return self._raw(split, "src")
+        return (self._public(split) or [self._raw(split, "src")])[0]
 
     def references(self, split: str) -> list[list[str]]:
         """Unchanged reference streams of a held-out split (outer: stream; inner: sentence)."""
-        return [self._raw(split, f"ref{i}") for i in range(self.stats["splits"][self._check(split)]["references"])]
+        if public := self._public(split):
+            return public[1:]
+        return [self._raw(split, f"ref{i}") for i in range(self.stats["splits"][split]["references"])]
 
     def reference_text(self, split: str) -> list[list[str]]:
         """References as running text: for a tokenised corpus its raw references, or else its tokens, unescaped and detokenised."""
@@ -112,13 +122,23 @@ class Prepared(TextProcessor):
         has_used = used in self.files.sizes or (self.path / used).exists()
         return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * has_used))]
 
-    def _check(self, split: str) -> str:
-        if split not in self.stats["splits"]:
+    def _public(self, split: str) -> list[list[str]] | None:
+        """Source and references of a test set of sacreBLEU, in the corpus's normal form; None for a split of the corpus.
+
+        Raises UserError for a name that is neither, and like `sacrebleu_sets.rows`.
+        """
+        if split in self.stats["splits"]:
+            return None
+        languages = self.config["languages"]
+        if public_tests.identity(split, languages) is None:
             raise UserError(f"the prepared corpus has no split {split!r}; it has {', '.join(self.stats['splits'])}")
-        return split
+        if split not in self._public_sets:
+            columns = zip(*sacrebleu_sets.rows(split, "-".join(languages)), strict=True)
+            self._public_sets[split] = [normalised(column, self.normal_form) for column in columns]
+        return self._public_sets[split]
 
     def _raw(self, split: str, name: str) -> list[str]:
-        if self._check(split) == "train":
+        if split == "train":
             raise UserError("the raw lines of train are not kept; ask for valid or a test set")
         return read_lines(self.files.verified(f"{split}.{name}.txt"))
 

@@ -21,6 +21,7 @@ from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger.grown import FORMER, GROWN, LATER
+from orchestrator.specs import public_tests
 from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
@@ -95,10 +96,12 @@ def training_key(manifest: dict[str, Any]) -> str:
 
 
 def split_key(manifest: dict[str, Any], split: str) -> str:
-    """sha256 of a held-out split, the input of decode and score keys beside the training. UserError for an absent split."""
+    """sha256 of a held-out split or a test set of sacreBLEU, the input of decode and score keys beside the training. UserError else."""
     if "generator" in manifest["text"]:
         return digest([manifest["text"], split])
     known = manifest["text"] | manifest["tests"]
+    if split not in known and (public := public_tests.identity(split, manifest.get("languages", ()))) is not None:
+        return digest(public)
     if split not in known:
         raise UserError(f"test set {split!r} is not there; found: {', '.join(known)}")
     return digest([known[split], manifest["form"]] if "form" in manifest else known[split])

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from models.config import options
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError, raise_all
-from orchestrator.specs import corpora
+from orchestrator.specs import corpora, public_tests
 from orchestrator.specs.base import Strict
 from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.messages import Problem, problems_of
@@ -80,19 +80,20 @@ def whole(spec: RunSpec) -> list[Problem]:
     tuned = decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", "decode.length_penalty.alpha", "tuned", "a number with rouge")
     try:
-        splits = _splits(data.corpus)
+        entry = _entry(data.corpus)
     except UserError:
         if data.corpus in corpora.list_entries():
             raise
         return [*found, Problem(("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora.list_entries())}")]
-    if spec.score.test not in splits:
-        found.append(Problem(("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}"))
+    splits = [name for name in entry.splits if name != "train"] or ["valid", "test"]
+    if spec.score.test not in splits and (reason := public_tests.refusal(spec.score.test, entry, splits)) is not None:
+        found.append(Problem(("score", "test"), reason))
     return found
 
 
 @functools.cache
-def _splits(corpus: str) -> tuple[str, ...]:
-    return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
+def _entry(corpus: str) -> corpora.CorpusEntry:
+    return corpora.load_entry(corpus)
 
 
 def needs_fp32(model: ModelSpec) -> str | None:

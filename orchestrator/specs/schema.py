@@ -224,7 +224,7 @@ class ScoreSpec(Strict):
     """Test set and metric."""
 
     test: str = "test"
-    """Split of the corpus that is translated and scored."""
+    """Split of the corpus that is translated and scored, or a test set of sacreBLEU in its languages, such as `wmt14/full`."""
     metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
     """sacrebleu and mteval (mteval-v13a) score detokenised text; multi-bleu scores tokenised text without smoothing, as papers do; rouge is
     the F1 of ROUGE-1, -2 and -L, of stemmed words for English and of the words of `tokenize` for other target languages."""

@@ -72,9 +72,11 @@ def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
 
 def test_what_is_no_model_is_refused(folder: Path) -> None:
     (folder / "empty").touch()
+    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "BPE"}}')
     for options, expected in (
         ({"model": ["none"]}, "data.subword.model: .*none: no such file"),
-        ({"model": ["src"]}, "src: found neither a sentencepiece model nor codes of subword-nmt"),
+        ({"model": ["src"]}, "src: found neither; expected a sentencepiece model or codes of subword-nmt"),
+        ({"model": ["tokenizer.json"]}, "tokenizer.json: found a tokenizer.json of Hugging Face; expected a sentencepiece model"),
         ({"model": ["empty"]}, "empty: found neither"),
         ({"model": ["codes"], "dictionary": ["src"]}, "src: line 1: found .*; expected a piece and its count"),
         ({"model": ["sp.model"], "dictionary": ["dict.txt"]}, "has none of the pieces of the dictionary"),

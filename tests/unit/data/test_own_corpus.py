@@ -50,6 +50,11 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
     own_corpus.add("talks", "ja", "en", texts)
     with pytest.raises(UserError, match="is there already, with other content"):
         own_corpus.add("talks", "en", "ja", texts)
+    copied = {split: [path.rename(path.with_name(f"{path.name} copy")) for path in pair] for split, pair in texts.items()}
+    assert own_corpus.add("talks", "ja", "en", copied)[1].problems == [] and load_entry("talks").splits["test"].src == str(
+        copied["test"][0]
+    )
+    texts = copied
     own_corpus.write_table("mine/first", "talks", None)
     with pytest.raises(UserError, match="is there already; expected another address"):
         own_corpus.write_table("mine/first", "talks", None)

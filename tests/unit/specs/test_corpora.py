@@ -165,7 +165,5 @@ def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch
         server.shutdown()
     for path in [*(tmp_path / "fake").glob("test*"), *(tmp_path / "sacrebleu/cut").glob("cut.*")]:
         path.unlink() if path.parent.name == "fake" else path.write_bytes(Cut.text[:-1500])  # as a killed process leaves it
-    with pytest.raises(
-        UserError, match=r"test.de: found 3,747 pairs, expected 3,897; if sacreBLEU's own copy in \S+ is damaged, remove it$"
-    ):
+    with pytest.raises(UserError, match=r"test.de: found 3,747 pairs, expected 3,897$"):
         fetch.get("fake", tmp_path)
