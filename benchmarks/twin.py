@@ -167,9 +167,9 @@ def simulated(trials: int, curvature: float, search: int, judging: int, repetiti
             seen[arm, [trial for trial in range(trials) if trial not in going]] = np.inf
         chosen = loss[np.arange(3), seen.argmin(axis=1)]
         noise = generator.normal(size=(2, 3, judging))
-        gaps = [gap(values[np.isfinite(values)].tolist()) or 0.0 for values in seen]
+        gaps = [gap(values, seen[0]) or 0.0 for values in seen[1:]]
         for name, scores in (("tuned", chosen[:, None] + noise[0]), ("as written", loss[:, :1] + noise[1])):
-            twin, better = verdicts(scores, gaps if name == "tuned" else [0.0] * 3)
+            twin, better = verdicts(scores, gaps if name == "tuned" else [0.0] * 2)
             if name == "tuned":
                 words["twin"][twin] += 1
                 words["better"][better] += 1
@@ -198,15 +198,17 @@ def factors(trials: int, repetition: int) -> np.ndarray:
 
 
 def verdicts(scores: np.ndarray, gaps: list[float]) -> tuple[str, str]:
-    """The words on the second and third row of nll [3, k], against the first; claims of -5 sd, margin half of that, Holm over both."""
+    """The words on the second and third row of nll [3, k], against the first; claims of -5 sd, margin half of that, Holm over both.
+    gaps: of these two (`expected_best.gap`).
+    """
     k = scores.shape[1]
     model = MixedModel({row: dict(enumerate(scores[row])) for row in range(3)})
     found = []
-    for row in (1, 2):
+    for row, still in zip((1, 2), gaps, strict=True):
         spread = model.between(row, 0)
         assert spread is not None
         delta = float(scores[row].mean() - scores[0].mean())
-        test = answer(delta, spread.variance * 2 / k + gaps[0] ** 2 + gaps[row] ** 2, spread.df)
+        test = answer(delta, spread.variance * 2 / k + still**2, spread.df)
         found.append(Difference(delta, (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
     adjusted = holm([each.other_sentences.p for each in found])
     words = [judge(Expectation(-1.0, -5.0, margin=2.5), each, p, level=LEVEL).word for each, p in zip(found, adjusted, strict=True)]

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import recorded
 from orchestrator.report import noise_floor
@@ -17,6 +19,7 @@ from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, fail
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRow
 from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
+from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
 from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
@@ -89,7 +92,7 @@ class Comparisons:
                 level = level_of(look, self.planned or looks.planned(state))
             verdict = self._verdict(claim, expected, effects, p_adjusted, level)
             if stated or effects:
-                chrf = self._of_metric(CHRF).between(claim.row, effects[0].against) if effects and claim.metric == BLEU else None
+                chrf = self._effect(CHRF, claim.row, effects[0].against) if effects and claim.metric == BLEU else None
                 one = Judgement(claim, stated, expected.claimed, verdict, p=p_adjusted, raw=p, look=look, level=level, setting=self.setting)
                 own = claim.against == self.starts.get(claim.row, "") and claim.metric in (self._metric(claim.row), NLL)
                 at = tuple(effect.at(level) for effect in effects)
@@ -151,25 +154,37 @@ class Comparisons:
         effects = self._of_metric(str(claim.metric))
         runs: dict[frozenset[str], Effect] = {}
         for name in self._controls(claim):
-            key = (str(claim.metric), claim.row, name)
-            if key not in self._between:
-                self._between[key] = self._widened(effects.between(claim.row, name), claim.row, name)
-            found = self._between[key]
+            found = self._effect(str(claim.metric), claim.row, name)
             if found is not None and (name == claim.against or found.difference is not None):
                 runs.setdefault(effects.runs[name], found)
         return tuple(sorted(runs.values(), key=lambda effect: sign * effect.delta))
 
-    def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
-        """The effect between tuned rows, with the variance of the choices.
+    def _effect(self, metric: str, row: str, against: str) -> Effect | None:
+        key = metric, row, against
+        if key not in self._between:
+            self._between[key] = self._widened(self._of_metric(metric).between(row, against), row, against)
+        return self._between[key]
 
-        Each search adds the square of what it may not have found yet, in nll (`Row.search_gap`); other metrics get the same factor.
-        """
-        gaps = [gap for name in (row, against) if (gap := self.rows[name].search_gap) is not None]
-        nll = self._of_metric(NLL).between(row, against) if gaps and effect is not None else None
-        if effect is None or effect.difference is None or nll is None or nll.difference is None:
+    def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
+        """The effect between tuned rows, with the variance of the choices: the square of what more trials may still change in the
+        difference of the nll (`expected_best.gap`). A row that is not tuned changes nothing."""
+        trials = [self.rows[name].trials for name in (row, against)]
+        number = max(map(len, trials))
+        if not number or effect is None or effect.difference is None:
             return effect
-        factor = 1 + sum(gap**2 for gap in gaps) / nll.difference.other_sentences.se**2
-        return replace(effect, difference=effect.difference.widened(factor))
+        still = gap(*(own or (0.0,) * number for own in trials)) or 0.0
+        added = still**2 * (1.0 if effect.metric == NLL else self._square_per_nll(effect.metric, row, against))
+        return replace(effect, difference=effect.difference.widened(1 + added / effect.difference.other_sentences.se**2))
+
+    def _square_per_nll(self, metric: str, *rows: str) -> float:
+        """The expected square of what one nat of nll changes in a metric, by regression over the runs of these rows."""
+        own, nll = self._of_metric(metric).seeds, self._of_metric(NLL).seeds
+        runs = [(nll[row][seed], score) for row in rows for seed, score in own[row].items() if seed in nll.get(row, {})]
+        if len({x for x, _ in runs}) < 3:
+            return 0.0
+        x, y = np.array(runs).T
+        (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
+        return float(slope**2 + covariance[0, 0])
 
     def _of_metric(self, metric: str) -> Effects:
         if metric not in self._effects:

@@ -40,7 +40,7 @@ class Row:
     significance: the tests whose p-values mark the row (`significance.paired_tests`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
     (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
-    search_gap: of a tuned row, the nll that its search may not have found yet (`scoring.significance.expected_best`); it widens intervals.
+    trials: of a tuned row, the validation nll of its search's trials, infinite where one ended early; they widen intervals.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Row:
     control: Control | None = None
     compare_with: str | None = None
     control_rows: tuple[str, ...] = ()
-    search_gap: float | None = None
+    trials: tuple[float, ...] = ()
 
     @property
     def most_workers(self) -> int:

@@ -1,5 +1,6 @@
 """The result of a search: a record for each arm in the ledger, and the rows `ROW@tuned` that it gives."""
 
+import math
 import operator
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,6 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.report.find import Finder
-from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row
 from orchestrator.specs.tune import LARGER_IS_BETTER, TuneSpec
@@ -160,6 +160,7 @@ def plain(section: TuneSpec) -> dict[str, Any]:
 
 def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
     """The row under its own name with the values of the chosen trial; as written if none ended well."""
-    chosen, values = record["chosen"], [trial["value"] for trial in record["trials"] if trial["value"] is not None]
+    chosen = record["chosen"]
+    losses = tuple(math.inf if trial["value"] is None else float(trial["value"]) for trial in record["trials"])
     made = row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
-    return replace(made, search_gap=gap(values) if record["tune"]["select"] == "valid/nll" else None)
+    return replace(made, trials=losses if record["tune"]["select"] == "valid/nll" else ())

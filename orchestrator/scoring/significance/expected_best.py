@@ -1,7 +1,13 @@
 """What a search finds with fewer trials, and how much more trials may still find."""
 
+import itertools
 import math
 from collections.abc import Sequence
+
+import numpy as np
+
+MOST = 1000
+"""Halves that are counted; all of up to 12 trials, random ones of more."""
 
 
 def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
@@ -15,12 +21,22 @@ def expected_best(values: Sequence[float], *, larger: bool = False) -> list[floa
     return [sum(v * math.comb(i, n - 1) for i, v in enumerate(ordered)) / math.comb(size, n) for n in range(1, size + 1)]
 
 
-def gap(values: Sequence[float], *, larger: bool = False) -> float | None:
-    """What the second half of these trials has gained: the expected best of all less that of half of them; None below two values.
+def gap(row: Sequence[float], other: Sequence[float]) -> float | None:
+    """How far more trials may still move the difference between two tuned rows, a root mean square; None where no trial of one ended.
 
-    A measure of what as many trials more might still gain, and of how far two arms with the same best may lie apart by their draws.
+    Over halves S of the trials: what the rest has changed in the difference, (min_all row - min_S row) - (min_all other - min_S other).
+    Trials of one number are in S together, for they have the same draws. row, other: the losses of as many trials; infinite: ended early,
+    counted like the worst that did not.
     """
-    if len(values) < 2:
+    losses = np.array([row, other])
+    if not np.isfinite(losses).any(axis=1).all():
         return None
-    best = expected_best(values, larger=larger)
-    return abs(best[-1] - best[math.ceil(len(values) / 2) - 1])
+    worst = np.where(np.isfinite(losses), losses, -np.inf).max(axis=1, keepdims=True)
+    losses = np.where(np.isfinite(losses), losses, worst)
+    number = losses.shape[1]
+    halves = list(itertools.islice(itertools.combinations(range(number), math.ceil(number / 2)), MOST + 1))
+    if len(halves) > MOST:
+        generator = np.random.default_rng(number)
+        halves = [tuple(generator.permutation(number)[: math.ceil(number / 2)]) for _ in range(MOST)]
+    gains = losses[:, np.array(halves)].min(axis=2) - losses.min(axis=1, keepdims=True)
+    return float(np.sqrt(np.square(gains[0] - gains[1]).mean()))

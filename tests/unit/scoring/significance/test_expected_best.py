@@ -18,9 +18,23 @@ def test_the_expected_best_is_the_mean_over_all_subsets(larger: bool) -> None:
     assert expected_best(VALUES, larger=larger) == pytest.approx(wanted)
 
 
-def test_the_gap_is_what_the_second_half_gained() -> None:
-    three = fmean(min(some) for some in combinations(VALUES, 3))
-    assert gap(VALUES) == pytest.approx(three - 2.2) and gap([2.0, 2.0, 2.0]) == 0.0 and gap([2.0]) is None
+def test_the_gap_is_what_the_other_half_of_the_trials_changes_in_a_difference() -> None:
+    other = [2.5, 2.0, 4.0, 2.1, 2.2]
+    halves = list(combinations(range(5), 3))
+    gains = [[min(own[i] for i in half) - min(own) for half in halves] for own in (VALUES, other)]
+    wanted = fmean((a - b) ** 2 for a, b in zip(*gains, strict=True)) ** 0.5
+    assert wanted > 0 and gap(VALUES, other) == pytest.approx(wanted)
+
+
+def test_rows_that_gain_the_same_by_the_same_trials_have_no_gap() -> None:
+    assert gap(VALUES, [value + 1.0 for value in VALUES]) == pytest.approx(0.0)
+    assert gap(VALUES, VALUES[::-1]) > 0.1, "other trials of the same values"
+
+
+def test_trials_that_ended_early_count_as_the_worst() -> None:
+    inf = float("inf")
+    assert gap([2.0, inf, 3.0], [0.0] * 3) == gap([2.0, 3.0, 3.0], [0.0] * 3)
+    assert gap([inf, inf], [1.0, 2.0]) is None
 
 
 def test_a_difference_with_the_variance_of_the_choice_is_wider() -> None:
