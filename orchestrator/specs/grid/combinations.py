@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError
@@ -118,16 +119,20 @@ def apply(values: tuple[Value, ...], base: Located) -> Located:
     words = {value.axis: value.words for value in values if value.words}
     over: dict[str, Any] = {}
     done: dict[KeyPath, Position] = {}
+    lists: set[KeyPath] = set()
     for setting in (setting for value in values for setting in value.settings):
         position = setting.position
         if missing := [name for name in setting.placeholders if name not in words]:
             other = ", ".join(v.shown for v in values)
             raise UserError(position.line(f"<{missing[0]}> stands for nothing where [{other}]; expected a narrower `when`"))
         for path in setting.paths(words):
-            if clash := next((other for other in done if other[: len(path)] == path), None):
+            below = (other for other in done if other[: len(path)] == path)
+            above = (other for other in lists if path[: len(other)] == other)  # an option would take the place of the list
+            if clash := next(chain(below, above), None):
                 also = f"{done[clash].where} ({dotted(done[clash].path)})"
                 raise UserError(position.line(f"sets {dotted(path)}, which {also} sets too; expected one"))
             done[path] = position
+            lists |= {path} if isinstance(setting.value, list) else set()
             over = placed(over, path, setting.value)
     return base.merged(by_kind(Located(over, base.home, done), base.data))
 

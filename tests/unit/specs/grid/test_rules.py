@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator import errors
 from orchestrator.specs import table_file
 from orchestrator.specs.grid.axes import holds
 from orchestrator.specs.row import Row
@@ -101,6 +102,17 @@ def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]
     """To one digit 0.25 to 0.29 would all be 0.3."""
     text = "  samples: 3\n  axes:\n    drop: {key: model.dropout.embedding, loguniform: {low: 0.26, high: 0.29, digits: 1}}\n"
     assert [row.spec.model.dropout.embedding for row in rows(text).values() if row.spec] == [0.29]
+
+
+@pytest.mark.parametrize("first", ["whole", "one"])
+def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one_key(first: str, spec: Write) -> None:
+    axes = {
+        "whole": "    whole: {key: model.regularizers, grid: {some: [{kind: diversity, weight: 0.5}]}}\n",
+        "one": "    one: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n",
+    }
+    text = "  axes:\n" + axes.pop(first) + "".join(axes.values())
+    with pytest.raises(errors.UserError, match=r"sets model\.regularizers"):
+        resolve(spec("", head=HEAD + text))
 
 
 def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec: Write) -> None:
