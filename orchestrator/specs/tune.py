@@ -52,10 +52,12 @@ class Draw(Strict):
         return rounded(low * (high / low) ** point if self.loguniform else low + (high - low) * point)
 
     def edge(self, value: Any) -> str | None:
-        """`lowest` or `highest` if a value lies on the edge of the range or of three numbers or more to choose from; else None."""
+        """`lowest` or `highest` if a value lies on the edge of the range or of three numbers or more to choose from; else None.
+
+        0 is none: what a search draws cannot be below."""
         if self.factor is not None:
             return self.factor.edge(value)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or value == 0:
             return None
         if self.choice is not None:
             numbers = sorted(v for v in self.choice if isinstance(v, (int, float)) and not isinstance(v, bool))

@@ -75,6 +75,7 @@ def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
         (Draw(choice=[0.0, 0.1]), 0.1, None),
         (Draw(choice=["a", "b", "c"]), "a", None),
         (Draw(factor=Draw(uniform=[0.5, 1.5])), 0.5, "lowest"),
+        (Draw(choice=[0.0, 0.1, 0.2]), 0.0, None),  # nothing is below
     ],
 )
 def test_the_edges_of_a_space(draw: Draw, value: object, end: str | None) -> None:
