@@ -19,7 +19,7 @@ from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table, table_of
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
@@ -95,7 +95,7 @@ def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row,
         if row.kind == "run":
             yield row, None
         # an address in the row's own table is looked up in its file, which need not lie in `search_spaces`
-        table = "/".join(row.id.split("/")[:2]) + "/"
+        table = f"{table_of(row.id)}/"
         for address in row.of:
             here = address.startswith(table) and Path(row.source_file).is_file()
             target = f"{row.source_file}#{address.removeprefix(table)}" if here else address
@@ -123,7 +123,7 @@ def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[
 
     several_targets: whether the rows may be only part of a table, in which case their ids are part of the digest.
     """
-    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
+    tables = list(by_table(rows))
     papers = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
     name = rows[0].id if len(rows) == 1 else tables[0] if len(tables) == 1 else papers
     ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []

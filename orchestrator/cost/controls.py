@@ -21,7 +21,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import check, index, rows
 from orchestrator.specs.controls import WORDS, wanted
 from orchestrator.specs.optim import Restart, Schedule
-from orchestrator.specs.row import Control, Row
+from orchestrator.specs.row import Control, Row, short_id
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.plan import Data
@@ -68,10 +68,6 @@ def resolve(
     return matcher.each_followed(named, asked, by_id, lambda row: True)
 
 
-def _short(address: str) -> str:
-    return address.split("/", 2)[-1]
-
-
 _PLAIN: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": ()}
 """What a control does not take over from the row that it is made from."""
 
@@ -98,14 +94,14 @@ class Matcher:
                 try:
                     found += filter(keep, [self.row(control, by_id[control.of], row)])
                 except UserError as error:
-                    left_out.setdefault("; ".join(error.lines), []).append(_short(control.name))
+                    left_out.setdefault("; ".join(error.lines), []).append(short_id(control.name))
         return found, [f"control{'s' * (len(names) > 1)} {', '.join(names)} left out: {reason}" for reason, names in left_out.items()]
 
     def row(self, control: Control, of: Row, against: Row) -> Row:
         make = self._widened if control.kind == "params" else self._trained
         spec, parent, how = make(of, against)
         checked = check.valid(spec.sections(), control.name, spec)
-        label = f"{_short(of.id)}, {how}: {WORDS[control.kind]} of {_short(against.id)}"
+        label = f"{short_id(of.id)}, {how}: {WORDS[control.kind]} of {short_id(against.id)}"
         return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 
     def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
@@ -116,7 +112,7 @@ class Matcher:
         if against.spec.init_from != of.id:
             return spec, of.parent, how
         start_id = f"{Control('params', of.id, against.id).name}@start"
-        start = replace(of, id=start_id, label=f"{_short(of.id)}, {how}", spec=spec, **_PLAIN)
+        start = replace(of, id=start_id, label=f"{short_id(of.id)}, {how}", spec=spec, **_PLAIN)
         return spec.model_copy(update={"init_from": start.id}), start, f"{how}, continued"
 
     def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:

@@ -55,17 +55,12 @@ def _same(file: str, sha: str) -> bool:
     return sha == _sha256(file) or any(sha in equal and _sha256(now) in equal for now, equal in EQUAL.items())
 
 
-def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges the origin of a training that began with `before` and resumes with `now`. Empty if the origin is not recorded."""
-    if not before or not now:
-        return dict(before)
-    sources = now.get("sources", {})
-    return {**before, "sources": {file: sha if sources.get(file) == sha else SEVERAL for file, sha in before.get("sources", {}).items()}}
-
-
-def edited(origin: Mapping[str, Any]) -> list[str]:
-    """Files that were edited while the run trained."""
-    return [file for file, sha in origin.get("sources", {}).items() if sha == SEVERAL]
+def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Marks the files of a training's origin that are others `now` that it resumes, and returns them. Nothing where one is not recorded."""
+    known, sources = origin.get("sources", {}), now.get("sources")
+    edited = [file for file, sha in known.items() if sources is not None and sha not in (sources.get(file), SEVERAL)]
+    known |= dict.fromkeys(edited, SEVERAL)
+    return edited
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:

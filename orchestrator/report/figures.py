@@ -13,7 +13,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id  # noqa: F401 (short_id for those that import it from here)
 
 OURS = {
     "params": "params",
@@ -101,11 +101,6 @@ def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, A
     added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
     figure = PRINCIPAL if PRINCIPAL in ours and PRINCIPAL in base else "bleu"
     return ours | {"params_added": added, "delta": ours[figure] - base[figure]}
-
-
-def short_id(row_id: str) -> str:
-    """Row address without paper and table: `row9`, `row7/en-de`."""
-    return "/".join(row_id.split("/")[2:])
 
 
 def status(name: str, reason: str, steps: int) -> str:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
+from string import Template
 
 from rich.console import Console
 
@@ -30,7 +32,8 @@ WRAPPED = 36
 """Characters from which a text is wrapped."""
 COLUMN = 52
 """Characters that fit one column of a paper; a wider table spans both."""
-_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+FLOAT = Path(__file__).with_name("table.tex")
+"""What stands around the rows in LaTeX; `$NAME` is filled in."""
 
 
 def latex(table: Table, names: Sequence[str] = ()) -> str:
@@ -50,27 +53,15 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
     beside = " The paper's figures beside ours." if any(line.reported for line in table.rows) else ""
     width = sum(2 + min(WRAPPED, max(map(len, (column.title, *column.cells)))) for column in made.columns)
-    kind = "table*" if width > COLUMN else "table"
-    lines = [
-        f"% {visible(' '.join(table.table.split()))}: \\usepackage{{array,booktabs,graphicx}}",
-        rf"\begin{{{kind}}}[tbp]",
-        r"\centering",
-        rf"\caption{{{name}.{beside}}}",
-        rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', table.table)}}}",
-        r"\smallskip",
-        r"\footnotesize\setlength{\tabcolsep}{4pt}",
-        _FIT,
-        rf"\begin{{tabular}}{{@{{}}{''.join(map(_alignment, made.columns))}@{{}}}}",
-        r"\toprule",
-        *_head(made.columns),
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}}",
-        *([r"\par\smallskip", rf"\parbox{{\linewidth}}{{\scriptsize\raggedright {below}}}"] if notes else []),
-        rf"\end{{{kind}}}",
-    ]
-    return "\n".join(lines) + "\n"
+    return Template(FLOAT.read_text(encoding="utf-8")).substitute(
+        title=visible(" ".join(table.table.split())),
+        kind="table*" if width > COLUMN else "table",
+        caption=f"{name}.{beside}",
+        label=re.sub(r"[^A-Za-z0-9-]", "-", table.table),
+        columns="".join(map(_alignment, made.columns)),
+        rows="\n".join([*_head(made.columns), r"\midrule", *body]),
+        below=f"\\par\\smallskip\n\\parbox{{\\linewidth}}{{\\scriptsize\\raggedright {below}}}\n" if notes else "",
+    )
 
 
 def _alignment(column: Column) -> str:

@@ -91,6 +91,11 @@ def table_of(row_id: str) -> str:
     return "/".join(row_id.split("/")[:2])
 
 
+def short_id(row_id: str) -> str:
+    """Row address without paper and table: `row9`, `row7/en-de`."""
+    return "/".join(row_id.split("/")[2:])
+
+
 def by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
     tables: dict[str, list[Row]] = {}
     for row in rows:

@@ -17,6 +17,7 @@ from orchestrator.files.json_lines import records_in
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import RunView
+from orchestrator.specs.row import short_id, table_of
 
 ENDED = ("done", "stopped", "diverged", "failed")
 """States of a run with which a sweep has nothing more to do."""
@@ -180,8 +181,8 @@ def summary(statuses: Sequence[str], ahead: Forecast) -> str:
 
 def short_names(rows: list[str]) -> dict[str, str]:
     """Addresses without the table where all rows are of one."""
-    tables = {"/".join(row.split("/")[:2]) for row in rows}
-    return {row: "/".join(row.split("/")[2:]) or row if len(tables) == 1 else row for row in rows}
+    one = len(set(map(table_of, rows))) == 1
+    return {row: short_id(row) or row if one else row for row in rows}
 
 
 def duration(seconds: float) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.positions import shown
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.table import SEGMENT
 
 
 def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | None = None) -> str:
     """The table's address, with a digest where the target names several of its rows; the folder's name if there are several tables."""
-    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
+    tables = list(by_table(rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     if folder:
         return folder if SEGMENT.fullmatch(folder) else "folder"

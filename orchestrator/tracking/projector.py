@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import markdown
-from orchestrator.specs.row import table_of
+from orchestrator.specs.row import short_id, table_of
 from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
@@ -201,7 +201,7 @@ class Shown(NamedTuple):
 def row_names(sweep: SweepRecord) -> dict[str, str]:
     """Address -> name in the UI: the row, then its table where the sweep has several."""
     tables = {table_of(row.id) for row in sweep.rows}
-    return {row.id: "/".join(row.id.split("/")[2:]) + (f" ({table_of(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
+    return {row.id: short_id(row.id) + (f" ({table_of(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
 
 
 def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:

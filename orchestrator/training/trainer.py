@@ -266,9 +266,7 @@ class Trainer:
         if saved is None:
             return
         now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
-        if (origin := component_sources.after_resuming(self.progress.origin, now)) != self.progress.origin:
-            self.progress.origin = origin
-            files = ", ".join(component_sources.edited(origin))
+        if files := ", ".join(component_sources.mark_edited(self.progress.origin, now)):
             self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
         if "meter" in saved.state:  # checkpoints of earlier versions have none
             self.meter.load(saved.state["meter"])

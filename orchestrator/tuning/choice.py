@@ -12,7 +12,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.report.find import Finder
 from orchestrator.specs.controls import TUNED
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.tune import LARGER_IS_BETTER, TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
 from orchestrator.tuning.trials import changed, place
@@ -133,7 +133,7 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     first = next(iter(searches.values()))["tune"]
     seeds = {name: ", ".join(map(str, own)) for name, own in first["seeds"].items()}
     how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
-    arms = [(row.split("/", 2)[-1], record) for row, record in searches.items()]
+    arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
     return [
         f"tuned: {how}; judged with seeds {seeds['judge']}",

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,13 +70,14 @@ def test_a_parent_that_was_trained_anew_is_a_change(tmp_path: Path) -> None:
 
 def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
     """Also where the edit is taken back: the run is of neither."""
-    began = {"sources": sources.hashes(model("linear")), "parent": {"key": PARENT}}
+    first = sources.hashes(model("linear"))
+    origin: dict[str, Any] = {"sources": dict(first), "parent": None}
     file = tree / "models/aggregations/linear.py"
     text = file.read_text()
     file.write_text(text + "\nX = 1\n")
-    origin = sources.after_resuming(began, {"sources": sources.hashes(model("linear"))})
-    assert sources.edited(origin) == ["models/aggregations/linear.py"] and origin["parent"] == began["parent"]
+    assert not sources.mark_edited(origin, origin) and not sources.mark_edited({}, origin) and not sources.mark_edited(origin, {})
+    assert origin["sources"] == first
+    assert sources.mark_edited(origin, {"sources": sources.hashes(model("linear"))}) == ["models/aggregations/linear.py"]
     file.write_text(text)
-    assert sources.changed(origin | {"parent": None}, Ledger(tree)) == ["models/aggregations/linear.py"]
-    assert sources.after_resuming(began, began) == began and sources.after_resuming({}, began) == {}
-    assert sources.after_resuming(began, {}) == began
+    assert not sources.mark_edited(origin, {"sources": first}), "it is told of once"
+    assert sources.changed(origin, Ledger(tree)) == ["models/aggregations/linear.py"]
