@@ -142,26 +142,27 @@ class Projector:
         if run is not None and (run.info.status, run.data.tags.get("nmt.projected")) == (status, projected):
             return
         store, name = self.store, stored.names[row.id]
-        tags = self._tags(sweep, stored, row)
-        child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else run
-        points, model = list(result.points), None
-        if status == "RUNNING":
-            store.write_status(child, status)
-        else:
-            store.write_artifacts(child, result.artifacts)
-        if state in FINAL:
-            finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
-            points = finals + points  # without a step, so that the UI draws bars
-            write_dataset(store, child, (row.record.get("spec") or {}).get("data"), result.tags.get("nmt.corpus_sha256"))
-            if state in ("done", "stopped") and "nmt.weights_sha256" in result.tags:
-                step = int(result.tags.get("nmt.best_step") or result.metrics.get("steps") or 0)
-                about = {key: tags[key] for key in ("nmt.sweep", "nmt.row", "nmt.seed")} | {"nmt.weights": f"{row.train[:16]}/weights"}
-                model = write_model(store, child, f"{name} s{row.seed}", step, about)
-        tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
-        signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
-        store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)
-        if status != "RUNNING":
-            store.write_status(child, status, result.ended)
+        with store.transaction():
+            tags = self._tags(sweep, stored, row)
+            child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else run
+            points, model = list(result.points), None
+            if status == "RUNNING":
+                store.write_status(child, status)
+            else:
+                store.write_artifacts(child, result.view.files)
+            if state in FINAL:
+                finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
+                points = finals + points  # without a step, so that the UI draws bars
+                write_dataset(store, child, (row.record.get("spec") or {}).get("data"), result.tags.get("nmt.corpus_sha256"))
+                if state in ("done", "stopped") and "nmt.weights_sha256" in result.tags:
+                    step = int(result.tags.get("nmt.best_step") or result.metrics.get("steps") or 0)
+                    about = {key: tags[key] for key in ("nmt.sweep", "nmt.row", "nmt.seed")} | {"nmt.weights": f"{row.train[:16]}/weights"}
+                    model = write_model(store, child, f"{name} s{row.seed}", step, about)
+            tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
+            signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
+            store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)
+            if status != "RUNNING":
+                store.write_status(child, status, result.ended)
         self.written += 1
         if self._progress is not None:
             self._progress(self.written)
@@ -210,15 +211,15 @@ def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -
     It depends on the finished runs in the order of their ends, so that a store rebuilt from files has the same points.
     """
     ended = sorted((run for run in runs if run.result.state in FINAL), key=lambda run: (run.result.ended, run.row, run.seed))
-    names = list(dict.fromkeys(row_names(sweep).values()))
+    names = list(dict.fromkeys((*row_names(sweep).values(), *(run.row for run in ended))))
     by_row: dict[str, list[RunResult]] = {name: [] for name in names}
-    points: list[Point] = []
-    best = ""
+    points, means, best = list[Point](), dict[str, float](), ""
     for number, run in enumerate(ended, 1):
-        by_row.setdefault(run.row, []).append(run.result)
-        means = {row: bleu for row, own in by_row.items() if (bleu := _mean(own, "bleu")) is not None}
+        by_row[run.row].append(run.result)
+        if (bleu := _mean(by_row[run.row], "bleu")) is not None:
+            means[run.row] = bleu
         if means:
-            best = max(means, key=lambda row: means[row])
+            best = max(filter(means.__contains__, names), key=means.__getitem__)
             points += [Point(name, mean, run.result.ended, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
         if run.row in means and len(names) <= MAX_ROWS:
             points.append(Point(f"rows/{run.row}", means[run.row], run.result.ended, number))

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class RunResult:
     end: int | None
     metrics: dict[str, float]
     points: list[Point]
-    artifacts: dict[str, Path]
+    view: RunView
     tags: dict[str, str]
     content: str = ""
 
@@ -69,11 +70,10 @@ class RunResult:
         """The end, or the last report of a run without one."""
         return self.end or (self.points[-1].time if self.points else self.start)
 
-    @property
+    @cached_property
     def figures(self) -> dict[str, float]:
         """The final figures, and the last value of validation nll."""
-        last = [point.value for point in self.points if point.key == "valid/nll"][-1:]
-        return self.metrics | ({"valid/nll": last[0]} if last else {})
+        return self.metrics | {point.key: point.value for point in self.points if point.key == "valid/nll"}
 
 
 def read_sweep(path: Path) -> SweepRecord:
@@ -97,7 +97,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         return None
     try:
         view = RunView.read(ledger, row.scorings, row.record.get("failed_below"))
-        capsule, files = view.capsule or {}, view.files
+        capsule = view.capsule or {}
         train, decode, score = view.training, view.decoding or {}, view.score or {}
     except UserError as error:
         log_once(f"warning: {error}")
@@ -122,7 +122,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     content = hashlib.sha256(json.dumps(about + [also] * bool(also), default=str).encode()).hexdigest()
     known = {name: str(value) for name, value in tags.items() if value}
-    return RunResult(state, view.outcome.reason, start, end, _finals(train, decode, score, also), points, files, known, content)
+    return RunResult(state, view.outcome.reason, start, end, _finals(train, decode, score, also), points, view, known, content)
 
 
 def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:

@@ -138,8 +138,8 @@ class Lab:
         for _ in range(4):
             with (self.home / "machines.log").open("ab") as log:
                 machine = subprocess.Popen(command, env=self.environment | PATIENT, stdout=log, stderr=log, start_new_session=True)
-            end = time.monotonic() + 45
-            while time.monotonic() < end:
+            late = time.monotonic() + 45
+            while time.monotonic() < late:
                 if self.ask().count(zone) > before:
                     return machine
                 time.sleep(0.5)

@@ -175,15 +175,15 @@ def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: An
         (here / name).write_text((here / name).read_text().replace("27.64", "99.64").replace("123456", "9"))
     found = read_result([tmp_path / "here", fake_results.root], sweep.rows[0], sweep)
     assert found is not None and (found.metrics["bleu"], found.metrics["params"]) == (27.64, 123456)
-    assert found.artifacts["score.json"].is_relative_to(fake_results.root)
-    assert found.artifacts["hypotheses.txt"].is_relative_to(tmp_path / "here")
+    assert found.view.files["score.json"].is_relative_to(fake_results.root)
+    assert found.view.files["hypotheses.txt"].is_relative_to(tmp_path / "here")
     alone = read_result([tmp_path / "here"], sweep.rows[0], sweep)
     assert alone is not None and alone.state == "running" and not {"bleu", "params"} & set(alone.metrics)
 
 
 def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
-    run = Shown("fused", 1, RunResult("failed", "a | <b>\x1b", 1, 1, {}, [], {}, {}))
+    run = Shown("fused", 1, RunResult("failed", "a | <b>\x1b", 1, 1, {}, [], None, {}))
     sweep = SweepRecord("s", "s", 1, [])
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
