@@ -262,7 +262,8 @@ def _client(uri: str) -> "MlflowClient":
         from sqlalchemy import event  # deferred, as MLflow
 
         event.listen(client._tracking_client.store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
-    gc.freeze()  # a full collection, of which a thousand runs cause many, takes 0.3 s with MLflow's modules
+    if not gc.get_freeze_count():
+        gc.freeze()  # a full collection, of which a thousand runs cause many, takes 0.3 s with MLflow's modules
     return client
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +17,7 @@ from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster
-from orchestrator.engines.ray.environment import ray_environment, secret_variables
+from orchestrator.engines.ray.environment import configure, ray_environment, secret_variables, worker_variables
 from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
 
@@ -76,6 +77,14 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
         assert tempfile.gettempdir() != os.environ["TMPDIR"]
         assert not os.environ["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path))
     assert dict(os.environ) == before
+
+
+def test_the_threads_of_trials_share_two_arenas_here_and_on_a_cluster(tmp_path):
+    """A trial process keeps 1 GB more without the limit."""
+    with patch.dict(os.environ):
+        os.environ.pop("MALLOC_ARENA_MAX", None)
+        configure(tmp_path)
+        assert worker_variables()["MALLOC_ARENA_MAX"] == "2"
 
 
 def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
