@@ -42,6 +42,7 @@ from orchestrator.specs.row import Row  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, ModelSpec, RunSpec  # noqa: E402
 from orchestrator.training.batches import Update  # noqa: E402
+from orchestrator.training.objective import Normalizer, Objective  # noqa: E402
 
 COLUMNS = ("train_speed", "decode_speed")
 MARGIN = 1.10
@@ -68,8 +69,11 @@ class Measured:
             self.once(name, beam)
         self.flops[name] = counter.get_total_flops()
         if name == "train":
+            spec, update = self.case.subject.spec, self.case.updates[0]
+            batch, objective = update.micro_batches[0], Objective(self.case.model, spec.optim.label_smoothing)
             before = allocated()
-            loss = self.case.loss(self.case.updates[0], self.case.updates[0].micro_batches[0])
+            with torch.autocast("cpu", torch.bfloat16, enabled=spec.train.precision == "bf16"):
+                loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             self.kept = allocated() - before
             loss.backward()
             self.case.optimizer.zero_grad(set_to_none=True)

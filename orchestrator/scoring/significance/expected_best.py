@@ -25,10 +25,11 @@ def gap(row: Sequence[float], other: Sequence[float]) -> float | None:
     """How far more trials may still move the difference between two tuned rows, a root mean square; None where no trial of one ended.
 
     Over halves S of the trials: what the rest has changed in the difference, (min_all row - min_S row) - (min_all other - min_S other).
-    Trials of one number are in S together, for they have the same draws. row, other: the losses of as many trials; infinite: ended early,
-    counted like the worst that did not.
+    Trials of one number are in S together, for they have the same draws. row, other: the losses of as many trials; infinite: ended early.
+    Such a trial counts like the worst that did not; one that ended early for both is left out.
     """
     losses = np.array([row, other])
+    losses = losses[:, np.isfinite(losses).any(axis=0)]
     if not np.isfinite(losses).any(axis=1).all():
         return None
     worst = np.where(np.isfinite(losses), losses, -np.inf).max(axis=1, keepdims=True)

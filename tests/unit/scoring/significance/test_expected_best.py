@@ -34,6 +34,7 @@ def test_rows_that_gain_the_same_by_the_same_trials_have_no_gap() -> None:
 def test_trials_that_ended_early_count_as_the_worst() -> None:
     inf = float("inf")
     assert gap([2.0, inf, 3.0], [0.0] * 3) == gap([2.0, 3.0, 3.0], [0.0] * 3)
+    assert gap([2.0, inf, 3.0, 2.5], [1.0, inf, 2.0, 4.0]) == gap([2.0, 3.0, 2.5], [1.0, 2.0, 4.0]), "early for both"
     assert gap([inf, inf], [1.0, 2.0]) is None
 
 
