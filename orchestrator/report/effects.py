@@ -57,24 +57,18 @@ class Effect:
         """Its parts, `+0.70, +0.06`; empty without any."""
         return f"{self.parts['precision']:+.2f}, {self.parts['length']:+.2f}" if self.parts else ""
 
-    @property
-    def agreement(self) -> float | None:
-        """The share of human judgements that agree with it; None where that is not known."""
-        return None if self.difference is None else verdicts.agreement(self.metric, self.delta)
-
     def at(self, level: float) -> "Effect":
         return replace(self, difference=None if self.difference is None else self.difference.at(level))
 
     def as_json(self) -> dict[str, Any]:
-        """{"against", "metric", "delta", "seeds"}, "parts", and with two seeds each both answers, the variance and the agreement."""
+        """{"against", "metric", "delta", "seeds"}, "parts", and with two seeds each both answers and the variance."""
         plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
         plain |= {"differs": list(self.differs)} if self.differs else {}
         plain |= {"parts": dict(self.parts)} if self.parts else {}
         if (found := self.difference) is None:
             return plain
         plain |= {"sd": found.spread.sd, "sd_df": round(found.spread.df), "sd_rows": found.spread.groups}
-        plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
-        return plain | ({} if self.agreement is None else {"human_agreement": self.agreement})
+        return plain | {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
 
 
 class Effects:

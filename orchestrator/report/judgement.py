@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.report.effects import Effect
 from orchestrator.scoring.significance.estimator import LEVEL
-from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict, former
+from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict
 from orchestrator.specs.claims import RowClaim
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
@@ -77,7 +77,7 @@ class Judgement:
         return self.text(self.verdict.word)
 
     def as_json(self) -> dict[str, Any]:
-        """effect: the difference to the strongest control; controls: those to the others; former: the earlier word."""
+        """effect: the difference to the strongest control; controls: those to the others."""
         claim, effects = self.claim, [effect.as_json() for effect in self.effects]
         about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source, "stated": self.stated}
         return (
@@ -86,7 +86,6 @@ class Judgement:
             | {
                 "claim": claim.effect,
                 "verdict": self.verdict.word,
-                "former": former(self.verdict.word, self.claimed),
                 "reason": self.verdict.reason,
                 "seeds_needed": self.verdict.seeds,
                 "p": self.p,
@@ -111,7 +110,7 @@ class Judgement:
         return found | ({} if self.p is None else {"significant": self.significant and self.effects[0].delta > 0})
 
 
-_SAID = ("former", "reason", "seeds_needed", "claim", "p", "family", "look", "level")
+_SAID = ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
 
 
 @dataclass

@@ -83,7 +83,7 @@ def _differences(done: Sequence[SeedResult]) -> list[str]:
 
 
 def _effects(judged: Sequence[Judgement]) -> list[str]:
-    """What the intervals are, how large the spread over seeds is, and how often humans agree with such differences."""
+    """What the intervals are, and how large the spread over seeds is."""
     effects = [one.effect for one in judged if one.effect is not None]
     tested = [one for one in judged if one.effect is not None and one.effect.difference is not None]
     lines = []
@@ -95,10 +95,7 @@ def _effects(judged: Sequence[Judgement]) -> list[str]:
         )
     if len(tested) < len(effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
-    agree = [(one.claim.row, one.effect.agreement) for one in tested if one.significant and one.effect is not None]
-    shares = [f"{short_id(row)} {share:.0%}" for row, share in agree if share is not None]
-    said = f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"
-    return [*lines, said] if shares else lines
+    return lines
 
 
 def _spreads(effects: Sequence[Effect]) -> str:

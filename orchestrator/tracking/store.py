@@ -7,7 +7,6 @@ infinities become 1.8e308. Here a run is found by its tags, and only what it lac
 import contextlib
 import gc
 import getpass
-import json
 import os
 import re
 import secrets
@@ -35,25 +34,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 EXPERIMENT = "nmt-ablate"
-VIEW = "nmt"
-COLUMNS = {
-    "metrics.`bleu`": 120,
-    "metrics.`chrf`": 120,
-    "metrics.`valid/nll`": 110,
-    "metrics.`tokens_per_second`": 150,
-    "metrics.`params`": 100,
-    "tags.`status`": 220,
-    "tags.`row`": 160,
-}
-"""Columns of the list of runs, in order, after the run's name -> width in pixels."""
-_STATE = {"selectedColumns": [*COLUMNS], "columnOrder": [*COLUMNS], "columnWidths": COLUMNS, "runsHiddenMode": "FIRST_20_RUNS"}
-TAGS = {
-    "mlflow.experimentKind": "custom_model_development",
-    "mlflow.experiment.primaryMetric.name": "bleu",
-    f"mlflow.sharedViewState.{VIEW}": json.dumps({"name": "All sweeps", "createdAt": 0, "state": json.dumps(_STATE)}),
-}
-"""Of the experiment: the UI opens with runs and curves instead of GenAI traces, and applies the saved view of columns where its address has
-`viewStateShareKey=nmt` (format of MLflow 3.17: `savedViewEnvelope.ts`, `ExperimentPageUIState.tsx`)."""
+TAGS = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
+"""Of the experiment: the UI opens with runs and curves instead of GenAI traces."""
 
 MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 800, 100, 6000, 8000
 """Metrics and parameters of one request, with which the tags come too; characters of a parameter and of a tag."""
@@ -139,24 +121,15 @@ class MlflowStore:
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
         return self.client.create_run(self.experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
 
-    @property
-    def entities(self) -> ModuleType:
-        """The classes of what the client writes."""
-        return _mlflow().entities
-
-    def write(
-        self, run: "Run", *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None, model: str | None = None
-    ) -> None:
-        """Writes what a run from `find` or `create` lacks, the tags last. model: id of its model, whose figures are the points of step 0.
+    def write(self, run: "Run", *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> None:
+        """Writes what a run from `find` or `create` lacks, the tags last.
 
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
-        entities, chunks = self.entities, _mlflow().utils.chunk_list
+        entities, chunks = _mlflow().entities, _mlflow().utils.chunk_list
         last = {point.key: point.step for point in run.data._metric_objs}
         new = [(valid_name(point.key), point) for point in points]
-        metrics = [
-            entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None) for key, p in new if p.step > last.get(key, -1)
-        ]
+        metrics = [entities.Metric(key, p.value, p.time, p.step) for key, p in new if p.step > last.get(key, -1)]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and name and (key := valid_name(name)) not in run.data.params:

@@ -27,18 +27,8 @@ NO_EFFECT, REVERSED, OPEN, ONE_SEED = "no such effect", "reversed", "open", "one
 HIGHER, LOWER = "higher", "lower"
 AGAINST = (NO_EFFECT, REVERSED)
 DECIDED = (CONFIRMED, SMALLER, LARGER, *AGAINST, HIGHER, LOWER)
-FORMER = {
-    CONFIRMED: "reproduced",
-    SMALLER: "same direction",
-    LARGER: "same direction",
-    NO_EFFECT: "contradicted",
-    REVERSED: "contradicted",
-}
-"""The earlier words, which `--json` keeps beside these for one version; of an open claim see `former`."""
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
 """Default margins, in percent. An effect under the margin and half the claim is too small to be the claimed one."""
-AGREEMENT = {"bleu": (0.883, 0.966)}
-"""Of human judgements with a difference x between two systems: a / (1 + exp(-b x)) (Kocmi et al. 2024)."""
 
 
 @dataclass(frozen=True)
@@ -113,18 +103,6 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
     wanted = f"{size:+.2f}" if size is not None else f"{found.delta:+.2g}"
     more = f"{needed} seeds would find {wanted}" if needed is not None else f"no number of seeds would find {wanted} on this test set"
     return Verdict(OPEN, f"{reason}; {more}", needed)
-
-
-def former(word: str, claimed: bool) -> str:
-    return FORMER.get(word, ("underpowered" if claimed else "undecided") if word == OPEN else word)
-
-
-def agreement(metric: str, delta: float) -> float | None:
-    """The share of human judgements, 0 to 1, that agree with such a difference; None for metrics without a known curve."""
-    if metric not in AGREEMENT:
-        return None
-    a, b = AGREEMENT[metric]
-    return a / (1 + math.exp(-b * abs(delta)))
 
 
 def _no_effect(found: Difference, significant: bool, margin: float, level: float) -> Verdict:
