@@ -35,26 +35,8 @@ PANEL = 2.1
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """The palette of Okabe and Ito (2008), with brown instead of yellow."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
-RC: Mapping[str, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "figure.titlesize": 8,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.3,
-    "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's default, Type 3
-    "svg.hashsalt": "nmt-ablate",
-}
-"""What all figures look like; the salt makes equal figures identical files."""
+RC = matplotlib.rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
+"""What all figures look like."""
 _MODEL = re.compile(r"((?:[^,(]|\([^)]*\)?)*),?\s*(.*)")
 
 

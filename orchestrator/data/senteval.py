@@ -13,6 +13,7 @@ import pandas as pd
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError, for_each
 from orchestrator.files.folders import the_file
+from orchestrator.files.listed import listed
 from orchestrator.specs.positions import shown
 
 NAME = "senteval-probing"
@@ -31,21 +32,7 @@ class SentEvalTask(NamedTuple):
     file: str
 
 
-TASKS = {
-    task.name: task
-    for task in (
-        SentEvalTask("Length", "SeLen", "sentence_length.txt"),
-        SentEvalTask("WordContent", "WC", "word_content.txt"),
-        SentEvalTask("Depth", "TrDep", "tree_depth.txt"),
-        SentEvalTask("TopConstituents", "ToCo", "top_constituents.txt"),
-        SentEvalTask("BigramShift", "BShif", "bigram_shift.txt"),
-        SentEvalTask("Tense", "Tense", "past_present.txt"),
-        SentEvalTask("SubjNumber", "SubN", "subj_number.txt"),
-        SentEvalTask("ObjNumber", "ObjN", "obj_number.txt"),
-        SentEvalTask("OddManOut", "SoMo", "odd_man_out.txt"),
-        SentEvalTask("CoordinationInversion", "CoIn", "coordination_inversion.txt"),
-    )
-}
+TASKS = {line.split()[0]: SentEvalTask(*line.split()) for line in listed(__file__, "senteval.txt")}
 """The tasks in the order of the paper's columns."""
 
 

@@ -17,6 +17,7 @@ from orchestrator.data.prepare import Prepared
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.files.listed import listed
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
@@ -28,39 +29,14 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.task import Task
 
-CODE = (
-    "cpu.py",
-    "data/sentences.py",
-    "data/subword.py",
-    "data/text_processor.py",
-    "data/tokenize.py",
-    "decoding/beam.py",
-    "decoding/candidates.py",
-    "decoding/translate.py",
-    "errors.py",
-    "lifecycle/loader.py",
-    "specs/text_form.py",
-)
+CODE = listed(__file__, "exported_modules.txt")
 """Modules of `orchestrator/` copied into `translator/`."""
 SCHEMA = '''"""Names of annotations. `loader.Translator` gives the options as attributes."""
 
 DecodeSpec = LengthPenalty = object
 '''
-SCRIPT = '''#!/usr/bin/env python3
-"""Translate standard input to standard output, line by line, with the model in this folder."""
-
-import sys
-from pathlib import Path
-
-FOLDER = Path(__file__).resolve().parent
-sys.path.insert(0, str(FOLDER))
-
-from translator.lifecycle.loader import main  # noqa: E402
-
-if __name__ == "__main__":
-    main(FOLDER)
-'''
-
+SCRIPT = Path(__file__).with_name("translate.txt")
+"""The translation script."""
 CARD = Path(__file__).with_name("model_card.md")
 """The model card; `$NAME` is filled in."""
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
@@ -139,7 +115,7 @@ def _copy_code(folder: Path) -> None:
     packages = {parent for name in sources for parent in Path("translator", name).parents if parent.name}
     for package in sorted(packages):
         _write(folder / package / "__init__.py", b"")
-    _write(folder / "translate.py", SCRIPT.encode())
+    _write(folder / "translate.py", SCRIPT.read_bytes())
 
 
 def _sums(paths: Iterable[Path], folder: Path) -> dict[str, str]:

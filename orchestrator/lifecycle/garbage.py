@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from orchestrator.errors import FencedError, LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.files.listed import mapped
 from orchestrator.ledger import object_store
 from orchestrator.ledger.packed import RUN
 from orchestrator.ledger.results import Ledger
@@ -30,16 +31,7 @@ KILLED = "left by a writer that was killed"
 KINDS = {"ckpt": "checkpoints", "weights": "weights", "snapshots": "snapshots"}
 """Folder of tensors in a run -> kind of the item."""
 
-RULES = {
-    "running": "a live process holds the run, or drives a sweep that names it",
-    "resume": "the run is not finished: the same command goes on from here",
-    "only-weights": "its weights are not here: a missing translation would need this checkpoint",
-    "init_from": "another row starts from these weights",
-    "decode": "a translation or a score is still missing, or no sweep file says which are wanted",
-    "weights": "weights stay unless --weights is given",
-    "unreadable": "a sweep file cannot be read, so that no run counts as an orphan",
-    "link": "a link: what it leads to is not this folder's",
-}
+RULES = mapped(__file__, "rules.txt")
 
 
 @dataclass(frozen=True)

@@ -13,21 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from orchestrator.files.listed import listed
 from orchestrator.ledger.provenance import flat
 
-DECIDING = (
-    "cpu",
-    "device",
-    "dirty_sha256",
-    "git_commit",
-    "libraries.numpy",
-    "libraries.sentencepiece",
-    "libraries.torch",
-    "matmul",
-    "python",
-    "system",
-    "threads",
-)
+DECIDING = listed(__file__, "deciding.txt")
 """Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
 
 

@@ -9,31 +9,14 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from orchestrator.files.listed import mapped
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.specs.row import Row, short_id  # noqa: F401 (short_id for those that import it from here)
 
-OURS = {
-    "params": "params",
-    "params_added": "params added",
-    "train_speed": "train speed",
-    "decode_speed": "decode speed",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "delta": "delta",
-    "against": "strongest control",
-    "significant": "significant",
-    "verdict": "verdict",
-    "nll": "delta of test nll",
-    "chrf_delta": "delta of chrF",
-    "parts": "delta by precision, length",
-    "controls": "delta to other controls",
-    "pareto": "Pareto front",
-    "tokens_per_second": "tokens/s",
-    "sentences_per_second": "sentences/s",
-}
+OURS = mapped(__file__, "columns.txt")
 """Measured columns in their order, with their heads, besides the row's `also` and `means`.
 
 bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: to the strongest control (against), with its

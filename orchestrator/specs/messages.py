@@ -10,22 +10,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import raise_all
+from orchestrator.files.listed import mapped
 from orchestrator.specs.positions import Document, KeyPath, describe, nearest
 
 Model = typing.TypeVar("Model", bound=BaseModel)
 
-_WORDS = {
-    "a number": ("float_type", "float_parsing"),
-    "a whole number": ("int_type", "int_parsing", "int_from_float"),
-    "a smaller whole number": ("int_parsing_size",),
-    "true or false": ("bool_type", "bool_parsing"),
-    "text": ("string_type",),
-    "a mapping": ("dict_type", "model_type", "model_attributes_type"),
-    "a list": ("list_type",),
-    "a finite number": ("finite_number",),
-    "nothing (null)": ("none_required",),
-}
-_EXPECTED = {kind: words for words, kinds in _WORDS.items() for kind in kinds}
+_EXPECTED = {kind: words for words, kinds in mapped(__file__, "expected.txt").items() for kind in kinds.split()}
 _BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict")
 _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 

@@ -8,22 +8,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from orchestrator.errors import UserError
+from orchestrator.files.listed import mapped
 from orchestrator.specs.positions import display, nearest
 
-ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the default, 7 with backoff, blocks 245 s if the server is down
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",  # a shorter one repeats what a busy server still answers
-    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",  # a database file that was removed or replaced is noticed
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # BackgroundProjector is the queue; a second one would lose its content at a kill
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # a server would print two lines per run on stdout
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "ERROR",
-    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "DO_NOT_TRACK": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-}
-
+ENVIRONMENT = mapped(__file__, "settings.txt")
 SCHEMES = ("http", "https", "postgresql", "postgresql+psycopg", "postgresql+psycopg2", "sqlite")
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+@")

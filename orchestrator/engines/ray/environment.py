@@ -11,21 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.files.listed import listed, mapped
 from orchestrator.ledger import object_store
 from orchestrator.paths import search_spaces
 
-WORKER_VARIABLES = (
-    "RAY_TRAIN_V2_ENABLED",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
-    "RAY_AIR_NEW_OUTPUT",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
-    "OMP_NUM_THREADS",
-    "MALLOC_ARENA_MAX",
-    "NMT_FAULT",
-    "NMT_FAULT_ONCE",
-)
-
+WORKER_VARIABLES = listed(__file__, "worker_variables.txt")
 SECRET_WORDS = frozenset(
     {"SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASS", "PASSPHRASE", "TOKEN", "TOKENS", "CREDENTIAL", "CREDENTIALS", "KEY", "KEYS", "AUTH"}
 )
@@ -54,22 +44,7 @@ def configure(results: Path) -> None:
 
     The token file is created here with mode 0600, because Ray's own is world-readable.
     """
-    defaults = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-        "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; `Room` detects lost nodes
-        "RAY_AIR_NEW_OUTPUT": "0",
-        "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread of Tune that outlives its Ray must not start another
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler lets the workers save first
-        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-        "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
-        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-        "OMP_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "2",  # each trial is a thread, and glibc keeps what it freed: 1.5 GB after 50 small rows in place of 0.6
-    }
+    defaults = mapped(__file__, "settings.txt")
     if "RAY_ADDRESS" not in os.environ:
         # Despite its name it applies to any system: the node's address is 127.0.0.1, and Ray listens on no other
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
