@@ -1,15 +1,16 @@
-"""`data add|get|check|prepare`: corpora by name."""
+"""`data add|get|check|report|clean|prepare`: corpora by name."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, Profile, Sets, Values
-from orchestrator.cli.output import echo, print_json
+from orchestrator.cli.output import echo, print_json, version
 from orchestrator.errors import UserError, raise_all
-from orchestrator.files.folders import make, need_folder
+from orchestrator.files.folders import make, make_parent, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
 from orchestrator.specs.text_form import Form, Pieces
@@ -18,7 +19,7 @@ from orchestrator.sweeps.options import CACHE
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Corpora: add your own, fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
+    help="Corpora: add your own, fetch, check, clean, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
 
 
@@ -57,7 +58,7 @@ def add(
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
-    form = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
+    form: dict[str, Any] = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
     show_bars()
     chosen = Columns((src_lang, tgt_lang), tuple(columns.split(",")) if columns else ())
     with joined({"train": train, "valid": valid, "test": [test]}, chosen) as files:
@@ -111,6 +112,60 @@ def check(
     for report in reports:
         report.log()
     raise_all(line for report in reports for line in report.problems)
+
+
+@app.command()
+def report(
+    name: Annotated[str, Argument(help="Name of a corpus.")],
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = CACHE,
+    to: Annotated[Path | None, Option("--to", metavar="FILE.html", help="The page. Default: NAME.html in the working folder.")] = None,
+) -> None:
+    """Write one HTML page on the text of a corpus: lengths, ratios, leaks, unknown subwords, and the worst pairs of each kind.
+
+    Example:  nmt-ablate data report multi30k-de-en --data-dir DIR
+    """
+    from orchestrator.data.progress import show_bars
+    from orchestrator.data.quality import measure
+    from orchestrator.files import atomic
+    from orchestrator.report.page.render import rendered
+
+    need_folder(data_dir, "--data-dir")
+    make_parent(page := to or Path(f"{name}.html"), "--to")
+    show_bars()
+    report, found = measure(name, data_dir, cache_dir)
+    atomic.write_text(page, rendered("corpus.html", title=f"Corpus {name}", version=version(), charted=True, **found))
+    report.log()
+    log(f"written: {display(page)}")
+
+
+_RULES = "max_characters=N, max_ratio=R, copies, other_language, duplicates or leaks; may be repeated, the first that applies counts."
+
+
+@app.command()
+def clean(
+    name: Annotated[str, Argument(help="Name of the corpus whose training pairs to filter.")],
+    to: Annotated[str, Option("--to", metavar="NEW", help="Name of the new corpus, for `data.corpus` in a table's file.")],
+    rules: Annotated[list[str], Option("--rule", metavar="NAME[=VALUE]", help=_RULES)],
+    data_dir: DataDir = None,
+) -> None:
+    """Write a copy of a corpus without the training pairs that break these rules, as a new corpus. Its key contains the rules.
+
+    Example:  nmt-ablate data clean multi30k-de-en --to multi30k-clean --rule max_ratio=3 --rule leaks --data-dir DIR
+    """
+    from orchestrator.data.clean import clean
+    from orchestrator.data.progress import show_bars
+    from orchestrator.specs import yaml_file
+    from orchestrator.specs.corpora import Rules
+    from orchestrator.specs.messages import valid
+
+    need_folder(data_dir, "--data-dir")
+    lines = (f"{rule}: {value or 'true'}\n" for rule, _, value in (each.partition("=") for each in rules))
+    show_bars()
+    path, report, removed = clean(name, to, valid(yaml_file.parse("".join(lines), "--rule"), Rules), data_dir)
+    report.log()
+    log(f"{to}: pairs removed: {', '.join(f'{count:,} by {rule}' for rule, count in removed.items()) or 'none'}")
+    log(f"written: {display(path)}")
 
 
 @app.command()

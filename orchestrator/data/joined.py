@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -34,7 +34,9 @@ def joined(parts: Mapping[str, Sequence[Given]], columns: Columns) -> Iterator[d
         raise UserError(f"--train {' '.join(given)}: found {len(given)} files; expected two, and --train again for more text")
     with contextlib.ExitStack() as undo:
         yield {
-            split: [Path(name) for name in given[0]] if len(given) == 1 and _plain(given[0]) else _join(split, given, columns, undo)
+            split: [Path(name) for name in given[0]]
+            if len(given) == 1 and _plain(given[0])
+            else written(split, chain.from_iterable([_rows(each, columns) for each in given]), " ".join(given[0]), undo)
             for split, given in parts.items()
         }
         undo.pop_all()
@@ -51,15 +53,18 @@ def _plain(given: Given) -> bool:
     return not both
 
 
-def _join(split: str, parts: Sequence[Given], columns: Columns, undo: contextlib.ExitStack) -> list[Path]:
-    sources = [_rows(given, columns) for given in parts]
+def written(split: str, rows: Iterable[Row], where: str, undo: contextlib.ExitStack) -> list[Path]:
+    """New files in `data/joined` of the own search spaces with source and references, named by their content; `undo` removes them.
+
+    Raises UserError for no rows; `where` names where they come from.
+    """
     folder = own_search_spaces() / "data" / "joined"
     folder.mkdir(parents=True, exist_ok=True)
     with atomic.naming(folder), contextlib.ExitStack() as stack:
-        stream = tracked(chain.from_iterable(sources), f"reading {split}")
+        stream = tracked(rows, f"reading {split}")
         first = next(stream, None)
         if first is None:
-            raise UserError(f"{' '.join(parts[0])}: found no pairs")
+            raise UserError(f"{where}: found no pairs")
         sides = [".src", ".tgt", *(f".tgt{n}" for n in range(2, len(first)))]
         temporary = [atomic.temporary(folder / f"new{side}") for side in sides]
         for path in temporary:

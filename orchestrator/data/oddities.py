@@ -59,8 +59,7 @@ class _Seen:
             for side, line in enumerate(row[:2]):
                 self.lengths[side].append(len(line))
                 if number <= SAMPLE:
-                    text = f" {line.lower()} "
-                    self.trigrams[side].update(text[i : i + 3] for i in range(len(text) - 2))
+                    self.trigrams[side].update(trigrams(line))
             if not (digest := zlib.crc32("\t".join(row[:2]).encode())) % EVERY:
                 self.sampled += 1
                 self.distinct.add(digest)
@@ -82,16 +81,16 @@ class Watch:
         read = {split: self.seen[split].read(text.rows(split)) for split in splits if split != "train"}
         self.held = {split: {row[0].strip() for row in rows} for split, rows in read.items()}
         self.equal, self.alike = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        self.forms = defaultdict[str, list[tuple[str, str]]](list)  # plain source -> split and source of each that is held out
+        for split, sources in self.held.items():
+            for source in sources:
+                self.forms[plain(source)].append((split, source))
 
     def train(self) -> Iterator[tuple[str, ...]]:
         """Yields the rows of train, and notes sources of other splits in it, equal or up to punctuation and case."""
-        forms = defaultdict[str, list[tuple[str, str]]](list)
-        for split, sources in self.held.items():
-            for source in sources:
-                forms[_plain(source)].append((split, source))
         for row in self.seen["train"].read(self.text.rows("train")):
             source = row[0].strip()
-            for split, own in forms.get(_plain(source), ()):
+            for split, own in self.forms.get(plain(source), ()):
                 (self.equal if own == source else self.alike)[split].add(own)
             yield row
 
@@ -132,7 +131,13 @@ def warnings(text: CorpusText, splits: Sequence[str]) -> list[str]:
     return watch.warnings()
 
 
-def _plain(line: str) -> str:
+def trigrams(line: str) -> Iterator[str]:
+    text = f" {line.lower()} "
+    return (text[i : i + 3] for i in range(len(text) - 2))
+
+
+def plain(line: str) -> str:
+    """The line without punctuation and case."""
     return _NO_WORD.sub("", line.casefold()) or line
 
 

@@ -24,17 +24,23 @@ from orchestrator.specs.table import SEGMENT_WORDS, segments
 SAMPLE = 2000
 """Training pairs whose letters are compared."""
 
+Files = Mapping[str, Sequence[Path]]
+"""Files of each split."""
 TEMPLATE = Path(__file__).with_name("new_table.yaml")
 """The table that `new` writes; `${NAME}` is filled in."""
 
 
-def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **form: str) -> tuple[Path, Report]:
+def add(
+    name: str, src: str, tgt: str, files: Files, raw: Files | None = None, about: str = "Own files, by nmt-ablate data add.", **form: Any
+) -> tuple[Path, Report]:
     """Checks parallel files and writes their entry to the user's own search spaces.
 
     Args:
         src, tgt: Language codes.
-        files: Split (train, valid, test) -> source file and references.
-        form: `text`, `pieces` and `normal_form` (default NFC) of the entry.
+        files: Source file and references of train, valid and test sets.
+        raw: Test set -> untokenised references.
+        about: Comment at the start of the entry.
+        form: `text`, `pieces`, `normal_form` (default NFC) and `cleaned` of the entry.
 
     Returns the entry's file and the report of the check. The entry holds absolute paths, numbers of pairs and sha256: the files stay where
     they are. Raises UserError with everything that is wrong, for a name that is taken, and for unknown language codes.
@@ -58,7 +64,9 @@ def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], **fo
     raise_all(report.problems)
     text = of_files(entry, None, paths)
     own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
-    content = f"# Own files, added by nmt-ablate data add.\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"
+    for split, references in (raw or {}).items():
+        own[split]["raw"] = [str(path) for path in references]
+    content = f"# {about}\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"
     entry = entry.model_copy(update={"splits": {split: Split(**each) for split, each in own.items()}})
     if path.exists() and _meaning(load_entry(name)) != _meaning(entry):
         raise UserError(f"{display(path)}: is there already, with other content; expected another name, or remove it first")

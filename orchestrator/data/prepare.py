@@ -59,7 +59,8 @@ def about(data: DataSpec, data_dir: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
-    declared = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces, "normal_form": entry.normal_form}
+    declared: dict[str, Any] = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces, "normal_form": entry.normal_form}
+    declared["cleaned"] = None if entry.cleaned is None else entry.cleaned.model_dump(exclude_defaults=True)
     return found | {name: value for name, value in declared.items() if value is not None}
 
 

@@ -127,6 +127,23 @@ class Documents(Strict):
     tgt: Literal["rule", "lines"] = "lines"
 
 
+class Rules(Strict):
+    """Pairs that `data clean` leaves out of train. Lengths are in characters."""
+
+    max_characters: Positive | None = None
+    """A side is longer than this."""
+    max_ratio: Annotated[float, Field(gt=1)] | None = None
+    """A side has more than so many times the characters that fit the other, by the mean lengths of the held-out text."""
+    copies: bool = False
+    """Both sides are equal."""
+    other_language: bool = False
+    """A side looks like another language: its trigrams are more usual in the held-out text of the other side, or its letters in none."""
+    duplicates: bool = False
+    """The pair repeats an earlier one."""
+    leaks: bool = False
+    """The source is in a held-out split, up to punctuation and case."""
+
+
 class CorpusEntry(Strict):
     """A corpus of parallel text.
 
@@ -135,6 +152,7 @@ class CorpusEntry(Strict):
     text: form of the lines; tokenised lines are not tokenised again, and are detokenised for scores on running text.
     pieces: kind of the subwords in the lines, which are joined when the lines are read; null: the lines have words.
     normal_form: Unicode normal form into which the lines are brought when they are read; null: they stay as they are.
+    cleaned: rules by which `data clean` filtered the training text; they are part of the data's key.
     """
 
     name: str
@@ -147,6 +165,7 @@ class CorpusEntry(Strict):
     normal_form: NormalForm | None = None
     csv: Columns | None = None
     documents: Documents | None = None
+    cleaned: Rules | None = None
     folders: list[Relative] = Field(default_factory=list)
     splits: dict[Name, Split] = Field(default_factory=dict)
     sources: list[Source] = Field(default_factory=list)

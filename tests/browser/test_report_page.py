@@ -33,7 +33,16 @@ def test_the_page_in_a_browser(page: Path, tmp_path: Path, width: int, dark: boo
     asyncio.run(look(page, Path(os.environ.get("SCREENSHOTS", tmp_path)), width, dark=dark))
 
 
-async def look(page: Path, shots: Path, width: int, *, dark: bool) -> None:
+@pytest.mark.usefixtures("chromium")
+def test_the_page_of_a_corpus(tmp_path: Path) -> None:
+    from orchestrator.cli.main import run
+
+    page = tmp_path / "toy.html"
+    assert run(["data", "report", "toy-smoke", "--cache-dir", str(tmp_path / "cache"), "--to", str(page)]) == 0
+    asyncio.run(look(page, Path(os.environ.get("SCREENSHOTS", tmp_path)), 800, dark=True, of_table=False))
+
+
+async def look(page: Path, shots: Path, width: int, *, dark: bool, of_table: bool = True) -> None:
     from benchmarks.devtools import browser
 
     async with browser() as tab:
@@ -45,9 +54,11 @@ async def look(page: Path, shots: Path, width: int, *, dark: bool) -> None:
         await tab.open(page.as_uri())
         await tab.until("document.querySelector('.chart') && !document.querySelector('.chart:not(:has(svg))')")
         await check(tab, width, dark=dark)
+        if of_table:
+            await check_table(tab)
         height = await tab.evaluate("document.documentElement.scrollHeight")
         await tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        await tab.screenshot(shots / f"report-{width}.png")
+        await tab.screenshot(shots / f"{page.stem}-{width}.png")
         told = [each["method"] for each in tab.events]
         assert not {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"} & {*told}, tab.events
         asked = {each["params"]["request"]["url"] for each in tab.events if each["method"] == "Network.requestWillBeSent"}
@@ -62,6 +73,9 @@ async def check(tab: Page, width: int, *, dark: bool) -> None:
     missing = await value("[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById(a.hash.slice(1))).length")
     assert missing == 0 and await value("document.querySelectorAll('a[href]:not([href^=\"#\"])').length") == 0
 
+
+async def check_table(tab: Page) -> None:
+    value = tab.evaluate
     first = "document.querySelector('.sortable tbody tr').cells[0].textContent"
     assert await value(first) == "fusion-hierarchical-both-sides-0"
     await value("document.querySelector('th.bleu button').click()")

@@ -39,22 +39,16 @@ def page(
         version: of the product.
         ladders: tables at several sizes, which come first.
     """
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [_part(section, index) for index, section in enumerate(sections)]
     climbed = [{"ladder": each, "at": f"ladder{index}", "chart": charts.of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
-    template = _environment().get_template("page.html")
-    return template.render(
-        title=title,
-        parts=parts,
-        ladders=climbed,
-        claims=_claims(sections) if begins_with_claims(sections) else None,
-        made=made,
-        version=version,
-        script=Markup(script().replace("</script", r"<\/script").replace("<!--", r"<\!--")) if charted else "",
-        style=_asset("style.css"),
-        own=_asset("page.js"),
-    )
+    claims = _claims(sections) if begins_with_claims(sections) else None
+    return rendered("page.html", title=title, version=version, charted=charted, parts=parts, ladders=climbed, claims=claims)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of the assets. values: `title`, `version`, whether charts are drawn (`charted`), and what the template shows."""
+    return _environment().get_template(template).render(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **values)
 
 
 def _claims(sections: Sequence[Section]) -> dict[str, Any]:
@@ -136,6 +130,7 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
+    made.globals |= {"asset": _asset, "script": script}
     made.policies["json.dumps_function"] = json_text
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return made
@@ -146,6 +141,7 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def script() -> str:
+def script() -> Markup:
     """The script that draws the charts."""
-    return str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+    text = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+    return Markup(text.replace("</script", r"<\/script").replace("<!--", r"<\!--"))

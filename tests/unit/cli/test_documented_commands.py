@@ -35,7 +35,7 @@ PARSED_ALONE = {
     "sweep": "trains every row of a table: tests/integration/test_smoke_matrix.py",
     "translate sweeps/multi30k-first": "needs Multi30k",
     "export sweeps/multi30k-first": "needs Multi30k",
-    "data check multi30k": "needs Multi30k",
+    "data (check|report|clean) (multi30k|talks)": "needs a corpus: tests/unit/data/test_clean.py",
     "ui": "a server that stays: tests/browser/test_mlflow_ui.py",
 }
 """What is only parsed, as patterns of whole commands, with the reason."""
