@@ -174,8 +174,6 @@ def repro(
     options: RowOptions,
     seed: Seed = None,
     into: Annotated[Path | None, folder("--into", "Folder to run in and keep: new, or of an interrupted repro of the same run.")] = None,
-    tolerance_bleu: Annotated[float, Option("--tolerance-bleu", min=0, help="BLEU points, where bits are not promised.")] = 0.5,
-    tolerance_nll: Annotated[float, Option("--tolerance-nll", min=0, help="Nats per token, where bits are not promised.")] = 0.02,
     strict: Annotated[bool, Option("--strict", help="Exit code 1 for anything but the same bits.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -190,7 +188,6 @@ def repro(
     from orchestrator.cli.output import console, stdout_to_stderr
     from orchestrator.lifecycle import recorded
     from orchestrator.lifecycle.reproduce import fresh_folder, reproduce
-    from orchestrator.lifecycle.verdict import Tolerance
     from orchestrator.tables import filled_table
 
     def show(title: str, first: str, parts: Iterable[tuple[Any, ...]]) -> None:
@@ -210,7 +207,7 @@ def repro(
         run = recorded.of_row(ledger, Request.of(target, options, seed=seed).one(), options.data_dir)
     key = run.keys[run.row.id].train or ""
     with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
-        verdicts = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(tolerance_bleu, tolerance_nll))
+        verdicts = reproduce(run, ledger, folder, options.data_dir, options.cache_dir)
     last, verdict = verdicts[-1]
     if as_json:
         summary = {"id": run.row.id, "train_key": key, "verdict": verdict.verdict, "reproduced": verdict.reproduced}

@@ -22,7 +22,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.recorded import Recorded
-from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
+from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
 from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
@@ -33,7 +33,7 @@ Verdicts = list[tuple[Task, Verdict]]
 """Of the rows that a row starts from and, last, of the row itself."""
 
 
-def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Verdicts:
+def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path) -> Verdicts:
     """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
     assert recorded.row.spec is not None
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
@@ -49,7 +49,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
             _run(replace(task, workers=int(trainings[task.id].get("world_size") or 1), fewest_workers=None))
             if interrupt.requested():  # during the decoding
                 raise KeyboardInterrupt
-            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
+            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder))))
     return verdicts
 
 
@@ -63,13 +63,13 @@ def _run(task: Task) -> None:
         raise RuntimeError(failures[task.name])
 
 
-def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger, tolerance: Tolerance) -> Verdict:
+def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> Verdict:
     keys = _recorded_keys(recorded, task)
     reason = f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one"
     before, reasons = _evidence(ledger, task, keys), [] if keys.train == task.train_key else [reason]
     if before.train.get("workers"):
         reasons.append("its number of workers changed while it trained, by which sums are rounded")
-    return compare(before, _evidence(fresh, task, task.keys), tolerance, reasons)
+    return compare(before, _evidence(fresh, task, task.keys), reasons)
 
 
 def _recorded_keys(recorded: Recorded, task: Task) -> Keys:

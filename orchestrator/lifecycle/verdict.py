@@ -18,13 +18,8 @@ from orchestrator.ledger.provenance import flat
 
 DECIDING = listed(__file__, "deciding.txt")
 """Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
-
-
-class Tolerance(NamedTuple):
-    """Allowed differences. bleu: points of BLEU or ROUGE; nll: validation loss in nats per token."""
-
-    bleu: float = 0.5
-    nll: float = 0.02
+BLEU, NLL = 0.5, 0.02
+"""Allowed differences: points of BLEU or ROUGE, and validation loss in nats per token."""
 
 
 class Evidence(NamedTuple):
@@ -81,7 +76,7 @@ class Verdict:
         return asdict(self) | {"measures": measures, "capsule": [part._asdict() for part in self.capsule]}
 
 
-def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
+def compare(recorded: Evidence, again: Evidence, reasons: Sequence[str] = ()) -> Verdict:
     """Compares two runs. reasons: why bits may differ, besides differences of the capsules."""
 
     def measure(name: str, part: str, what: str, allowed: float = 0.0) -> Measure:
@@ -90,10 +85,10 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
     measures = [measure(name, "train", name) for name in ("status", "steps", "params")]
     measures.append(measure("weights_sha256", "train", "weights_sha256", math.inf))
     nll, nll_again = ((one.train.get("valid") or {}).get("nll") for one in (recorded, again))
-    measures.append(Measure("validation nll", nll, nll_again, tolerance.nll))
+    measures.append(Measure("validation nll", nll, nll_again, NLL))
     measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
     for name, score in recorded.scores.items():
-        measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
+        measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), BLEU))
     one, other = (flat({name: value for name, value in each.capsule.items() if name != "key"}) for each in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
     decides = {name: any(name == part or name.startswith(f"{part}.") for part in DECIDING) for name in names}

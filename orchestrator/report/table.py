@@ -19,7 +19,6 @@ from orchestrator.report.notes import (
     shipped_note,
 )
 from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row, baseline, starts
 from orchestrator.specs.table import FAILED, number
@@ -92,7 +91,6 @@ def make(
     scale: str = "",
     *,
     base: str | None = None,
-    reader: StatisticsReader | None = None,
     stated: Sequence[RowClaim] = (),
     full_size: bool = False,
     given: str = "",
@@ -104,7 +102,6 @@ def make(
         columns: order of the reported columns; by default the order of appearance.
         scale: how our setting differs from the published one, for a note.
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
-        reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
         stated: claims of the table's file, which are judged beside the paper's differences.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
@@ -117,8 +114,8 @@ def make(
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     setting = scale.removeprefix("profile ")
-    compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=setting, recording=base is None)
-    judged = {} if compared is None else compared.of_rows()
+    compared = Comparisons(rows, outcomes, start, finder.reader, stated, setting=setting, recording=base is None)
+    judged = compared.of_rows()
 
     def add(row_id: str, **more: Any) -> None:
         ours[row_id] = {**(ours[row_id] or {}), **more}
@@ -130,7 +127,7 @@ def make(
     rows = [row for row in rows if named is None or row.id in named]
     ours = {row.id: ours[row.id] for row in rows}
     judged = {row_id: each for row_id, each in judged.items() if row_id in ours}
-    claims = [] if compared is None else [claim for claim in compared.of_claims() if claim.claim.row in ours]
+    claims = [claim for claim in compared.of_claims() if claim.claim.row in ours]
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -174,18 +171,16 @@ def make(
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(whole, None))
-    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, ours, start, reader)]
+    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, ours, start)]
     return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 
 
-def _untested(
-    rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], reader: StatisticsReader | None
-) -> list[str]:
+def _untested(rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str]) -> list[str]:
     """A note about rows that have figures, as their base rows do, but were not tested."""
     done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
     own = [row.id for row in rows if row.control is None]
     lacking = [row for row in own if {row, start.get(row)} <= done and "effect" not in (ours[row] or {})]
-    if reader is None or not lacking:
+    if not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)
     return [f"not compared: {names} (the same run, scored in another way, or no sentence statistics)"]

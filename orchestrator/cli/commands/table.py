@@ -89,7 +89,6 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
         {*family.seeds, *seeds},
         scale,
         base=base,
-        reader=finder.reader,
         stated=of_table(address, file.head.claims),
         full_size=full and not family.searches,
         given=options.arguments,

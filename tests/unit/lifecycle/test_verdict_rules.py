@@ -9,7 +9,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.provenance import flat
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle.reproduce import _verdict
-from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
+from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
 CAPSULE: dict[str, Any] = {
@@ -38,7 +38,7 @@ def changed(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(flat(CAPSULE)))
 def test_which_part_of_a_capsule_excuses_other_bits(name):
-    found = compare(evidence(), evidence(changed(name), weights_sha256="b" * 64), Tolerance())
+    found = compare(evidence(), evidence(changed(name), weights_sha256="b" * 64))
     excused = name in EXCUSES
     assert (found.verdict, found.reasons) == (("within tolerance", [name]) if excused else ("bits differ", []))
     assert [(part.part, part.decides) for part in found.capsule] == [(name, excused)], "every difference is shown"
@@ -47,7 +47,7 @@ def test_which_part_of_a_capsule_excuses_other_bits(name):
 def test_a_part_that_one_capsule_lacks_differs():
     less = {name: value for name, value in CAPSULE.items() if name != "git_commit"}
     for one, other in ((CAPSULE, less), (less, CAPSULE)):
-        assert compare(evidence(one), evidence(other, weights_sha256="b" * 64), Tolerance()).reasons == ["git_commit"]
+        assert compare(evidence(one), evidence(other, weights_sha256="b" * 64)).reasons == ["git_commit"]
 
 
 OTHER = changed("git_commit")
@@ -71,7 +71,7 @@ NEAR = {"weights_sha256": "b" * 64}
     ],
 )
 def test_other_bits_that_are_excused_are_near_or_not(again, near):
-    found = compare(evidence(), again, Tolerance())
+    found = compare(evidence(), again)
     assert found.verdict == ("within tolerance" if near else "outside tolerance") and found.reproduced is near
 
 
@@ -81,8 +81,8 @@ def test_other_bits_that_are_excused_are_near_or_not(again, near):
     + [evidence(valid={"nll": 2.000001}), evidence(texts="y"), evidence(scores={"": {"bleu": 20.0}, "valid": {"bleu": 10.1}})],
 )
 def test_one_difference_is_enough(again):
-    assert compare(evidence(), again, Tolerance()).verdict == "bits differ"
-    assert compare(evidence(), evidence(), Tolerance()).verdict == "same bits"
+    assert compare(evidence(), again).verdict == "bits differ"
+    assert compare(evidence(), evidence()).verdict == "same bits"
 
 
 # ---------------------------------------------------------------- reasons beside the capsule
@@ -100,7 +100,7 @@ def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1") -> Verd
         where.write_decode(key, DECODE, {}, ["x", "y"])
         where.write_score(key, SCORE, {"bleu": 20.0})
     task = SimpleNamespace(id="a/b/c", train_key=KEY, keys=Keys(KEY, DECODE, SCORE), scorings={})
-    return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh, Tolerance())  # type: ignore[arg-type]
+    return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh)  # type: ignore[arg-type]
 
 
 def test_reasons_are_the_commit_and_the_key(tmp_path):

@@ -100,7 +100,7 @@ def reader(ledger: Ledger) -> StatisticsReader:
 
 
 def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str = "") -> Table:
-    return make("demo/small", rows, finder, ["bleu"], scale=scale, reader=reader)
+    return make("demo/small", rows, finder, ["bleu"], scale=scale)
 
 
 def named(table: Table) -> dict[str, dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path)
     for row, seed in ((row, seed) for row in rows[:6] for seed in (1, 2, 3)):
         share = MATCHES[row.id.rsplit("/", 1)[1]]
         finish(wild, row, seed, share if row.label != "worse" else share - 0.1 * seed)
-    table = make("demo/small", rows, Finder(wild, Data(None)), ["bleu"], reader=StatisticsReader(wild))
+    table = make("demo/small", rows, Finder(wild, Data(None)), ["bleu"])
     effects = {name: one["effect"] for name, one in named(table).items() if "effect" in one}
     assert effects["better"]["sd"] < 1 < effects["worse"]["sd"]
     (note,) = [note for note in table.notes if note.startswith("±")]
@@ -201,7 +201,7 @@ def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: F
         RowClaim("demo/small/better", "demo/small/elsewhere", 4.0),
     ]
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
-    table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
+    table = make("demo/small", rows, finder, ["bleu"], stated=stated)
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert (words["less"], words["better"], words["worse"]) == ("reversed", "open", "reversed")
@@ -272,7 +272,7 @@ def test_what_a_paper_reports_is_explained_where_there_is_one(
 
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
-    table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
+    table = make("demo/small", rows, finder, ["bleu"], stated=stated)
     own = [claim.as_json() for claim in table.claims if claim.stated and not claim.own]
     assert [(claim["claim"], claim["verdict"]) for claim in own] == [(None, "higher"), (None, "open")]
     assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
