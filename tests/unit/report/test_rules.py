@@ -17,6 +17,7 @@ from orchestrator.report.figures import figures, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.table import Table, make
+from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
@@ -86,6 +87,7 @@ TABLE = """\
 def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options: Any) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
     monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
+    monkeypatch.setattr(StatisticsReader, "of", lambda self, keys: {})
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
 
