@@ -48,7 +48,8 @@ def page(
 
 def rendered(template: str, **values: Any) -> str:
     """A page of the assets. values: `title`, `version`, whether charts are drawn (`charted`), and what the template shows."""
-    return _environment().get_template(template).render(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **values)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return _environment().get_template(template).render(made=made, asset=_asset, script=_embedded, **values)
 
 
 def _claims(sections: Sequence[Section]) -> dict[str, Any]:
@@ -130,7 +131,6 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    made.globals |= {"asset": _asset, "script": script}
     made.policies["json.dumps_function"] = json_text
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return made
@@ -141,7 +141,10 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def script() -> Markup:
+def script() -> str:
     """The script that draws the charts."""
-    text = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
-    return Markup(text.replace("</script", r"<\/script").replace("<!--", r"<\!--"))
+    return str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+
+
+def _embedded() -> Markup:
+    return Markup(script().replace("</script", r"<\/script").replace("<!--", r"<\!--"))
