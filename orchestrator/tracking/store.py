@@ -7,6 +7,7 @@ infinities become 1.8e308. Here a run is found by its tags, and only what it lac
 import contextlib
 import gc
 import getpass
+import json
 import os
 import re
 import secrets
@@ -34,8 +35,25 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 EXPERIMENT = "nmt-ablate"
-TAGS = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
-"""Of the experiment: the UI opens with runs and curves instead of GenAI traces."""
+VIEW = "nmt"
+COLUMNS = {
+    "metrics.`bleu`": 120,
+    "metrics.`chrf`": 120,
+    "metrics.`valid/nll`": 110,
+    "metrics.`tokens_per_second`": 150,
+    "metrics.`params`": 100,
+    "tags.`status`": 220,
+    "tags.`row`": 160,
+}
+"""Columns of the list of runs, in order, after the run's name -> width in pixels."""
+_STATE = {"selectedColumns": [*COLUMNS], "columnOrder": [*COLUMNS], "columnWidths": COLUMNS, "runsHiddenMode": "FIRST_20_RUNS"}
+TAGS = {
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.experiment.primaryMetric.name": "bleu",
+    f"mlflow.sharedViewState.{VIEW}": json.dumps({"name": "All sweeps", "createdAt": 0, "state": json.dumps(_STATE)}),
+}
+"""Of the experiment: the UI opens with runs and curves instead of GenAI traces, and applies the saved view of columns where its address has
+`viewStateShareKey=nmt` (format of MLflow 3.17: `savedViewEnvelope.ts`, `ExperimentPageUIState.tsx`)."""
 
 MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 800, 100, 6000, 8000
 """Metrics and parameters of one request, with which the tags come too; characters of a parameter and of a tag."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking.store import MlflowStore, artifacts_of
+from orchestrator.tracking.store import VIEW, MlflowStore, artifacts_of
 from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 def runs_page(server: str, experiment: str) -> str:
     """Address of the list of runs. Without `workflowType` the UI shows its GenAI side."""
-    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning"
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
 def serve_ui(results: Path, port: int = 5000, uri: str | None = None) -> None:

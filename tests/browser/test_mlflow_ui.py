@@ -56,7 +56,7 @@ def test_run_list_and_a_run(results: Path, server: Served, browse: Callable[...,
     runs = {run.info.run_name: run for run in MlflowStore(results).find({"nmt.sweep": "sweep-1"})}
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
-    assert "fake sweep" in listed and "Model training" in listed
+    assert "fake sweep" in listed and "Model training" in listed and "2 done, 1 stopped" in listed and "best: dense" in listed
     dense = runs["dense s1"].info.run_id
     page = browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", "--dump-dom")
     assert "dense s1" in page

@@ -175,7 +175,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
         async with browser() as page:
             await page.login(server.user, server.password)
             await page.open(runs_page(server.uri, store.experiment))
-            await page.until_shown("synthetic/page", limit=300)
+            await page.until_shown("synthetic/page", "bleu", "tokens_per_second", "status", limit=300)
             await page.screenshot(shots / "mlflow-server-runs.png")
             await page.open(f"{server.uri}/#/experiments/{store.experiment}/runs/{best.info.run_id}")
             await page.until_shown(best.info.run_name, "tokens_per_second", f"{best.data.metrics['bleu']:.2f}"[:4])
