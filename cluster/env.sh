@@ -18,6 +18,7 @@ export TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1
 export TUNE_DISABLE_AUTO_CALLBACK_SYNCER=1
 export TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S=0
 export RAY_JOB_STOP_WAIT_TIME_S=600 # `ray job stop` asks, and kills after this: Ray's own 3 s are too short for rows to save
+export MALLOC_ARENA_MAX=2 # each trial is a thread, whose freed memory glibc keeps otherwise
 export OMP_NUM_THREADS=1 # bits are promised at equal thread counts
 
 # Shared storage: every node sees these folders under the same name

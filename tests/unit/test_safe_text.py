@@ -31,7 +31,7 @@ def clean(text: str) -> bool:
 def test_no_format_of_a_table_holds_them() -> None:
     line = Line(f"demo/small/{HOSTILE}", HOSTILE, "quoted", {"bleu": 27.0}, None, HOSTILE)
     made = Table(f"demo/small{HOSTILE}", ["bleu", HOSTILE], [line], [HOSTILE])
-    shown = {form: write(made) for form, write in FORMATS.items()}
+    shown = {form: several([made], form) for form in (*FORMATS, "json")}
     for form, text in shown.items():
         assert clean(text) and "evil" in text, form
     assert "![p](" not in shown["md"] and "<script" not in shown["md"].replace("\\<", "")
