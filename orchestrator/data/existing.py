@@ -1,4 +1,4 @@
-"""Subword models and vocabularies that others made: sentencepiece models, codes of subword-nmt, dictionaries of fairseq."""
+"""Subword models and vocabularies that others made: sentencepiece models, tokenizer.json, codes of subword-nmt, dictionaries of fairseq."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from orchestrator.data.corpus import iter_lines, read_lines
-from orchestrator.data.subword import Codes, Pieces, Segmenter, UsedPieces, Words
+from orchestrator.data.subword import Codes, Pieces, Segmenter, Tokens, UsedPieces, Words
 from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 from orchestrator.specs.positions import shown
@@ -48,7 +48,8 @@ def _segmenter(path: Path, pieces: list[str] | None, lines: Iterator[str], share
         merges = _merges(path)
         counts = Counter(chain.from_iterable(map(Codes(merges, []).cut, lines)))
         return Codes(merges, pieces or sorted(counts, key=lambda piece: (-counts[piece], piece)))
-    return _of_sentencepiece(path, content, pieces, lines, shared)
+    model = _tokens(path, content) if content.lstrip().startswith(b"{") else _sentencepiece(path, content)
+    return _renumbered(path, *model, pieces, lines, shared)
 
 
 def _merges(path: Path) -> list[list[str]]:
@@ -59,28 +60,40 @@ def _merges(path: Path) -> list[list[str]]:
     return pairs
 
 
-def _of_sentencepiece(path: Path, content: bytes, pieces: list[str] | None, lines: Iterator[str], shared: bool) -> Segmenter:
-    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
-    model: Pieces | None
+def _sentencepiece(path: Path, content: bytes) -> tuple[Segmenter, list[int], dict[int, str]]:
+    """(model, ids of our specials, id -> piece of the others)"""
     try:
         model = Pieces(content)
     except RuntimeError:
         model = None
     if model is None or not model.size:
-        found = "a tokenizer.json of Hugging Face" if content.lstrip().startswith(b"{") else "neither"
-        raise UserError(f"{path}: found {found}; expected a sentencepiece model or codes of subword-nmt (version 0.2)")
+        expected = "a sentencepiece model, a tokenizer.json or codes of subword-nmt (version 0.2)"
+        raise UserError(f"{path}: found none of these; expected {expected}")
     own = model.processor
-    specials = [own.pad_id(), own.unk_id(), own.bos_id(), own.eos_id()]
     usual = [i for i in range(model.size) if not (own.is_control(i) or own.is_unknown(i) or own.is_unused(i))]
+    return model, [own.pad_id(), own.unk_id(), own.bos_id(), own.eos_id()], {i: str(own.id_to_piece(i)) for i in usual}
+
+
+def _tokens(path: Path, content: bytes) -> tuple[Segmenter, list[int], dict[int, str]]:
+    """As `_sentencepiece`."""
+    try:
+        model = Tokens(content.decode())
+    except ValueError as error:
+        raise UserError(f"{path}: found {shown(' '.join(str(error).split()), 80)}; expected a tokenizer.json of Hugging Face") from None
+    return model, [-1, model.unknown, -1, -1], {number: model.names[number] for number in sorted(model.names)}
+
+
+def _renumbered(
+    path: Path, model: Segmenter, specials: list[int], names: dict[int, str], pieces: list[str] | None, lines: Iterator[str], shared: bool
+) -> Segmenter:
+    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
     if pieces is not None:
-        numbers = {str(own.id_to_piece(i)): i for i in usual}
+        numbers = {piece: number for number, piece in names.items()}
         if not any(piece in numbers for piece in pieces):
             raise UserError(f"{path}: has none of the pieces of the dictionary; expected the dictionary of this model")
-        return UsedPieces(model, [*specials, *(numbers.get(piece, own.unk_id()) for piece in pieces)])
-    if shared:
-        used = {i for line in lines for i in model.encode([line])[0]}
-        usual = [i for i in usual if i in used]
-    return UsedPieces(model, [*specials, *usual])
+        return UsedPieces(model, [*specials, *(numbers.get(piece, specials[1]) for piece in pieces)])
+    used = {i for line in lines for i in model.encode([line])[0]} if shared else names.keys()
+    return UsedPieces(model, [*specials, *(i for i in names if i in used)])
 
 
 def _dictionary(path: Path) -> list[str]:

@@ -58,6 +58,38 @@ class Pieces:
         path.write_bytes(self.proto)
 
 
+class Tokens:
+    """A tokenizer.json of Hugging Face. Its special tokens are no pieces: neither text nor the model's own templates bring them in."""
+
+    def __init__(self, content: str) -> None:
+        """Raises UserError without the library, ValueError for another content."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise UserError("a tokenizer.json needs the package tokenizers; expected pip install '.[hf]' in the checkout") from None
+        self.content = content
+        try:
+            self.tokenizer: Any = Tokenizer.from_str(content)
+        except Exception as error:  # the library has no other
+            raise ValueError(str(error)) from None
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        special = {number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
+        unknown = self.tokenizer.token_to_id(str(getattr(self.tokenizer.model, "unk_token", None)))
+        self.unknown = -1 if unknown is None else int(unknown)
+        self.names = {number: piece for piece, number in self.tokenizer.get_vocab().items() if number not in special | {self.unknown}}
+        self.size = int(self.tokenizer.get_vocab_size())
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [self.tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return [self.tokenizer.decode(line) for line in ids]
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.content, encoding="utf-8")
+
+
 class UsedPieces:
     """The pieces of a model that occur in the text of one side, renumbered after the specials; other pieces are UNK.
 
@@ -212,10 +244,10 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     if kind == "word":
         return Words(json.loads(path.read_text(encoding="utf-8")))
     content, used = path.read_bytes(), path.with_suffix(USED)
-    if content.startswith(b"{"):
-        found = json.loads(content)
+    found = json.loads(content) if content.startswith(b"{") else {}
+    if "codes" in found:
         return Codes(found["codes"], found["pieces"])
-    pieces = Pieces(content)
+    pieces = Tokens(content.decode()) if found else Pieces(content)
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
 
 

@@ -2,11 +2,14 @@
 
 import io
 import json
+import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
+import tokenizers
 
 from orchestrator.data import existing, subword
 from orchestrator.data.prepare import manifest, prepare
@@ -65,6 +68,40 @@ def test_a_sentencepiece_model_keeps_its_pieces(options: dict[str, object], fold
         assert segmenter.encode(["ж"])[0][-1] == subword.UNK
 
 
+def tokenizer_json(folder: Path) -> Any:
+    """Learns byte-level BPE with a template, truncation and special tokens, as models of Hugging Face have them."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer, made.decoder = tokenizers.pre_tokenizers.Metaspace(), tokenizers.decoders.Metaspace()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=90, special_tokens=["<s>", "</s>", "<unk>"], show_progress=False)
+    made.train_from_iterator((folder / "src").read_text(encoding="utf-8").splitlines(), trainer)
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    made.enable_truncation(3)
+    made.save(str(folder / "tokenizer.json"))
+    made.no_truncation()
+    return made
+
+
+@pytest.mark.parametrize("options", [{}, {"joint": False}, {"joint": False, "model": ["tokenizer.json", "tokenizer.json"]}])
+def test_a_tokenizer_of_hugging_face_keeps_its_pieces(options: dict[str, object], folder: Path) -> None:
+    own, lines = tokenizer_json(folder), sentences(20)
+    for segmenter in segmenters(folder, **({"model": ["tokenizer.json"]} | options)):
+        ids = segmenter.encode(lines)
+        assert [len(line) for line in ids] == [len(own.encode(line).ids) - 2 for line in lines] and min(chain.from_iterable(ids)) > 3
+        assert segmenter.decode([[2, *line, 3, 0] for line in ids]) == lines
+        segmenter.save(folder / "x.vocab")
+        assert subword.load(folder / "x.vocab", "bpe").encode(lines) == ids
+        assert set(segmenter.encode(["ж <s> </s>"])[0]) & {0, 2, 3} == set() and subword.UNK in segmenter.encode(["ж"])[0]
+
+
+def test_without_its_library_a_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match=r"found .*; expected a tokenizer\.json of Hugging Face"):
+        segmenters(folder, model=["tokenizer.json"])
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(UserError, match="needs the package tokenizers"):
+        segmenters(folder, model=["tokenizer.json"])
+
+
 def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
     (folder / "dict.txt").write_text("hund 9\nder 7 #fairseq:overwrite\n")
     assert segmenters(folder, kind="word", dictionary=["dict.txt"])[0].encode(["der hund x"]) == [[5, 4, 1]]
@@ -72,12 +109,10 @@ def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
 
 def test_what_is_no_model_is_refused(folder: Path) -> None:
     (folder / "empty").touch()
-    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "BPE"}}')
     for options, expected in (
         ({"model": ["none"]}, "data.subword.model: .*none: no such file"),
-        ({"model": ["src"]}, "src: found neither; expected a sentencepiece model or codes of subword-nmt"),
-        ({"model": ["tokenizer.json"]}, "tokenizer.json: found a tokenizer.json of Hugging Face; expected a sentencepiece model"),
-        ({"model": ["empty"]}, "empty: found neither"),
+        ({"model": ["src"]}, "src: found none of these; expected a sentencepiece model, a tokenizer.json or codes of subword-nmt"),
+        ({"model": ["empty"]}, "empty: found none of these"),
         ({"model": ["codes"], "dictionary": ["src"]}, "src: line 1: found .*; expected a piece and its count"),
         ({"model": ["sp.model"], "dictionary": ["dict.txt"]}, "has none of the pieces of the dictionary"),
     ):
