@@ -29,7 +29,8 @@ class Subword(Strict):
     """joint: merges are learned on the text of both sides, but each side has its own vocabulary of the pieces that it uses (as in
     subword-nmt and fairseq); own: otherwise."""
     model: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
-    """Files of existing models, one or source and target, in place of learning: a sentencepiece model or codes of subword-nmt.
+    """Files of existing models, one or source and target, in place of learning: a sentencepiece model, a tokenizer.json of
+    Hugging Face, or codes of subword-nmt.
     Paths are absolute or below the data folder; their content counts, `size` and `merges` do not. null: learn."""
     dictionary: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
     """Files of existing vocabularies, one or source and target: dictionaries of fairseq, one piece and its count a line. Without
