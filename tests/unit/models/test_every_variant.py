@@ -162,6 +162,7 @@ def test_compiled_layers_compute_the_same_without_graph_breaks(case):
 
     torch._dynamo.reset()
     compiled = fresh(case)
-    kept = case[1] == "depth_attention"  # in places that share memory, around which graphs end
-    compiled.compile_layers(backend="aot_eager" if kept else "eager", fullgraph=not kept)
+    breaks = case[1] == "depth_attention"
+    # its places share memory, which aot_eager alone refuses as inputs of one graph
+    compiled.compile_layers(backend="aot_eager" if breaks and case[0] == "residual" else "eager", fullgraph=not breaks)
     torch.testing.assert_close(run(compiled), run(fresh(case)), atol=1e-5, rtol=1e-4)
