@@ -18,16 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 from machine import describe  # noqa: E402
-from overheads import ENVIRONMENT, _times  # noqa: E402
+from overheads import ENVIRONMENT, times_of  # noqa: E402
+from train_runs import TOY  # noqa: E402
 
-SPEC = """
-source: {paper: benchmark, table: many-rows}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}
-train: {max_steps: 10}
-decode: {beam_size: 1}
+SPEC = f"""source: {{paper: benchmark, table: many-rows}}
+{TOY}
+optim: {{schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}}}
+train: {{max_steps: 10}}
+decode: {{beam_size: 1}}
 rows:
 """
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,7 +41,7 @@ def main() -> None:
         print(f"{describe()['cpu']}; {rows} rows, engine {engine}; load {os.getloadavg()[0]:.1f}")
         began = time.time()
         wall, log = watch(sweep, folder)
-        spans = sorted(_times(run) for run in folder.glob("results/*/history.jsonl"))
+        spans = sorted(times_of(run) for run in folder.glob("results/*/history.jsonl"))
         first, last, work = spans[0][0], max(end for _, end in spans), sum(end - begin for begin, end in spans)
         many = os.cpu_count() or 1
         print(f"first update after {first - began:.1f} s; from it to the last score {last - first:.1f} s; then {began + wall - last:.1f} s")

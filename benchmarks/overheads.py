@@ -139,7 +139,7 @@ def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
             began = time.time()
             command = ["sweep", ROW, "--profile", "smoke", "--engine", "ray", "--seeds", seeds, "--workers", str(workers), "--no-tracking"]
             found.append(start(command, place, workers))
-            times = sorted(_times(run) for run in (place / "results").glob("*/history.jsonl"))
+            times = sorted(times_of(run) for run in (place / "results").glob("*/history.jsonl"))
             firsts.append(times[0][0] - began)
             gaps += [after[0] - before[1] for before, after in pairwise(times)]
             own += [end - first for first, end in times]
@@ -159,7 +159,7 @@ def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
     return lines
 
 
-def _times(history: Path) -> tuple[float, float]:
+def times_of(history: Path) -> tuple[float, float]:
     """Returns the Unix times just before the first step and of the last file of the run."""
     first = json.loads(history.read_text().splitlines()[0])["t"]
     return first, max(path.stat().st_mtime for path in history.parent.glob("score/*.json"))

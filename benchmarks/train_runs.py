@@ -18,13 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 from machine import describe  # noqa: E402
 
-SPEC = """
-source: {paper: benchmark, table: train-runs}
+TOY = """
 data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
 batch: {unit: tokens, size: 300}
 model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 100}
-rows: {two: {workers: 2}}
+"""
+SPEC = f"""source: {{paper: benchmark, table: train-runs}}
+{TOY}
+train: {{max_steps: 100}}
+rows: {{two: {{workers: 2}}}}
 """
 START = """
 import runpy, sys

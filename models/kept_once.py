@@ -7,6 +7,7 @@ Memory is 2 K states for K places; autograd would hold something of every y_k fo
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ class States:
         return x, above
 
 
+@functools.cache  # once a process, however many models are compiled
 def leave_to_python() -> None:
     """Under torch.compile graphs end before states are put or read: places that share memory cannot be inputs of one graph."""
     States.put, States.read = torch.compiler.disable(States.put), torch.compiler.disable(States.read)  # type: ignore[method-assign]
