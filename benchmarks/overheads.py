@@ -1,6 +1,6 @@
-"""Overheads of the product besides training: start-up of the command line, time to the first step, Ray's overhead per trial.
+"""Overheads of the product besides training: start-up of the command line, time to the first step, Ray's and a search's overhead per trial.
 
-    python benchmarks/overheads.py [--repeats 3] [--skip ray run cli] [--json]
+    python benchmarks/overheads.py [--repeats 3] [--skip cli run ray search] [--json]
 
 Each figure is a median over new processes; the work is that of the smoke profile, six updates of a tiny model. Run it on an idle machine.
 
@@ -8,6 +8,8 @@ cli     seconds and CPU seconds of commands that train nothing, and the large pa
 run     `nmt-ablate run ROW --profile smoke`, local engine: seconds to the end of the first step, by phase, and to the end of the process
 ray     a sweep of one row with several seeds: time from the end of a trial to the first step of the next, with one process or two DDP
         workers per trial
+search  seconds of a sweep with `--tune` beyond the training, per trial: 17 trials of 40 updates against 5 on one CPU, by both engines,
+        without a rung and with one
 """
 
 import argparse
@@ -40,7 +42,22 @@ COMMANDS = (
     ["plan", "dou2018/table1"],
     ["status"],
 )
-PARTS = ("cli", "run", "ray")
+PARTS = ("cli", "run", "ray", "search")
+FEW, MANY = 5, 17
+SEARCH = """source: {{paper: benchmark, table: search}}
+data: {{corpus: toy-smoke, subword: {{kind: word, size: 300, joint: false}}}}
+batch: {{unit: tokens, size: 300}}
+model: {{d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {{num_layers: 2}}, decoder: {{num_layers: 2}}}}
+optim: {{schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}}}
+train: {{max_steps: 40, validate_every: 20, checkpoint_every: 40}}
+decode: {{beam_size: 1}}
+tune:
+  trials: {trials}
+  space: {{optim.schedule.lr: {{factor: {{loguniform: [0.5, 2.0]}}}}}}
+  seeds: {{search: [101], judge: [1]}}
+  stop: {stop}
+rows: {{plain: {{pinned: true}}}}
+"""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
@@ -159,6 +176,27 @@ def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
     return lines
 
 
+def searches(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
+    """Measures searches: wall clock without the seconds of training in the records, and what each trial adds to it."""
+    lines = []
+    for engine in ("local", "ray"):
+        for stop in ("null", "{rungs: [20], reduction_factor: 2}"):
+            beyond: dict[int, list[float]] = {FEW: [], MANY: []}
+            for i in range(repeats):
+                for trials in beyond:
+                    place = folder / f"search-{engine}-{stop == 'null'}-{trials}-{i}"
+                    place.mkdir()
+                    (place / "spec.yaml").write_text(SEARCH.format(trials=trials, stop=stop))
+                    command = ["sweep", "spec.yaml", "--tune", "--engine", engine, "--no-tracking"]
+                    wall = start([*command, *["--jobs", "1"][: 2 * (engine == "local")]], place, 1)["wall"]
+                    trained = sum(json.loads(path.read_text())["seconds"] for path in place.glob("results/*/train.json"))
+                    beyond[trials].append(wall - trained)
+                    tick()
+            each = [round((many - few) / (MANY - FEW), 3) for few, many in zip(beyond[FEW], beyond[MANY], strict=True)]
+            lines.append({"engine": engine, "rungs": int(stop != "null"), "per_trial": median(each), "repeats": each})
+    return lines
+
+
 def times_of(history: Path) -> tuple[float, float]:
     """Returns the Unix times just before the first step and of the last file of the run."""
     first = json.loads(history.read_text().splitlines()[0])["t"]
@@ -167,8 +205,8 @@ def times_of(history: Path) -> tuple[float, float]:
 
 def measure(repeats: int, skip: list[str], console: Console) -> dict[str, Any]:
     result: dict[str, Any] = {"benchmark": "overheads", "date": time.strftime("%Y-%m-%d"), "machine": describe(), "repeats": repeats}
-    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats}
-    parts = {"cli": cli, "run": runs, "ray": rays}
+    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats, "search": 8 * repeats}
+    parts = {"cli": cli, "run": runs, "ray": rays, "search": searches}
     with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
         for name in PARTS:
             if name not in skip:
@@ -194,6 +232,8 @@ def show(result: dict[str, Any]) -> None:
             f"a trial {row['trial']:.2f} s; {row['trials']} trials {row['wall']:.2f} s"
         )
         _phases("driver", row["phases"])
+    for row in result.get("search", []):
+        print(f"search, {row['engine']}, rungs {row['rungs']}: {row['per_trial']:.2f} s a trial beyond its training; each {row['repeats']}")
 
 
 def _phases(title: str, seconds: dict[str, float]) -> None:
