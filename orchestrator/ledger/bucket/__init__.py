@@ -1,4 +1,4 @@
-"""The ledger in an object store: `--results s3://bucket/prefix` (docs/bucket.md).
+"""The ledger in an object store: `--results s3://bucket/prefix` (docs/lifecycle.md).
 
 A process works on a scratch copy of the bucket, so that code which writes results does not change. A run's folder, or the files of a sweep,
 form a group. A process takes or renews the claim of a group (RUN16/lock.json, sweeps/NAME.lock.json) by a conditional PUT: every 15 s and

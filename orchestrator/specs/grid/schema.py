@@ -104,7 +104,7 @@ class Exclusion(Strict):
 
 
 class GridSection(Strict):
-    """The `grid` section: every combination of the axes is a row (docs/grids.md)."""
+    """The `grid` section: every combination of the axes is a row (docs/sweeps.md)."""
 
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     """Name -> axis, in order; a condition may use only axes above it."""
