@@ -94,26 +94,25 @@ def page(rows: dict[str, Row], figures: dict[str, Any]) -> str:
     attempts = [name for name in rows if name in figures]
     table = "\n".join(line(name, rows, figures) for name in attempts)
     best = "\n".join(f"| {target} | {fastest(target, figures)} |" for target in TARGETS)
-    return f"""# The race to a BLEU
+    return f"""# Minutes to a BLEU
 
-Minutes of one core until Multi30k De-En, test_2016_flickr, reaches a BLEU (beam 5, sacreBLEU 13a, cased), everything included but the
-preparation of the data. `benchmarks/speedrun.py` runs the rows of `search_spaces/sweeps/speedrun.yaml` and writes this page.
+CPU minutes of one core until Multi30k De-En, test_2016_flickr, reaches a BLEU (beam 5, sacreBLEU 13a, cased). They include everything
+but the preparation of the data. `python benchmarks/speedrun.py --data-dir DIR` runs `search_spaces/sweeps/speedrun.yaml` and writes this
+page.
 
 | BLEU | minutes, row |
 |---|---|
 {best}
 
-Every attempt: mean BLEU over its seeds, and the least CPU minutes of them (the machine had other work at times). "against": the row that
-it changes; the difference of mean BLEU and its p-value (Welch's t-test over seeds: it says whether other seeds would agree, not whether
-other sentences would).
+BLEU is the mean over seeds. Minutes are the least of the seeds, since the machine had other work at times. Brackets name the row that is
+changed. The difference is to the mean BLEU of that row. p is of Welch's t-test over seeds and says nothing about other sentences.
+[Data](performance/speedrun.json), also parameters.
 
-| row | what changes | parameters | minutes | BLEU | s.d. | seeds | against | difference | p |
-|---|---|---|---|---|---|---|---|---|---|
+| row | what changes | minutes | BLEU | s.d. | seeds | difference | p |
+|---|---|---|---|---|---|---|---|
 {table}
 
 {processors(attempts, figures)}
-
-Tried and no better than the row that they change: {", ".join(no_better(attempts, rows, figures)) or "none"}.
 """
 
 
@@ -127,20 +126,12 @@ def processors(attempts: list[str], figures: dict[str, Any]) -> str:
     return f"Minutes compare only on one processor. {'; '.join([*parts, f'the other rows: {most}' if parts else most])}."
 
 
-def no_better(attempts: list[str], rows: dict[str, Row], figures: dict[str, Any]) -> list[str]:
-    """Attempts whose mean BLEU is not above that of the row named in their label's brackets."""
-    against = {name: other[1] for name in attempts if (other := re.match(r"\[([\w.-]+)\]", rows[name].label)) and other[1] in figures}
-    return [name for name, other in against.items() if statistics.mean(scores(figures[name])) <= statistics.mean(scores(figures[other]))]
-
-
 def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
-    label, runs = rows[name].label, figures[name]["runs"]
-    bleu = scores(figures[name])
+    label, bleu = rows[name].label, scores(figures[name])
     spread = f"{statistics.stdev(bleu):.2f}" if len(bleu) > 1 else ""
     cells = [
         name,
         label,
-        f"{runs[0]['params'] / 1e6:.2f}M",
         f"{minutes(figures[name]):.1f}",
         f"{statistics.mean(bleu):.2f}",
         spread,
@@ -150,9 +141,9 @@ def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
     if other and other[1] in figures:
         reference = scores(figures[other[1]])
         p = f"{stats.ttest_ind(bleu, reference, equal_var=False).pvalue:.3f}" if min(len(bleu), len(reference)) > 1 else ""
-        cells += [other[1], f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", p]
+        cells += [f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", p]
     else:
-        cells += ["", "", ""]
+        cells += ["", ""]
     return f"| {' | '.join(map(str, cells))} |"
 
 
