@@ -90,7 +90,8 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]
 
 
 def page(rows: dict[str, Row], figures: dict[str, Any]) -> str:
-    """Returns the text of docs/speedrun.md."""
+    """Returns the text of docs/speedrun.md. It leaves out rows with one seed, whose differences have no p-value."""
+    figures = {name: entry for name, entry in figures.items() if len(entry["runs"]) > 1}
     attempts = [name for name in rows if name in figures]
     table = "\n".join(line(name, rows, figures) for name in attempts)
     best = "\n".join(f"| {target} | {fastest(target, figures)} |" for target in TARGETS)
@@ -106,7 +107,7 @@ page.
 
 BLEU is the mean over seeds. Minutes are the least of the seeds, since the machine had other work at times. Brackets name the row that is
 changed. The difference is to the mean BLEU of that row. p is of Welch's t-test over seeds and says nothing about other sentences.
-[Data](performance/speedrun.json), also parameters.
+[Data](performance/speedrun.json), also of rows with one seed, and parameters.
 
 | row | what changes | minutes | BLEU | s.d. | seeds | difference | p |
 |---|---|---|---|---|---|---|---|
@@ -128,20 +129,19 @@ def processors(attempts: list[str], figures: dict[str, Any]) -> str:
 
 def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
     label, bleu = rows[name].label, scores(figures[name])
-    spread = f"{statistics.stdev(bleu):.2f}" if len(bleu) > 1 else ""
     cells = [
         name,
         label,
         f"{minutes(figures[name]):.1f}",
         f"{statistics.mean(bleu):.2f}",
-        spread,
+        f"{statistics.stdev(bleu):.2f}",
         len(bleu),
     ]
     other = re.match(r"\[([\w.-]+)\]", label)
     if other and other[1] in figures:
         reference = scores(figures[other[1]])
-        p = f"{stats.ttest_ind(bleu, reference, equal_var=False).pvalue:.3f}" if min(len(bleu), len(reference)) > 1 else ""
-        cells += [f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", p]
+        p = stats.ttest_ind(bleu, reference, equal_var=False).pvalue
+        cells += [f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", f"{p:.3f}"]
     else:
         cells += ["", ""]
     return f"| {' | '.join(map(str, cells))} |"
