@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 
@@ -24,6 +23,7 @@ from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import Task
 
 
@@ -108,7 +108,7 @@ def suggest_of(sampler: str) -> Suggest | None:
     return tpe.suggest
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Result]:
     """Runs every row with every seed (see `sweeps.driver.execute`). UserError if the results would be deleted with a Ray job."""
     if "working_dir_files" in options.results.resolve().parts:
         raise UserError(

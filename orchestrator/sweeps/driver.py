@@ -15,18 +15,19 @@ from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.run_view import FINISHED
+from orchestrator.ledger.run_view import FINISHED, Outcome
 from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.check import bf16_warnings
 from orchestrator.specs.row import Row
+from orchestrator.specs.table import FAILED
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.budget import budgeted
 from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
-from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged, view_of
+from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
 
@@ -41,8 +42,8 @@ class Engine(Protocol):
         """Runs every job. Returns the failures: task name -> reason. Called once for each level of a sweep, parents first."""
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[dict[str, Any]]:
-    """Runs every row with every seed. Returns one record each, in order (see `row.result_of`). Finished work is not repeated.
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[Result]:
+    """Runs every row with every seed. Returns their results in order. Finished work is not repeated.
 
     UserError before anything starts if data, resources, a decoding precision or initial values are missing. LockedError if another process
     drives this sweep.
@@ -69,7 +70,7 @@ class Sweep:
         self.file = SweepFile.of(options.results, options.slug)
         self.asha = self._asha()
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[Result]:
         self._write_sweep()
         changed = {(task.id, task.seed): view_of(task, self.ledger).changed for task in self.tasks}
         for line in component_sources.warnings(changed, self.options.arguments):
@@ -186,11 +187,11 @@ class Sweep:
             ledger = Ledger(self.options.results, lock=lock)
             ledger.write_train(task.train_key, {"key": task.train_key, "sweep": task.sweep} | record)
 
-    def _result(self, task: Task, failures: dict[str, str]) -> dict[str, Any]:
-        result = result_of(task, self.ledger)
-        if not result["failed_as_stated"] and result["status"] not in ("done", "stopped", "diverged") and task.name in failures:
-            result |= {"status": "failed", "reason": failures[task.name]}
-        return result
+    def _result(self, task: Task, failures: dict[str, str]) -> Result:
+        view = view_of(task, self.ledger)
+        failed = not view.outcome.finished and view.status != "stopped" and task.name in failures
+        outcome = Outcome(FAILED, failures[task.name]) if failed else view.outcome
+        return Result(id=task.id, seed=task.seed, view=view, outcome=outcome, folder=object_store.display_path(task.run_dir))
 
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""

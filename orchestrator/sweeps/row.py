@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from orchestrator.decoding.validation_bleu import rung_bleu, tune, with_alpha
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.provenance import collect
-from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.run_view import RunView
+from orchestrator.ledger.run_view import Outcome, RunView
 from orchestrator.ledger.statistics import pack
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
@@ -50,8 +51,8 @@ def run_row(
     runtime: Runtime,
     reporters: Sequence[Reporter] = (),
     decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
-) -> dict[str, Any]:
-    """Runs `task` and returns its result (see `result_of`). Finished work is not repeated.
+) -> None:
+    """Runs `task`. Finished work is not repeated.
 
     decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
     """
@@ -61,7 +62,7 @@ def run_row(
         if runtime.any(False):  # does the main worker train?
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, [*reporters, StopAt(task.until)])
-        return {}
+        return
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
         closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
@@ -81,7 +82,6 @@ def run_row(
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
-        return result_of(task, ledger)
 
 
 def needs_training(task: Task, ledger: Ledger) -> bool:
@@ -206,34 +206,41 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     ledger.write_decode(task.train_key, key, record | tuned, prepared.decode(ids))
 
 
-def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
-    """Returns the public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a sweep has of a row and seed. outcome: of the run, or `failed` where this call could not run it. folder: of the run."""
 
-    failed_as_stated: it failed by the row's own rule (see `ledger.run_view`), which is an outcome, not an error.
-    also: {"bleu", "signature"} of each other scoring by name, null if it is missing.
-    changed: source files of components that were edited since the training (see `ledger.component_sources`).
-    """
-    view = view_of(task, ledger)
-    return {
-        "id": task.id,
-        "seed": task.seed,
-        "keys": task.keys.as_dict(),
-        "status": view.status,
-        "reason": view.outcome.reason,
-        "failed_as_stated": view.outcome.as_stated,
-        "steps": view.steps,
-        **_figure(view.score),
-        "chrf": view.score["chrf"]["score"] if view.score else None,
-        "also": {name: _figure(record) for name, record in view.scores.items() if name},
-        "params": view.training.get("params"),
-        "tokens_per_second": view.training.get("tokens_per_second"),
-        "sentences_per_second": view.sentences_per_second,
-        "weights_sha256": view.training.get("weights_sha256"),
-        "seconds": view.training.get("seconds"),
-        "changed": view.changed,
-        "result": object_store.display_path(task.run_dir),
-    }
+    id: str
+    seed: int
+    view: RunView
+    outcome: Outcome
+    folder: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The public record. status: `new` without a record, `trained` if a score is missing.
+
+        failed_as_stated: it failed by the row's own rule (see `ledger.run_view`), which is an outcome, not an error.
+        also: {"bleu", "signature"} of each other scoring by name, null if it is missing.
+        changed: source files of components that were edited since the training (see `ledger.component_sources`).
+        """
+        view, names = self.view, ("params", "tokens_per_second", "sentences_per_second", "weights_sha256", "seconds")
+        measured = {name: view.training.get(name) for name in names} | {"sentences_per_second": view.sentences_per_second}
+        return {
+            "id": self.id,
+            "seed": self.seed,
+            "keys": view.keys.as_dict(),
+            "status": self.outcome.status,
+            "reason": self.outcome.reason,
+            "failed_as_stated": self.outcome.as_stated,
+            "steps": view.steps,
+            **_figure(view.score),
+            "chrf": view.score["chrf"]["score"] if view.score else None,
+            "also": {name: _figure(record) for name, record in view.scores.items() if name},
+            **measured,
+            "changed": view.changed,
+            "result": self.folder,
+        }
 
 
-def _figure(scored: dict[str, Any] | None) -> dict[str, Any]:
+def _figure(scored: Record | None) -> dict[str, Any]:
     return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None} | figures_of(scored)

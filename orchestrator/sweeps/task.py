@@ -85,8 +85,7 @@ class Task:
         return Path(self.results) / self.train_key[:16]
 
     def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = _serializer().dump_python(self, mode="json")
-        return data
+        return dict(_serializer().dump_python(self, mode="json"))
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> "Task":

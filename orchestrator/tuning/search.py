@@ -16,10 +16,11 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.row import Result
 from orchestrator.tracking.history import number
 from orchestrator.tuning.trials import Trial, Tuning, points, trials_of
 
-Execute = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]]]
+Execute = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Search:
     """A search over arms, whose trials `execute` trains.
 
     Args:
-        execute: runs rows with seeds under options, and returns a record each (see `sweeps.driver.execute`).
+        execute: runs rows with seeds under options, and returns their results (see `sweeps.driver.execute`).
         options: of the sweep.
         suggest: makes the next point of an arm, for sampler `tpe`.
     """
@@ -64,7 +65,7 @@ class Search:
             train_only=True,
             sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo", "rungs": [] if self.spec.stop is None else self.spec.stop.rungs}},
         )
-        self.records: dict[tuple[str, int], dict[str, Any]] = {}
+        self.results: dict[tuple[str, int], Result] = {}
 
     def run(self, arms: Sequence[Arm]) -> None:
         """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
@@ -86,8 +87,8 @@ class Search:
         if rung is not None:
             until |= {trial.row.id: rung for arm in arms for trial in arm.going}
         rows = [trial.row for arm in arms for trial in arm.trials]
-        for record in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
-            self.records[record["id"], record["seed"]] = record
+        for result in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
+            self.results[result.id, result.seed] = result
 
     def _extend(self, arm: Arm) -> None:
         assert self.suggest is not None
@@ -102,10 +103,10 @@ class Search:
         return [trial for _, _, trial in sorted(found, key=lambda each: each[:2])]
 
     def keys(self, trial: Trial) -> dict[int, str]:
-        return {seed: self.records[trial.row.id, seed]["keys"]["train"] for seed in self.spec.seeds.search}
+        return {seed: str(self.results[trial.row.id, seed].view.keys.train) for seed in self.spec.seeds.search}
 
     def statuses(self, trial: Trial) -> list[str]:
-        return [self.records[trial.row.id, seed]["status"] for seed in self.spec.seeds.search]
+        return [self.results[trial.row.id, seed].outcome.status for seed in self.spec.seeds.search]
 
     def _reached(self, trial: Trial, rung: int) -> bool:
         """Whether the trial was still training at the rung: a shorter training is not ended there."""

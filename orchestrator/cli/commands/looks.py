@@ -1,7 +1,7 @@
 """`sweep --until-decided`: two looks, with the first seeds and with all. Rows that the first look decides get no more seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.engines.execute import execute
@@ -10,20 +10,22 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.looks import level_of
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.verdicts import DECIDED, OPEN
+from orchestrator.scoring.significance.verdicts import DECIDED, OPEN, Verdict
 from orchestrator.specs import index
 from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
-from orchestrator.specs.row import Row, by_table, starts
+from orchestrator.specs.row import Row, by_table, short_id, starts
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
+from orchestrator.sweeps.row import Result
 
 Look = dict[str, Any]
+Judged = tuple[Verdict, tuple[str, ...]]
+"""The verdict on a claim, or on a row's difference without a claim, and the rows that it is compared with."""
 LOOKS = 2
 FIRST = 3
 """Seeds of the first look."""
@@ -45,50 +47,41 @@ def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | 
         )
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A claim on a row, or its difference without a claim. needed: seeds of each row that would find it; None: over 200."""
-
-    controls: tuple[str, ...]
-    word: str
-    reason: str
-    needed: int | None
-
-    def ends(self, most: int) -> str | None:
-        """Why no more seeds than now, of `most` in all, are needed; None if they are."""
-        if self.word in DECIDED:
-            return f"{self.word}, {self.reason}"
-        if self.word == OPEN and (self.needed is None or self.needed > most):
-            return f"{self.word}, {self.needed or 'over 200'} seeds needed and {most} are the most"
-        return None
+def ends(judged: Verdict, most: int) -> str | None:
+    """Why no more seeds than now, of `most` in all, are needed; None if they are."""
+    if judged.word in DECIDED:
+        return f"{judged.word}, {judged.reason}"
+    if judged.word == OPEN and (judged.seeds is None or judged.seeds > most):
+        return f"{judged.word}, {judged.seeds or 'over 200'} seeds needed and {most} are the most"
+    return None
 
 
-def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[dict[str, Any]]:
-    """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the records of `execute`.
+def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
+    """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the results of `execute`.
 
     A look that was taken stays. None is taken while a run has failed.
     """
     file = SweepFile.of(options.results, options.slug)
     taken = _taken(file, seeds)
     if not taken:
-        records = execute(rows, seeds[:FIRST], options)
-        if _failed(records):
-            return records
+        results = execute(rows, seeds[:FIRST], options)
+        if _failed(results):
+            return results
         taken = _keep(file, [take(rows, seeds[:FIRST], seeds, options)])
     _print(taken[0], 1)
     ended = _ended(taken[0], rows, seeds, options)
     dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
-    records = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
-    if _failed(records) or len(ended) == len(rows):
-        return records
+    results = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
+    if _failed(results) or len(ended) == len(rows):
+        return results
     if len(taken) == 1:
         taken = _keep(file, [*taken, take(rows, seeds, seeds, options, ended)])
     _print(taken[1], 2)
-    return records
+    return results
 
 
-def _failed(records: Sequence[dict[str, Any]]) -> bool:
-    return any(record["status"] not in ("done", "diverged") and not record.get("failed_as_stated") for record in records)
+def _failed(results: Sequence[Result]) -> bool:
+    return not all(result.outcome.finished for result in results)
 
 
 def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
@@ -125,7 +118,7 @@ def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
     for one in compared.judgements:
         if one.stated and (one.claim.source != "row" or (one.effects and one.claim.row not in expected)):
             controls = tuple(effect.against for effect in one.effects) or (str(one.claim.against),)
-            found.setdefault(one.claim.row, []).append(Judged(controls, one.verdict.word, one.verdict.reason, one.verdict.seeds))
+            found.setdefault(one.claim.row, []).append((one.verdict, controls))
     return found
 
 
@@ -134,14 +127,15 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:
-        judgements = found.get(row.id) or ([Judged((start[row.id],), "no verdict", "no runs to compare", 1)] if row.id in start else [])
-        open_of[row.id] = [] if last else [one for one in judgements if one.ends(most) is None]
-        words = ", ".join(dict.fromkeys(one.word for one in judgements)) or BASELINE
-        reasons = [one.ends(most) or f"{one.word}, {one.reason}" for one in open_of[row.id] or judgements]
+        nothing = [(Verdict("no verdict", "no runs to compare", 1), (start[row.id],))] if row.id in start else []
+        judged = found.get(row.id) or nothing
+        open_of[row.id] = [] if last else [(one, controls) for one, controls in judged if ends(one, most) is None]
+        words = ", ".join(dict.fromkeys(one.word for one, _ in judged)) or BASELINE
+        reasons = [ends(one, most) or f"{one.word}, {one.reason}" for one, _ in open_of[row.id] or judged]
         decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or BASELINE, "continue": bool(open_of[row.id])}
     parents = {row.id: row.parent for row in rows}
     for row_id in [row_id for row_id, left in open_of.items() if left]:
-        todo = [row_id, *(name for one in open_of[row_id] for name in one.controls)]
+        todo = [row_id, *(name for _, controls in open_of[row_id] for name in controls)]
         while todo:
             name = todo.pop()
             if name in decisions and not decisions[name]["continue"]:

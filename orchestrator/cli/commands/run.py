@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -30,9 +29,10 @@ from orchestrator.sweeps import budget
 from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.row import Result
 from orchestrator.tracking.environment import checked_uri
 
-Engine = Callable[[list[Row], list[int], ExecutionOptions], list[dict[str, Any]]]
+Engine = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 
 def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
@@ -95,15 +95,15 @@ def execute_rows(
         assert request is not None
         tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
         tune.check(tuning, trainable, options)
-        records = tune.execute_tuned(trainable, tuning, options, _execute)
+        results = tune.execute_tuned(trainable, tuning, options, _execute)
     else:
-        records = _execute(looks.execute_looks if options.until_decided else execute, trainable, seeds, options)
+        results = _execute(looks.execute_looks if options.until_decided else execute, trainable, seeds, options)
     out = console(stderr=options.as_json)
-    tables = _print_records(records, request, out, options)
+    tables = _print_results(results, request, out, options)
     with phase("writing the page"):
         page = write_sweep_page(tables, options) if with_page else None
     _print_next_commands(trainable, out, options, page)
-    if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
+    if any(result.outcome.status not in ("done", "stopped") and not result.outcome.as_stated for result in results):
         raise typer.Exit(1)
 
 
@@ -121,7 +121,7 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
     return trainable, options
 
 
-def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
     """Runs `engine`. A sweep that reaches its cap on device-hours exits like one that was interrupted."""
     try:
         with stdout_to_stderr():
@@ -131,22 +131,22 @@ def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: Executi
         raise typer.Exit(130) from None
 
 
-def _print_records(records: list[dict[str, Any]], request: Request | None, out: Console, options: ExecutionOptions) -> list[Section]:
+def _print_results(results: list[Result], request: Request | None, out: Console, options: ExecutionOptions) -> list[Section]:
     """JSON lines with --json; the tables, which are returned; why runs failed."""
     if options.as_json:
-        for record in records:
-            print_json(record)
+        for result in results:
+            print_json(result.as_json())
     tables: list[Section] = []
     if request is not None:
         with phase("comparing the rows"):
-            tables = sections(request.again(), None, seeds={record["seed"] for record in records}, quiet=True)
+            tables = sections(request.again(), None, seeds={result.seed for result in results}, quiet=True)
     for section in tables:
         formats.show(out, section.table)
-    bad = [record for record in records if record["status"] not in ("done", "stopped")]
-    for record in bad:
-        reason = " ".join(str(record.get("reason") or "no reason known").split())
-        log(f"{record['id']} seed {record['seed']} {record['status']}: {reason[:400]}")
-    if stated := sum(bool(record.get("failed_as_stated")) for record in bad):
+    bad = [result for result in results if result.outcome.status not in ("done", "stopped")]
+    for result in bad:
+        reason = " ".join((result.outcome.reason or "no reason known").split())
+        log(f"{result.id} seed {result.seed} {result.outcome.status}: {reason[:400]}")
+    if stated := sum(result.outcome.as_stated for result in bad):
         log(f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error")
     return tables
 

@@ -3,30 +3,28 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from orchestrator.cli.output import console
 from orchestrator.engines.execute import execute, session, suggest_of
 from orchestrator.errors import UserError
-from orchestrator.ledger.results import Ledger
-from orchestrator.report.figures import short_id
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.safe_text import log
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Strict
 from orchestrator.specs.messages import valid
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
+from orchestrator.specs.table import FAILED
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import make_tasks
 from orchestrator.tables import filled_table
 from orchestrator.tuning import choice
 from orchestrator.tuning.search import Arm, Search, arms_of
 from orchestrator.tuning.trials import Tuning
-
-Records = list[dict[str, Any]]
 
 
 class _TuneFile(Strict):
@@ -67,14 +65,14 @@ def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> Non
         log(tuning.at(("tune", "stop", "rungs")).line(line))
 
 
-def search_arms(search: Search, arms: Sequence[Arm]) -> Records:
+def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
     """Searches the arms and writes their records, which it returns. Exit code 1 (typer.Exit) where a run failed."""
     spec = search.spec
     log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
     search.run(arms)
-    if failed := [record for record in search.records.values() if record["status"] == "failed"]:
-        for record in failed:
-            log(f"{record['id']} seed {record['seed']} failed: {record['reason']}")
+    if failed := [result for result in search.results.values() if result.outcome.status == FAILED]:
+        for result in failed:
+            log(f"{result.id} seed {result.seed} failed: {result.outcome.reason}")
         log("the search has failed runs; the same command trains them again")
         raise typer.Exit(1)
     records = [choice.record_of(arm, search) for arm in arms]
@@ -84,7 +82,7 @@ def search_arms(search: Search, arms: Sequence[Arm]) -> Records:
     return records
 
 
-def show(records: Records) -> None:
+def show(records: Sequence[Record]) -> None:
     """A table of the arms on stderr, and their warnings."""
     lines = []
     for record in records:
@@ -100,8 +98,8 @@ def show(records: Records) -> None:
             log(f"warning: {short_id(record['row'])}: {line}")
 
 
-def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., Records]) -> Records:
-    """Searches, then runs the tuned rows with the judging seeds. Returns the records of these runs. UserError if a value fits no arm."""
+def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., list[Result]]) -> list[Result]:
+    """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError if a value fits no arm."""
     make_tasks(rows, tuning.spec.seeds.judge, options)  # every corpus is there
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
     ledger = Ledger(options.results, list(options.mirrors))

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LockedError
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import Outcome, RunView
+from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.row import Result
 
 ROOT = Path(__file__).resolve().parents[3]
 Cli = Callable[..., tuple[int, str, str]]
@@ -93,12 +97,13 @@ class Fake:
 
         self.calls: list[tuple[list[str], list[int], object]] = []
 
-        def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]
+        def execute(rows: list, seeds: list[int], options: ExecutionOptions) -> list[Result]:  # type: ignore[type-arg]
             self.calls.append(([row.id for row in rows], list(seeds), options))
             if isinstance(outcome, BaseException):
                 raise outcome
-            base = {"bleu": None, "params": None, "tokens_per_second": None, "steps": 4}
-            return [{"id": row.id, "seed": seed, "status": outcome, **base} for row in rows for seed in seeds]
+            found = Outcome(str(outcome))
+            view = RunView.read(Ledger(options.results), {"": Keys(None, None, None)})
+            return [Result(id=row.id, seed=seed, view=view, outcome=found, folder="") for row in rows for seed in seeds]
 
         monkeypatch.setattr(command, "execute", execute)
 

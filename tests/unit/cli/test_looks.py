@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.commands import looks
-from orchestrator.cli.commands.looks import Judged, take
+from orchestrator.cli.commands.looks import take
 from orchestrator.ledger.results import Ledger
+from orchestrator.scoring.significance.verdicts import Verdict
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
@@ -33,7 +34,7 @@ Run = Callable[..., tuple[int, str, str]]
     ],
 )
 def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None, ends: str | None) -> None:
-    assert Judged(("base",), word, "why", needed).ends(6) == ends
+    assert looks.ends(Verdict(word, "why", needed), 6) == ends
 
 
 def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
@@ -42,10 +43,10 @@ def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
     file.write_text(TABLE.partition("rows:")[0] + rows)
     found = {name: f"demo/small/{name}" for name in ("base", "root", "child", "other", "alone")}
     start = {found[name]: found["base"] for name in ("root", "child", "other", "alone")}
-    done = [Judged((found["base"],), "confirmed", "p", 2)]
+    done = [(Verdict("confirmed", "p", 2), (found["base"],))]
     judged = {
         found["root"]: done,
-        found["child"]: [*done, Judged((found["base"], found["other"]), "open", "p", 5)],
+        found["child"]: [*done, (Verdict("open", "p", 5), (found["base"], found["other"]))],
         found["other"]: done,
         found["alone"]: done,
     }

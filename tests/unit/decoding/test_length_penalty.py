@@ -6,7 +6,7 @@ from orchestrator.data.prepare import manifest
 from orchestrator.decoding import validation_bleu
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of
-from orchestrator.sweeps.row import ledger_of, run_row
+from orchestrator.sweeps.row import ledger_of, run_row, view_of
 from orchestrator.sweeps.task import Scoring, Task
 from orchestrator.training.runtime import Runtime
 from tests.unit.training.support import changed
@@ -39,8 +39,8 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     task = task_of(spec, tmp_path, prepared)
     with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
         validation_bleu.tuned_decode(spec.decode, task.keys, ledger_of(task), task.id)
-    result = run_row(task, Runtime())
-    assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
+    run_row(task, Runtime())
+    assert view_of(task, ledger_of(task)).status == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
     record = ledger.read_tune(task.train_key, task.keys.tune)
     assert record["alpha"] == 1.0, "the first of equals"
@@ -49,7 +49,7 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     assert decoded["length_penalty"] == 1.0
     assert validation_bleu.tuned_decode(spec.decode, task.keys, ledger, task.id).length_penalty.alpha == 1.0
     # the same text as with that exponent written down
-    plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
-    assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]
+    run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
+    assert other.keys.train == task.keys.train and other.keys.decode != task.keys.decode
     assert ledger.read_decode(task.train_key, other.keys.decode)["hypotheses"] == decoded["hypotheses"]
     assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys.decode)

@@ -17,7 +17,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.row import result_of
+from orchestrator.sweeps.row import view_of
 from orchestrator.sweeps.task import Task, make_tasks
 
 Write = Callable[..., Path]
@@ -53,29 +53,33 @@ def rows_of(spec: Write, also: str = ALSO) -> list[Row]:
     return resolve(spec(f"  r: {{{also}}}\n" if also else "  r: {}\n"))
 
 
+def records_of(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+    return [result.as_json() for result in execute(rows, seeds, options)]
+
+
 def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    (record,) = execute(rows_of(spec), [1], options)
+    (record,) = records_of(rows_of(spec), [1], options)
     assert record["status"] == "done" and set(record["also"]) == {"valid", "cased", "same"}
     assert counted == {"train": 1, "decode_corpus": 2}, "test and valid; cased and same share the decoding of test"
     assert record["also"]["same"] == {"bleu": record["bleu"], "signature": record["signature"]}
     assert "mteval" in record["also"]["cased"]["signature"] and record["also"]["cased"]["signature"] != record["signature"]
     assert all(isinstance(figure["bleu"], float) for figure in record["also"].values())
-    again = execute(rows_of(spec), [1], options)
+    again = records_of(rows_of(spec), [1], options)
     assert again == [record] and counted == {"train": 1, "decode_corpus": 2}
     json.dumps(record)
 
 
 def test_damage_is_told_and_made_again_from_the_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    (record,) = execute(rows_of(spec), [1], options)
+    (record,) = records_of(rows_of(spec), [1], options)
     (run,) = options.results.glob("*/train.json")
     files = [next((run.parent / "decode").glob("*.txt")), next((run.parent / "score").glob("*.json")), run.parent / "spec.yaml"]
     whole = [path.read_bytes() for path in files]
     for path in files:
         path.write_bytes(b"x" + path.read_bytes()[1:])
-    (again,) = execute(rows_of(spec), [1], options)
+    (again,) = records_of(rows_of(spec), [1], options)
     assert again == record | {"sentences_per_second": again["sentences_per_second"]} and counted == {"train": 1, "decode_corpus": 3}
     assert [path.read_bytes() for path in files] == whole
-    assert execute(rows_of(spec), [1], options) == [again] and counted == {"train": 1, "decode_corpus": 3}
+    assert records_of(rows_of(spec), [1], options) == [again] and counted == {"train": 1, "decode_corpus": 3}
 
 
 def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
@@ -83,7 +87,7 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, c
     rows = resolve(
         spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
     )
-    beam, greedy = execute(rows, [1], options)
+    beam, greedy = records_of(rows, [1], options)
     assert counted == {"train": 1, "decode_corpus": 2}
     assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
     assert beam["also"]["same"]["bleu"] == beam["bleu"]
@@ -91,29 +95,28 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, c
     also = {name: item.keys for name, item in tasks["r"].also.items()}
     assert also["greedy"] == tasks["g"].keys and also["same"] == tasks["r"].keys != also["greedy"]
     ledger = Ledger(options.results)
-    assert result_of(tasks["r"], ledger)["also"] == beam["also"]
+    assert records_of(rows, [1], options) == [beam, greedy] and counted == {"train": 1, "decode_corpus": 2}
     decoded = ledger.read_decode(tasks["g"].train_key, also["greedy"].decode or "")
     assert decoded is not None and len(unpack(decoded["nll"], 2)) == decoded["sentences"] == len(decoded["hypotheses"])
     assert decoded["sentences_per_second"] > 0 and decoded["tokens_per_second"] > 0
 
 
 def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    (bare,) = execute(rows_of(spec, ""), [1], options)
+    (bare,) = records_of(rows_of(spec, ""), [1], options)
     assert bare["status"] == "done" and bare["also"] == {}
     (task,) = make_tasks(rows_of(spec), [1], options)
-    waiting = result_of(task, Ledger(options.results))
-    assert waiting["status"] == "trained" and waiting["bleu"] == bare["bleu"]
-    assert waiting["also"]["valid"] == {"bleu": None, "signature": None}
-    (full,) = execute(rows_of(spec), [1], options)
+    waiting = view_of(task, Ledger(options.results))
+    assert waiting.status == "trained" and waiting.bleu == bare["bleu"] and waiting.scores["valid"] is None
+    (full,) = records_of(rows_of(spec), [1], options)
     assert full["status"] == "done" and full["weights_sha256"] == bare["weights_sha256"]
     assert counted == {"train": 1, "decode_corpus": 2}
 
 
 def test_another_metric_needs_no_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    (bare,) = execute(rows_of(spec, ""), [1], options)
+    (bare,) = records_of(rows_of(spec, ""), [1], options)
     for gone in ("weights", "snapshots", "ckpt"):
         shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
-    (full,) = execute(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
+    (full,) = records_of(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
     assert full["status"] == "done" and full["also"]["cased"]["bleu"] is not None
     assert counted == {"train": 1, "decode_corpus": 1}
 
@@ -134,7 +137,7 @@ def test_a_precision_that_this_machine_lacks_is_told_before_training(
     monkeypatch.setattr("models.inference.check_precision", lacks)
     rows = resolve(spec("  a: {decode: {precision: int8}}\n  b: {decode: {precision: bf16}}\n  c: {}\n"))
     with pytest.raises(UserError) as raised:
-        execute(rows, [1], options)
+        records_of(rows, [1], options)
     assert raised.value.lines == [
         "demo/small/a: decode.precision int8: found a toaster; expected fp32",
         "demo/small/b: decode.precision bf16: found a toaster; expected fp32",

@@ -19,7 +19,7 @@ from orchestrator.data.prepare import manifest
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.run_files import Store
-from orchestrator.sweeps.row import ledger_of, result_of, run_row
+from orchestrator.sweeps.row import ledger_of, run_row, view_of
 from orchestrator.sweeps.task import Task
 from orchestrator.training import trainer
 from orchestrator.training.metrics import SAMPLES
@@ -159,7 +159,8 @@ def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path):
     spec = _spec("plain")
     keys = keys_of(spec, manifest(spec.data, None), None)
     task = Task("demo/small/plain", 1, spec, keys, str(tmp_path), cache_dir=str(prepared.path.parent), workers=2)
-    first = run_row(task, Runtime())
+    run_row(task, Runtime())
+    first = view_of(task, ledger_of(task))
     shutil.rmtree(task.run_dir / "score")
     shutil.rmtree(task.run_dir / "decode")
     workers = torch.multiprocessing.spawn(_row_worker, (_free_port(), task.to_json()), nprocs=2, join=False)
@@ -167,8 +168,8 @@ def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path):
     for process in workers.processes:
         process.kill()
     assert done
-    again = result_of(task, ledger_of(task))
-    assert (again["status"], again["bleu"]) == ("done", first["bleu"])
+    again = view_of(task, ledger_of(task))
+    assert (again.status, again.bleu) == ("done", first.bleu)
     assert executed_steps(task.run_dir / "journal.jsonl") == spec.train.max_steps
 
 

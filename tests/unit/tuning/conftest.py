@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import Outcome, RunView
 from orchestrator.specs.positions import Position
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
@@ -15,6 +17,7 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.sweeps.row import Result
 from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import Tuning
 from tests.unit.conftest import MINIMAL
@@ -38,14 +41,15 @@ class Fake:
     def __init__(self, ledger: Ledger, loss: Loss) -> None:
         self.ledger, self.loss, self.calls = ledger, loss, list[dict[str, int]]()
 
-    def __call__(self, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+    def __call__(self, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Result]:
         self.calls.append(dict(options.until))
         rungs = (options.sweep or {})["scheduler"]["rungs"]
         return [self.run(row.at(seed), seed, options.until.get(row.id), rungs) for row in rows for seed in seeds]
 
-    def run(self, row: Row, seed: int, until: int | None, rungs: Sequence[int]) -> dict[str, Any]:
+    def run(self, row: Row, seed: int, until: int | None, rungs: Sequence[int]) -> Result:
         assert row.spec is not None
-        key = keys_for(row, Data(None)).train
+        keys = keys_for(row, Data(None))
+        key = keys.train
         assert key is not None
         status, reports = "done", []
         for step in range(1, 5):
@@ -63,7 +67,8 @@ class Fake:
         self.ledger.write_spec(key, record)
         self.ledger.write_train(key, {"status": status, "steps": len(reports), "seconds": 2.0, "reason": ""})
         (self.ledger.run_dir(key) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
-        return record | {"status": status, "reason": ""}
+        view = RunView.read(self.ledger, {"": replace(keys, decode=None, score=None)})
+        return Result(id=row.id, seed=seed, view=view, outcome=Outcome(status), folder="")
 
 
 @pytest.fixture
