@@ -187,14 +187,13 @@ class Finder:
         if self._by_spec is None:
             self._by_spec = {}
             for found in entries(self.ledger):
-                keys = Keys(**found.keys)
-                if keys.train is not None and keys.score is None:
-                    self._trials.setdefault(found.training, set()).add(keys.train)
+                if found.keys.train is not None and found.keys.score is None:
+                    self._trials.setdefault(found.training, set()).add(found.keys.train)
                     continue
-                self._by_spec.setdefault(found.meaning, {})[found.seed] = keys
-                self._searches.setdefault(found.search, {}).setdefault(found.seed, []).append((found.init_from, keys))
+                self._by_spec.setdefault(found.meaning, {})[found.seed] = found.keys
+                self._searches.setdefault(found.search, {}).setdefault(found.seed, []).append((found.init_from, found.keys))
                 for other, its in found.others:
-                    self._by_spec.setdefault(other, {}).setdefault(found.seed, Keys(**its))
+                    self._by_spec.setdefault(other, {}).setdefault(found.seed, its)
                 self._seeds.setdefault(found.training, set()).add(found.seed)
                 if (control := of_address(found.id)) is not None:
                     self._controls.setdefault(table_of(found.id), set()).add(control.kind)

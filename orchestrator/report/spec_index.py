@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import packed, sweep_files
-from orchestrator.ledger.keys import without_former
+from orchestrator.ledger.keys import Keys, without_former
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -27,8 +27,8 @@ class Entry(NamedTuple):
     search: str
     training: str
     init_from: str | None
-    keys: dict[str, str | None]
-    others: list[tuple[str, dict[str, str | None]]]
+    keys: Keys
+    others: list[tuple[str, Keys]]
 
 
 def entries(ledger: Ledger) -> Iterator[Entry]:
@@ -59,13 +59,13 @@ def _entry(record: Mapping[str, Any]) -> Entry | None:
     try:
         if record.get("kind") == "external":
             meaning, name = (external_of(record["id"], score) for score in (ScoreSpec.model_validate(record["score"]), None))
-            return Entry(str(record["id"]), int(record["seed"]), meaning, name, name, None, dict(record["keys"]), [])
+            return Entry(str(record["id"]), int(record["seed"]), meaning, name, name, None, Keys(**record["keys"]), [])
         plain = dict(record["spec"])
         seed = int(plain.pop("seed"))
         also = [other for other in (record.get("also") or {}).values() if "score" in other]
         spec, meaning, search, training = _validated(json.dumps(plain, sort_keys=True))
-        others = [(meaning_of(spec.model_copy(update={"score": ScoreSpec.model_validate(o["score"])})), dict(o["keys"])) for o in also]
-        return Entry(str(record.get("id", "")), seed, meaning, search, training, spec.init_from, dict(record["keys"]), others)
+        others = [(meaning_of(spec.model_copy(update={"score": ScoreSpec.model_validate(o["score"])})), Keys(**o["keys"])) for o in also]
+        return Entry(str(record.get("id", "")), seed, meaning, search, training, spec.init_from, Keys(**record["keys"]), others)
     except (ValidationError, KeyError, TypeError, ValueError, AttributeError):
         return None  # written by a version with other spec fields
 
