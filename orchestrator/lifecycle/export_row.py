@@ -24,7 +24,7 @@ from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.translator import config
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import markdown
-from orchestrator.scoring.rouge import FIGURES
+from orchestrator.scoring.rouge import ROUGE
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.task import Task
@@ -83,7 +83,7 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
     for name, scoring in task.scorings.items():
         score = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
         if score is not None:
-            scores[name or scoring.spec.test] = {key: score[key] for key in ("bleu", *FIGURES, "chrf", "signature") if key in score}
+            scores[name or scoring.spec.test] = {key: score[key] for key in ("bleu", *ROUGE, "chrf", "signature") if key in score}
     return {
         "id": task.id,
         "label": row.label,

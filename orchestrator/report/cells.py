@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.report.figures import OURS, SPEEDS, short_id
+from orchestrator.report.figures import OURS, SPEEDS
 from orchestrator.report.table import Line, Table
-from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.rouge import PRINCIPAL, ROUGE
 from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.row import short_id
 from orchestrator.specs.table import FAILED, SCORED, number
 
 _ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
@@ -35,10 +35,9 @@ class Column:
 def columns(table: Table) -> list[Column]:
     """Every column. One that is both reported and measured becomes two; the last ones are conditions and status."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
-    hidden = {*_HIDDEN, "significant", *(("bleu",) if PRINCIPAL in table.scores and "bleu" not in reported else ())}
+    with_bleu = PRINCIPAL not in table.scores or "bleu" in reported or any(map(failed, table.rows))
+    hidden = {*_HIDDEN, "significant", *(() if with_bleu else ("bleu",))}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
-    measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) not in (None, []) for line in table.rows)}
-    measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
     found = [
         Column("row", "row", [line.id.removeprefix(f"{table.address}/") for line in table.rows]),
         Column("system", "system", [x.label for x in table.rows]),
@@ -47,10 +46,10 @@ def columns(table: Table) -> list[Column]:
         title, figures = _title(name, table), name not in _WORDS
         if name in reported:
             found.append(Column(name, f"{title} (paper)", [_cell(table, line, name, False) for line in table.rows], False, figures))
-        if name in measured:
-            headed = f"{title} (ours)" if name in reported else title
-            found.append(Column(name, headed, [_cell(table, line, name, True) for line in table.rows], numeric=figures))
-    if measured:
+        cells = [_cell(table, line, name, True) for line in table.rows] if name in mine else []
+        if any(cells):
+            found.append(Column(name, f"{title} (ours)" if name in reported else title, cells, numeric=figures))
+    if any(column.ours for column in found[2:]):
         conditions = [_conditions(line) for line in table.rows]
         found += [Column(name, name, [each[i] for each in conditions]) for i, name in enumerate(("data", "steps", "seeds"))]
     return [*found, Column("status", "status", [state(line) for line in table.rows])]
@@ -63,20 +62,19 @@ def state(line: Line) -> str:
         return f"{kind}: {line.note}" if line.note else kind
     if line.ours is None:
         return "not run" if line.kind == "run" else "external: not added"
-    if line.ours["status"] != "done":
-        return str(line.ours["reason"])
+    if line.ours.status != "done":
+        return line.ours.reason
     if line.kind == "external":
-        return f"external: {line.ours['system']}" if "system" in line.ours else "external"
-    if "same_as" in line.ours:
-        return f"done: it is {short_id(line.ours['same_as'])}"
-    return ("done (shipped)" if line.ours.get("shipped") else "done") + "".join(
-        f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items()
-    )
+        return f"external: {line.ours.system}" if line.ours.system is not None else "external"
+    if line.ours.same_as is not None:
+        return f"done: it is {short_id(line.ours.same_as)}"
+    unfinished = "".join(f"; seed {seed} {why}" for seed, why in line.ours.unfinished.items())
+    return ("done (shipped)" if line.ours.shipped else "done") + unfinished
 
 
 def failed(line: Line) -> bool:
     """Returns True if the row failed by its own rule (`failed_below`), which is shown in place of its BLEU."""
-    return bool((line.ours or {}).get("failed_as_stated"))
+    return line.ours is not None and line.ours.failed_as_stated
 
 
 def figure(column: str, value: Any) -> str:
@@ -100,33 +98,32 @@ def _title(column: str, table: Table) -> str:
 
 def _conditions(line: Line) -> list[str]:
     """Cells with corpus, updates and seeds; empty for a row without figures."""
-    ours = line.ours or {}
-    if "bleu" not in ours and not failed(line):
+    ours = line.ours
+    if ours is None or (ours.bleu is None and not failed(line)):
         return ["", "", ""]
-    steps = ours["steps"] if len(set(ours["steps"])) > 1 else ours["steps"][:1]
-    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), seed_list(ours["seeds"])]
+    steps = ours.steps if len(set(ours.steps)) > 1 else ours.steps[:1]
+    return [ours.data or "", ", ".join(f"{step:,}" for step in steps), seed_list(ours.seeds)]
 
 
 def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
-    score = column in table.scores
-    if ours and column == "bleu" and failed(line):
-        return FAILED
     if ours:
-        return _measured(line, "bleu" if score else column, column)
+        return FAILED if column == "bleu" and failed(line) else _measured(line, column)
     value = line.reported.get(column)
     if value is None or isinstance(value, bool):
         return figure(column, value)
     if column in SPEEDS and (base := _reported_base(table, column)):
         return f"{(number(value) or 0.0) / base:.2f}"
     if isinstance(value, float):
-        return f"{value:{'+' if column == 'delta' else ''}.{2 if score or column in _SCORES else _decimals(table, column)}f}"
+        digits = 2 if column in {*table.scores, *_SCORES} else _decimals(table, column)
+        return f"{value:{'+' if column == 'delta' else ''}.{digits}f}"
     return str(value)
 
 
-def _measured(line: Line, kind: str, column: str) -> str:
+def _measured(line: Line, column: str) -> str:
     """A measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, the verdict in words."""
-    ours, own, nll, effect = line.ours or {}, line.judged.own, line.judged.nll, line.judged.effect
+    ours, own, nll, effect = line.ours, line.judged.own, line.judged.nll, line.judged.effect
     words = {
+        "significant": figure(column, None if own is None else own.significant_gain),
         "verdict": "" if own is None else own.said,
         "nll": "" if nll is None else nll.plain,
         "against": "" if effect is None else short_id(effect.against),
@@ -134,11 +131,13 @@ def _measured(line: Line, kind: str, column: str) -> str:
         "parts": "" if effect is None else effect.shares,
         "controls": "; ".join(f"{each.interval} to {short_id(each.against)}" for each in (own.effects[1:] if own is not None else ())),
     }
-    if column in words:
-        return words[column]
-    text = figure(kind, ours.get(column))
-    if column == "bleu" and ours.get("bleu_spread") is not None:
-        return f"{text} ± {ours['bleu_spread']:.2f}"
+    if column in words or ours is None:
+        return words.get(column, "")
+    if column in ours.scores:
+        return figure("bleu", ours.scores[column])
+    text = figure(column, getattr(ours, column, None))
+    if column == "bleu" and ours.bleu_spread is not None:
+        return f"{text} ± {ours.bleu_spread:.2f}"
     return effect.interval if column == "delta" and effect is not None else text
 
 

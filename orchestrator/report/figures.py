@@ -7,14 +7,15 @@ Speeds: `nmt-ablate analyse --kind speed` writes RESULTS/speed/KEY16.json; rows 
 
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from orchestrator.files.listed import mapped
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
-from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.specs.row import Row, short_id  # noqa: F401 (short_id for those that import it from here)
+from orchestrator.report.judgement import OfRow
+from orchestrator.scoring.rouge import PRINCIPAL, ROUGE
+from orchestrator.specs.row import Row
 
 OURS = mapped(__file__, "columns.txt")
 """Measured columns in their order, with their heads, besides the row's `also` and `means`.
@@ -27,7 +28,62 @@ tokens_per_second, sentences_per_second: rates of the runs themselves, which are
 """
 
 
-def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """Measured figures of a row over its finished seeds; None where there is none. A row without a finished seed has a reason.
+
+    scores: other scorings of the row and means of scores, by name. unfinished: seed -> its status. data: the corpus.
+    same_as: the row whose runs these are. changed: components that changed since the training. Other fields: see `OURS`.
+    """
+
+    status: str
+    reason: str = ""
+    seeds: Sequence[int] = ()
+    failed_as_stated: bool = False
+    params: int | None = None
+    bleu: float | None = None
+    bleu_spread: float | None = None
+    chrf: float | None = None
+    tokens_per_second: float | None = None
+    sentences_per_second: float | None = None
+    data: str | None = None
+    steps: Sequence[int] = ()
+    signature: str | None = None
+    unfinished: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    system: str | None = None
+    params_added: int | None = None
+    delta: float | None = None
+    train_speed: float | None = None
+    decode_speed: float | None = None
+    same_as: str | None = None
+    pareto: bool | None = None
+    changed: Sequence[str] | None = None
+    shipped: bool | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The main score: ROUGE-L of summaries, else BLEU."""
+        return self.scores.get(PRINCIPAL, self.bleu)
+
+    def as_json(self, judged: OfRow) -> dict[str, Any]:
+        """The figures that the row has, and what was judged of it."""
+        names: tuple[str, ...] = _DONE if self.bleu is not None else _FAILED if self.failed_as_stated else _FAILED[:3]
+        names += ("system",) * (self.system is not None) + ("params_added", "delta") * (self.delta is not None)
+        plain = asdict(self)
+        found = plain["scores"] | {name: plain[name] for name in names} | judged.as_json()
+        return found | {name: plain[name] for name in _LATER if plain[name] is not None}
+
+
+SPEEDS = ("train_speed", "decode_speed")
+"""Columns of speeds; a ratio above 1 is faster than the baseline."""
+_RATES = ("tokens_per_second", "sentences_per_second")
+_DONE = ("status", "seeds", "params", "bleu", "bleu_spread", "chrf", *_RATES, "data", "steps", "signature", "unfinished")
+_FAILED = ("status", "reason", "seeds", "failed_as_stated", "params", "steps", "data")
+_LATER = (*SPEEDS, "same_as", "pareto", "changed", "shipped")
+
+
+def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
     """Means over the finished seeds, or None without a record.
 
     Without a finished seed only status and reason, and the parameters if the row failed by its own rule.
@@ -35,37 +91,32 @@ def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
     if not found:
         return None
     done = [o for o in found if o.status == "done" and o.bleu is not None]
+    data = None if row.spec is None else str(row.spec.data.corpus)
     if not done:
-        first = found[0]
-        reason = status(first.status, first.reason, first.steps)
-        known: dict[str, Any] = {"status": first.status, "reason": reason, "seeds": [o.seed for o in found]}
-        if first.stated:
-            known |= {"failed_as_stated": True, "params": first.params, "steps": [o.steps for o in found], "data": _corpus(row)}
-        return known
-    bleus, seeds = [o.bleu for o in done if o.bleu is not None], {o.seed for o in done}
-    ours = {
-        "status": "done",
-        "seeds": [o.seed for o in done],
-        "params": done[0].params,
-        "bleu": statistics.fmean(bleus),
-        "bleu_spread": statistics.stdev(bleus) if len(bleus) > 1 else None,
-        "chrf": _mean(o.chrf for o in done),
-        "tokens_per_second": _mean(o.tokens_per_second for o in done),
-        "sentences_per_second": _mean(o.sentences_per_second for o in done),
-        "data": _corpus(row),
-        "steps": [o.steps for o in done if row.kind == "run"],
-        "signature": done[0].signature,
-        "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o.seed not in seeds},
-    }
-    systems = ", ".join(dict.fromkeys(o.system for o in done if o.system))
-    return _others(row, done) | ours | ({"system": systems} if systems else {})
+        first, seeds = found[0], [o.seed for o in found]
+        known = Ours(status=first.status, reason=status(first.status, first.reason, first.steps), seeds=seeds)
+        stated = replace(known, failed_as_stated=True, params=first.params, steps=[o.steps for o in found], data=data)
+        return stated if first.stated else known
+    bleus, seeds = [o.bleu for o in done if o.bleu is not None], [o.seed for o in done]
+    return Ours(
+        status="done",
+        seeds=seeds,
+        params=done[0].params,
+        bleu=statistics.fmean(bleus),
+        bleu_spread=statistics.stdev(bleus) if len(bleus) > 1 else None,
+        chrf=_mean(o.chrf for o in done),
+        tokens_per_second=_mean(o.tokens_per_second for o in done),
+        sentences_per_second=_mean(o.sentences_per_second for o in done),
+        data=data,
+        steps=[o.steps for o in done if row.kind == "run"],
+        signature=done[0].signature,
+        unfinished={str(o.seed): status(o.status, o.reason, o.steps) for o in found if o.seed not in seeds},
+        scores=_others(row, done),
+        system=", ".join(dict.fromkeys(o.system for o in done if o.system)) or None,
+    )
 
 
-def _corpus(row: Row) -> str | None:
-    return None if row.spec is None else str(row.spec.data.corpus)
-
-
-def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, Any]:
+def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, float]:
     """Other scorings of the row and means of scores. A figure missing for any seed is left out."""
     each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
     rouge = ROUGE if row.spec is not None and row.spec.score.metric == "rouge" else ()
@@ -77,13 +128,14 @@ def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, Any]:
     return found
 
 
-def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
+def against(ours: Ours, base: Ours | None) -> Ours:
     """Adds the differences from the base row, if both have figures."""
-    if base is None or "bleu" not in base or "bleu" not in ours:
+    if base is None or base.bleu is None or ours.bleu is None:
         return ours
-    added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
-    figure = PRINCIPAL if PRINCIPAL in ours and PRINCIPAL in base else "bleu"
-    return ours | {"params_added": added, "delta": ours[figure] - base[figure]}
+    added = None if ours.params is None or base.params is None else ours.params - base.params
+    scores = [each.scores.get(PRINCIPAL) for each in (ours, base)]
+    delta = ours.bleu - base.bleu if scores[0] is None or scores[1] is None else scores[0] - scores[1]
+    return replace(ours, params_added=added, delta=delta)
 
 
 def status(name: str, reason: str, steps: int) -> str:
@@ -98,15 +150,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def front(ours: Mapping[str, Mapping[str, Any] | None]) -> dict[str, bool]:
+def front(ours: Mapping[str, Ours | None]) -> dict[str, bool]:
     """Row -> whether it is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed; of rows with figures.
 
     A row is off the front if another has at least its score, at most its parameters, at least its speed, and is better in one of them.
     Speed counts if it was measured for all of these rows (`analyse --kind speed`). Empty with less than two rows.
     """
-    found = {row: one for row, one in ours.items() if one is not None and one.get("bleu") is not None and one.get("params") is not None}
-    timed = all(one.get("train_speed") is not None for one in found.values())
-    points = {row: (one.get(PRINCIPAL, one["bleu"]), -one["params"], one["train_speed"] if timed else 0.0) for row, one in found.items()}
+    found = [(row, one.score, one.params, one.train_speed) for row, one in ours.items() if one is not None]
+    known = [(row, score, params, speed) for row, score, params, speed in found if score is not None and params is not None]
+    timed = all(speed is not None for _, _, _, speed in known)
+    points = {row: (score, -params, speed if timed and speed is not None else 0.0) for row, score, params, speed in known}
     if len(points) < 2:
         return {}
     return dict(zip(points, unbeaten(list(points.values())), strict=True))
@@ -119,8 +172,6 @@ def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
 
 
 FOLDER = "speed"
-SPEEDS = ("train_speed", "decode_speed")
-"""Columns of speeds; a ratio above 1 is faster than the baseline."""
 
 
 def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
@@ -128,13 +179,8 @@ def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tu
 
     keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest.
     """
-    best: tuple[int, str, dict[str, dict[str, float]], dict[str, Any]] | None = None
-    for document in ledger.documents(FOLDER):
-        found = _ratios(document, keys, base)
-        rank = (len(found), str(document.get("measured", "")))
-        if found and (best is None or rank > best[:2]):
-            best = (*rank, found, document)
-    return ({}, None) if best is None else best[2:]
+    found = [(own, document) for document in ledger.documents(FOLDER) if (own := _ratios(document, keys, base))]
+    return max(found, key=lambda each: (len(each[0]), str(each[1].get("measured", ""))), default=({}, None))
 
 
 def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base: str) -> dict[str, dict[str, float]]:

@@ -10,12 +10,12 @@ from string import Template
 from rich.console import Console
 
 from orchestrator.report.cells import Column, layout, state
-from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.notes import VERDICTS
 from orchestrator.report.table import Table
 from orchestrator.safe_text import json_text, visible
 from orchestrator.safe_text import markdown as _md
+from orchestrator.specs.row import short_id
 from orchestrator.tables import cell, filled_table, make_table
 
 _TEX = (

@@ -8,6 +8,7 @@ from orchestrator.report.effects import Effect
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict
 from orchestrator.specs.claims import RowClaim
+from orchestrator.specs.row import short_id
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
 OF_CLAIMS = (CONFIRMED, SMALLER, LARGER, *AGAINST, OPEN)
@@ -53,8 +54,9 @@ class Judgement:
         return self.effects[0] if self.effects else None
 
     @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p < self.level
+    def significant_gain(self) -> bool | None:
+        """Whether the difference is significant and above 0; None with one seed."""
+        return None if self.p is None else self.p < self.level and self.effects[0].delta > 0
 
     @property
     def word(self) -> str:
@@ -78,39 +80,22 @@ class Judgement:
 
     def as_json(self) -> dict[str, Any]:
         """effect: the difference to the strongest control; controls: those to the others."""
-        claim, effects = self.claim, [effect.as_json() for effect in self.effects]
-        about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source, "stated": self.stated}
-        return (
-            about
-            | ({"margin": claim.margin} if claim.margin is not None else {})
-            | {
-                "claim": claim.effect,
-                "verdict": self.verdict.word,
-                "reason": self.verdict.reason,
-                "seeds_needed": self.verdict.seeds,
-                "p": self.p,
-                "p_raw": self.raw,
-                "family": self.family,
-                "look": self.look,
-                "level": self.level,
-                "setting": self.setting if self.claimed else "",
-                "effect": effects[0] if effects else None,
-                "controls": effects[1:],
-                "chrf": None if self.chrf is None else self.chrf.as_json(),
-            }
-        )
+        claim, verdict, effects = self.claim, self.verdict, [effect.as_json() for effect in self.effects]
+        found: dict[str, Any] = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source}
+        found |= {"stated": self.stated} | ({} if claim.margin is None else {"margin": claim.margin})
+        found |= {"claim": claim.effect, "verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
+        found |= {"p": self.p, "p_raw": self.raw, "family": self.family, "look": self.look, "level": self.level}
+        found |= {"setting": self.setting if self.claimed else "", "effect": effects[0] if effects else None, "controls": effects[1:]}
+        return found | {"chrf": None if self.chrf is None else self.chrf.as_json()}
 
     def of_row(self) -> dict[str, Any]:
         """{"verdict", "controls", "chrf_delta", "effect", "parts", "significant"}: what a row of a table has."""
-        record = self.as_json()
-        verdict = {"word": record["verdict"]} | {name: record[name] for name in _SAID}
+        record, said = self.as_json(), ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
+        verdict = {"word": record["verdict"]} | {name: record[name] for name in said}
         found = {"verdict": verdict | ({"setting": record["setting"]} if record["setting"] else {}), "controls": record["controls"]}
         found |= {} if self.chrf is None else {"chrf_delta": record["chrf"]}
         found |= {"effect": record["effect"], "parts": record["effect"].get("parts")} if self.effects else {}
-        return found | ({} if self.p is None else {"significant": self.significant and self.effects[0].delta > 0})
-
-
-_SAID = ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
+        return found | ({} if self.significant_gain is None else {"significant": self.significant_gain})
 
 
 @dataclass
@@ -125,7 +110,8 @@ class OfRow:
         return None if self.own is None else self.own.effect
 
     def as_json(self) -> dict[str, Any]:
-        return ({} if self.own is None else self.own.of_row()) | ({} if self.nll is None else {"nll": self.nll.of_row()})
+        found = ({} if self.own is None else self.own.of_row()) | ({} if self.nll is None else {"nll": self.nll.of_row()})
+        return found | ({} if self.effect is None else {"delta": self.effect.delta, "against": short_id(self.effect.against)})
 
 
 def exit_code(judged: Sequence[Judgement]) -> int:

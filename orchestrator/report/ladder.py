@@ -12,13 +12,12 @@ from orchestrator.cost.flops import work
 from orchestrator.cost.work import Lengths
 from orchestrator.files.atomic import plain
 from orchestrator.report.effects import Effect, Effects, interval
-from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.page.section import Section
 from orchestrator.scoring.significance.estimator import Answer
 from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
 from orchestrator.scoring.significance.sentence_statistics import TITLES
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
 
 NLL = "nll"
 UNEVEN = 1.25  # ratio of tokens per parameter between sizes from which a note says so
@@ -110,8 +109,7 @@ class Ladder:
             }
             for line in self.lines
         ]
-        found: dict[str, Any] = plain({"table": self.table, "ladder": self.profiles, "rows": rows, "notes": self.notes})
-        return found
+        return dict(plain({"table": self.table, "ladder": self.profiles, "rows": rows, "notes": self.notes}))
 
     HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
 

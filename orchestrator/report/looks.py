@@ -20,9 +20,9 @@ from orchestrator.ledger.layout import LOOKS
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.paths import PUBLISHED_LEDGER
-from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.significance.estimator import LEVEL
+from orchestrator.specs.row import short_id
 
 KEY = digest("looks")
 POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)

@@ -8,10 +8,10 @@ from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.effects import Effect
-from orchestrator.report.figures import short_id
+from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import SCORED, UNITS, number
 from orchestrator.sweeps import parameters
 
@@ -22,7 +22,7 @@ VERDICTS = "; verdicts: docs/verdicts.md"
 def notes(
     rows: Sequence[Row],
     outcomes: Mapping[str, Sequence[SeedResult]],
-    ours: Mapping[str, dict[str, Any] | None],
+    ours: Mapping[str, Ours | None],
     judged: Mapping[str, OfRow],
     scale: str,
     base: str | None,
@@ -47,11 +47,11 @@ def claim_note(one: Judgement) -> str:
     return f"{short_id(one.claim.row)} against {short_id(str(one.claim.against))}{metric}: {claimed}ours {one.text()}"
 
 
-def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
+def _data(ours: Mapping[str, Ours | None]) -> list[str]:
     """Corpora and numbers of updates of the rows that ran."""
-    done = [one for one in ours.values() if one is not None and one.get("steps")]
-    corpora = sorted({str(one["data"]) for one in done})
-    steps = sorted({step for one in done for step in one["steps"]})
+    done = [one for one in ours.values() if one is not None and one.steps]
+    corpora = sorted({str(one.data) for one in done})
+    steps = sorted({step for one in done for step in one.steps})
     if not done:
         return []
     span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
@@ -65,10 +65,9 @@ def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) ->
     return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unexpected(corpus, text)))
 
 
-def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
+def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:
     """A warning if the rows are means over different seeds."""
-    done = {row_id: one["seeds"] for row_id, one in ours.items() if one is not None and "bleu" in one}
-    if len({tuple(seeds) for seeds in done.values()}) < 2:
+    if len({tuple(one.seeds) for one in ours.values() if one is not None and one.bleu is not None}) < 2:
         return []
     return ["rows have different seeds: a delta between their means is also one between seeds"]
 

@@ -1,13 +1,13 @@
 """A table as data: reported and measured figures of each row. A row that was stopped or failed has a status but no figures."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.ledger import component_sources
 from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.figures import OURS, against, figures, front, ratios, short_id
+from orchestrator.report.figures import OURS, Ours, against, figures, front, ratios
 from orchestrator.report.find import Finder, SeedResult, shipped
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.notes import (
@@ -18,9 +18,9 @@ from orchestrator.report.notes import (
     parameter_differences,
     shipped_note,
 )
-from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.scoring.rouge import ROUGE
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Row, baseline, starts
+from orchestrator.specs.row import Row, baseline, short_id, starts
 from orchestrator.specs.table import FAILED, number
 
 
@@ -35,10 +35,20 @@ class Line:
     label: str
     kind: str
     reported: dict[str, Any]
-    ours: dict[str, Any] | None
+    ours: Ours | None
     note: str = ""
     analysis: str | None = None
     judged: OfRow = field(default_factory=OfRow)
+
+    @property
+    def score(self) -> float | None:
+        return None if self.ours is None else self.ours.score
+
+    def as_json(self) -> dict[str, Any]:
+        """The row with its reported figures as numbers."""
+        reported = {name: value if isinstance(value, bool) or value == FAILED else number(value) for name, value in self.reported.items()}
+        ours = None if self.ours is None else self.ours.as_json(self.judged)
+        return {"id": self.id, "label": self.label, "kind": self.kind, "reported": reported, "ours": ours}
 
 
 @dataclass(frozen=True)
@@ -65,20 +75,8 @@ class Table:
         return self.table.partition(",")[0]
 
     def as_json(self) -> dict[str, Any]:
-        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "claims", "notes"}. Reported figures are numbers."""
-        rows = [
-            {
-                "id": line.id,
-                "label": line.label,
-                "kind": line.kind,
-                "reported": {
-                    name: value if isinstance(value, bool) or value == FAILED else number(value) for name, value in line.reported.items()
-                },
-                "ours": line.ours,
-            }
-            for line in self.rows
-        ]
-        claims = [claim.as_json() | {"own": claim.own} for claim in self.claims]
+        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "claims", "notes"}."""
+        rows, claims = [line.as_json() for line in self.rows], [claim.as_json() | {"own": claim.own} for claim in self.claims]
         return {"table": self.table, "columns": self.columns, "rows": rows, "claims": claims, "notes": self.notes}
 
 
@@ -115,50 +113,34 @@ def make(
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     setting = scale.removeprefix("profile ")
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, setting=setting, recording=base is None)
-    judged = compared.of_rows()
-
-    def add(row_id: str, **more: Any) -> None:
-        ours[row_id] = {**(ours[row_id] or {}), **more}
-
-    for row_id, found_of in judged.items():
-        add(row_id, **found_of.as_json())
-        if (effect := found_of.effect) is not None:
-            add(row_id, delta=effect.delta, against=short_id(effect.against))
     rows = [row for row in rows if named is None or row.id in named]
     ours = {row.id: ours[row.id] for row in rows}
-    judged = {row_id: each for row_id, each in judged.items() if row_id in ours}
+    judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}
     claims = [claim for claim in compared.of_claims() if claim.claim.row in ours]
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
-        ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+        before = ours[row_id] or Ours(status="not run", reason="not run")
+        ours[row_id] = replace(before, train_speed=speed.get("train_speed"), decode_speed=speed.get("decode_speed"))
+    changed, best = changed_since_training(rows, outcomes, finder, seeds), front(ours)
+    outcomes = {row.id: outcomes[row.id] for row in rows}
+    from_product, lines = shipped(finder.ledger, outcomes), []
     runs: dict[frozenset[str | None], str] = {}
-    for row in rows:  # the control of a variant without parameters of its own is the baseline
+    for row in rows:
         own = frozenset(o.keys.score for o in outcomes[row.id])
         if row.control is None:
             runs.setdefault(own, row.id)
-        elif own and own in runs:
-            add(row.id, same_as=runs[own])
-    for row_id, best in front(ours).items():
-        add(row_id, pareto=best)
-    changed = changed_since_training(rows, outcomes, finder, seeds)
-    for row in rows:
-        names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
-        if names and ours[row.id] is not None:
-            add(row.id, changed=names)
-    outcomes = {row.id: outcomes[row.id] for row in rows}
-    from_product = shipped(finder.ledger, outcomes)
-    for row_id in from_product:
-        add(row_id, shipped=True)
-    lines = [
-        Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis, judged.get(row.id, OfRow()))
-        for row in rows
-    ]
+        if (one := ours[row.id]) is not None:
+            names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each}) or None
+            same = None if row.control is None or not own else runs.get(own)  # a control without added parameters is the baseline
+            ours[row.id] = replace(one, same_as=same, pareto=best.get(row.id), changed=names, shipped=row.id in from_product or None)
+        of = judged.get(row.id, OfRow())
+        lines.append(Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis, of))
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
     scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
     order = [*dict.fromkeys([*columns, *(c for line in lines for c in line.reported)])]
     if "bleu" in order and "chrf" not in order:
         order.insert(order.index("bleu") + 1, "chrf")
-    if any(line.ours is not None and "bleu" in line.ours for line in lines):
+    if any(line.ours is not None and line.ours.bleu is not None for line in lines):
         place = list(OURS).index("tokens_per_second")
         order += [*list(OURS)[:place], *scores, *list(OURS)[place:]]
     warned = component_sources.warnings(changed, given)
@@ -171,15 +153,15 @@ def make(
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(whole, None))
-    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, ours, start)]
+    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start)]
     return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 
 
-def _untested(rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str]) -> list[str]:
+def _untested(rows: Sequence[Row], lines: Sequence[Line], start: Mapping[str, str]) -> list[str]:
     """A note about rows that have figures, as their base rows do, but were not tested."""
-    done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
-    own = [row.id for row in rows if row.control is None]
-    lacking = [row for row in own if {row, start.get(row)} <= done and "effect" not in (ours[row] or {})]
+    done = {line.id for line in lines if line.ours is not None and line.ours.bleu is not None}
+    own = [line.id for row, line in zip(rows, lines, strict=True) if row.control is None and line.judged.effect is None]
+    lacking = [row for row in own if {row, start.get(row)} <= done]
     if not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import check_counts
 from orchestrator.specs.bleu_tokenizer import PORTER
 
-FIGURES = ("rouge1", "rouge2", "rougeL")
+ROUGE = ("rouge1", "rouge2", "rougeL")
 PRINCIPAL = "rougeL"
 _LIBRARY = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeLsum"}
 
@@ -24,10 +24,10 @@ def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokeni
     finds the words of other languages, which are not stemmed. Raises ValueError like `check_counts`.
     """
     check_counts(hypotheses, references)
-    totals = dict.fromkeys(FIGURES, 0.0)
+    totals = dict.fromkeys(ROUGE, 0.0)
     for hypothesis, *others in zip(hypotheses, *references, strict=True):
         found = _scorer(tokenize).score_multi(["\n".join(sentences_of(other)) for other in others], "\n".join(sentences_of(hypothesis)))
-        for name in FIGURES:
+        for name in ROUGE:
             totals[name] += found[_LIBRARY[name]].fmeasure
     means = {name: 100.0 * total / max(len(hypotheses), 1) for name, total in totals.items()}
     options = f"{'stem:porter' if tokenize == PORTER else f'stem:no|tok:{tokenize}'}|case:lc|L:sum|refs:{len(references)}"
@@ -41,7 +41,7 @@ def principal(record: dict[str, Any]) -> float:
 
 def figures_of(record: dict[str, Any] | None) -> dict[str, float]:
     """The ROUGE figures of a score record; empty if it has none."""
-    return {name: float(record[name]) for name in FIGURES if record is not None and record.get(name) is not None}
+    return {name: float(record[name]) for name in ROUGE if record is not None and record.get(name) is not None}
 
 
 def without_marks(lines: Sequence[str]) -> list[str]:

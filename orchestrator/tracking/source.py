@@ -19,7 +19,7 @@ from orchestrator.ledger.packed import table_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import RunView, scorings_of
 from orchestrator.safe_text import log_once
-from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.scoring.rouge import ROUGE
 from orchestrator.tracking.history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")

@@ -95,14 +95,14 @@ class OptionCurve:
     def _analyse_row(self, subject: Subject, found: list[SeedResult], effects: Effects, starts: set[str | None]) -> Records:
         """Returns the figures of one row over its seeds: its own test set, then those of `also` and `means`."""
         ours = figures_of(subject.row, found)
-        if ours is None or "bleu" not in ours:
+        if ours is None or ours.bleu is None:
             return []
         group, value = self.point(subject) or (None, None)
-        columns = {"row": subject.row.id, "label": subject.label, "seeds": len(ours["seeds"]), self.group: group, self.option: value}
+        columns = {"row": subject.row.id, "label": subject.label, "seeds": len(ours.seeds), self.group: group, self.option: value}
         columns["is_start"] = value is None and subject.row.id in starts
         half, over = half_width(effects, subject.row.id)
-        own = {"figure": subject.spec.score.test, "bleu": ours["bleu"], "half_width": half, "over": over, "signature": ours["signature"]}
-        others = [own | {"figure": name, "bleu": ours[name]} for name in (*subject.row.also, *subject.row.means) if name in ours]
+        own = {"figure": subject.spec.score.test, "bleu": ours.bleu, "half_width": half, "over": over, "signature": ours.signature}
+        others = [own | {"figure": n, "bleu": ours.scores[n]} for n in (*subject.row.also, *subject.row.means) if n in ours.scores]
         return [columns | own, *(columns | other | dict.fromkeys(("half_width", "over", "signature")) for other in others)]
 
     def draw(self, figure: Figure, records: Records) -> None:

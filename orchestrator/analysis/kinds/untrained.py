@@ -28,7 +28,7 @@ from models.site import Flow, History, Site
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
-from orchestrator.scoring.rouge import FIGURES, rouge
+from orchestrator.scoring.rouge import ROUGE, rouge
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
@@ -54,7 +54,7 @@ def analyse_lead(context: AnalysisContext) -> Analysis:
         scores = rouge(leads, prepared.reference_text(test), rouge_tokenizer_of(subject.spec.score, prepared.target_language))
         row = (subject.analysis_row or subject.row).id
         record = {"row": row, "label": f"Lead{count}", "corpus": corpus, "test": test, "sentences": count, "summaries": len(leads)}
-        records.append(record | {name: round(scores[name], 4) for name in FIGURES} | {"signature": scores["signature"]})
+        records.append(record | {name: round(scores[name], 4) for name in ROUGE} | {"signature": scores["signature"]})
     notes = ["articles are whole here: data.truncate shortens what a model reads, not the lead"]
     return Analysis(records, notes=notes)
 

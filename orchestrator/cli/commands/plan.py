@@ -17,11 +17,10 @@ from orchestrator.ledger.component_sources import warnings
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
-from orchestrator.specs.row import Row, baseline, by_table, starts
+from orchestrator.specs.row import Row, baseline, by_table, short_id, starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec

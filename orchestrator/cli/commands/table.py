@@ -8,13 +8,13 @@ from orchestrator.cli.commands.request import Family, Request
 from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
-from orchestrator.report.figures import short_id
 from orchestrator.report.formats import markdown_ladder, several, show, show_ladder
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
 from orchestrator.specs.claims import of_table
 from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.row import short_id
 from orchestrator.specs.table import SCORED
 from orchestrator.sweeps.options import RowOptions, quoted
 from orchestrator.tuning import choice

@@ -15,12 +15,11 @@ from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import Outcomes
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import Judgement, exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
-from orchestrator.specs.row import starts
+from orchestrator.specs.row import short_id, starts
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 

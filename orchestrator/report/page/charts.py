@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.report.figures import short_id, unbeaten
+from orchestrator.report.figures import Ours, unbeaten
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.page.section import Section, has_figures, score
+from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
+from orchestrator.specs.row import short_id
 from orchestrator.tracking.history import number
 
 Spec = dict[str, Any]
@@ -49,7 +50,7 @@ COLOURS = 8
 def chosen(section: Section) -> list[str]:
     """Rows with a colour of their own: the baseline and the best, in the table's order."""
     lines = [line for line in section.table.rows if line.kind == "run" and section.outcomes.get(line.id)]
-    ranked = sorted((line for line in lines if has_figures(line)), key=score, reverse=True)
+    ranked = sorted((line for line in lines if line.score is not None), key=lambda line: line.score or 0.0, reverse=True)
     first = [line.id for line in lines if line.id == section.table.base] + [line.id for line in ranked] + [line.id for line in lines]
     best = set(list(dict.fromkeys(first))[:COLOURS])
     return [line.id for line in lines if line.id in best]
@@ -175,27 +176,26 @@ Dot = dict[str, Any]
 
 def quality(section: Section) -> dict[str, Spec]:
     """Name of a chart -> the score against parameters and against speed. Empty below two rows."""
-    lines = [line for line in section.table.rows if has_figures(line)]
+    lines = [(line, line.ours, y) for line in section.table.rows if line.ours is not None and (y := line.score) is not None]
     if len(lines) < 2:
         return {}
-    name = "ROUGE-L" if any(PRINCIPAL in (line.ours or {}) for line in lines) else "BLEU"
-    timed = all((line.ours or {}).get("train_speed") for line in lines)
+    name = "ROUGE-L" if any(PRINCIPAL in ours.scores for _, ours, _ in lines) else "BLEU"
+    timed = all(ours.train_speed for _, ours, _ in lines)
     relative = ("train_speed", "training speed, relative to the baseline")
     speed = relative if timed else ("tokens_per_second", "tokens/s of the runs themselves")
     made = {}
     for field, title, fewer in (("params", "parameters [millions]", True), (*speed, False)):
-        dots = [_dot(line, field) for line in lines if (line.ours or {}).get(field) is not None]
+        known = [(line, ours, x, y) for line, ours, y in lines if (x := getattr(ours, field)) is not None]
+        dots = [_dot(line, ours, x / 1e6 if field == "params" else x, y) for line, ours, x, y in known]
         if len({dot["x"] for dot in dots}) > 1:
             made[field] = _scatter(section, dots, title, name, fewer=fewer)
     return made
 
 
-def _dot(line: Line, field: str) -> Dot:
-    ours = line.ours or {}
-    x = ours[field] / 1e6 if field == "params" else ours[field]
-    spread = ours.get("bleu_spread") if PRINCIPAL not in ours else None
-    ends = {} if spread is None else {"low": score(line) - spread, "high": score(line) + spread}
-    return {"row": short_id(line.id), "label": line.label, "x": x, "y": score(line), **ends}
+def _dot(line: Line, ours: Ours, x: float, y: float) -> Dot:
+    spread = None if PRINCIPAL in ours.scores else ours.bleu_spread
+    ends = {} if spread is None else {"low": y - spread, "high": y + spread}
+    return {"row": short_id(line.id), "label": line.label, "x": x, "y": y, **ends}
 
 
 def front(dots: Sequence[Dot], *, fewer: bool) -> list[Dot]:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from orchestrator.report.cells import state
 from orchestrator.report.effects import Effect
-from orchestrator.report.figures import short_id
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement
 from orchestrator.report.page.charts import Spec, layer, quantity, zero
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
+from orchestrator.specs.row import short_id
 
 _DETAILS = ("sd over seeds", "found with 80 % power", "seeds")
 HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
@@ -118,7 +118,7 @@ def _lacking(section: Section) -> dict[str, list[str]]:
     for one in section.table.claims:
         if one.stated and one.verdict.word in LACKING:
             line = lines[one.claim.row]
-            done = (line.ours or {}).get("status") == "done"
+            done = line.ours is not None and line.ours.status == "done"
             reason = "no finished row to compare with" if done else state(line).partition(":")[0]
             named = short_id(line.id) + ("" if one.own else f" against {short_id(str(one.claim.against))}")
             found.setdefault(reason, []).append(named)
@@ -172,7 +172,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         over += "".join(section.table.table.partition(", ")[1:])
         text = f"{over} ({claim.row.split('/')[0]})" if several else f"{short_id(claim.row)}: {over}"
         label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
-        data = next((str(line.ours["data"]) for line in section.table.rows if line.id == claim.row and line.ours), "")
+        data = next((str(line.ours.data) for line in section.table.rows if line.id == claim.row and line.ours), "")
         for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
             if (found_there := each.judgement.effect) is not None:
                 point: dict[str, Any] = {"row": label, "corpus": corpus, "metric": found_there.metric}

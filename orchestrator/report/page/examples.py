@@ -6,8 +6,8 @@ from difflib import SequenceMatcher
 
 from sacrebleu.metrics.chrf import CHRF
 
-from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
+from orchestrator.specs.row import short_id
 from orchestrator.specs.schema import RunSpec
 
 EVEN, EXTREME = 6, 3

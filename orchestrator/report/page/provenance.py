@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.ledger.provenance import flat
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import is_shipped
 from orchestrator.report.page.section import Section
+from orchestrator.specs.row import short_id
 from orchestrator.sweeps.names import as_targets
 
 NOT_SHOWN = ("key", "digest")

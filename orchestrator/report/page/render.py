@@ -13,14 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.report.cells import layout
-from orchestrator.report.figures import short_id
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, search_charts
 from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table, forest
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.provenance import provenance, varying
-from orchestrator.report.page.section import Section, has_figures, headline, score
+from orchestrator.report.page.section import Section, headline
 from orchestrator.safe_text import json_text, visible
+from orchestrator.specs.row import short_id
 from orchestrator.specs.table import number
 from orchestrator.sweeps.names import as_targets
 
@@ -73,7 +73,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         }
         for place, line in enumerate(table.rows)
     ]
-    ranked = sorted((line for line in table.rows if has_figures(line)), key=score, reverse=True)
+    ranked = sorted((line for line in table.rows if line.score is not None), key=lambda line: line.score or 0.0, reverse=True)
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import Spec, chart, colour_of, quantity, tip
 from orchestrator.report.page.section import Section
 from orchestrator.scoring.significance.expected_best import expected_best
+from orchestrator.specs.row import short_id
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
 

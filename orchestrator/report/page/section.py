@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.report.cells import seed_list, state
-from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.verdicts import ONE_SEED
-from orchestrator.specs.row import Row, starts
+from orchestrator.specs.row import Row, short_id, starts
 from orchestrator.specs.table import SCORED
 
 
@@ -56,13 +55,13 @@ class Headline:
 def headline(section: Section) -> Headline:
     lines = section.table.rows
     run = [line for line in lines if line.kind in SCORED]
-    done = [line for line in run if has_figures(line)]
-    seeds = sorted({seed for line in run for seed in (line.ours or {}).get("seeds", [])})
+    done = [line for line in run if line.score is not None]
+    seeds = sorted({seed for line in run if line.ours is not None for seed in line.ours.seeds})
     started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]
     against = Counter(started).most_common(1)
     parts = [f"{len(run)} row{'s' * (len(run) != 1)}"]
     parts += [f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
-    parts += [f"on {', '.join(sorted({str(line.ours['data']) for line in done if line.ours}))}"] if done else []
+    parts += [f"on {', '.join(sorted({str(line.ours.data) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
     verdicts: dict[str, list[str]] = {}
@@ -73,25 +72,15 @@ def headline(section: Section) -> Headline:
     return Headline(asked, _found(run, done), verdicts)
 
 
-def has_figures(line: Line) -> bool:
-    return line.ours is not None and line.ours.get("bleu") is not None
-
-
-def score(line: Line) -> float:
-    """The row's main score: ROUGE-L for summaries, else BLEU. Only for rows with figures."""
-    ours: dict[str, Any] = line.ours or {}
-    return float(ours[PRINCIPAL if PRINCIPAL in ours else "bleu"])
-
-
 def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
     if not done:
         return f"None of the {len(run)} rows has figures yet." if len(run) != 1 else "Its row has no figures yet."
-    best = max(done, key=lambda line: (score(line), "@" not in line.id))  # a control may be its baseline, trained once
-    name = "ROUGE-L" if PRINCIPAL in (best.ours or {}) else "BLEU"
-    spread = (best.ours or {}).get("bleu_spread")
-    text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {score(best):.2f}"
-    text += f" ± {spread:.2f} over its seeds" if spread is not None and name == "BLEU" else ""
+    best = max(done, key=lambda line: (line.score or 0.0, "@" not in line.id))  # a control may be its baseline, trained once
+    assert best.ours is not None
+    name = "ROUGE-L" if PRINCIPAL in best.ours.scores else "BLEU"
+    text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {best.score:.2f}"
+    text += f" ± {best.ours.bleu_spread:.2f} over its seeds" if best.ours.bleu_spread is not None and name == "BLEU" else ""
     effect = best.judged.effect
     text += f": {effect.interval} against {short_id(effect.against)}." if effect is not None else "."
-    left = Counter(state(line).partition(":")[0] for line in run if not has_figures(line))
+    left = Counter(state(line).partition(":")[0] for line in run if line.score is None)
     return text + (f" Without figures: {', '.join(f'{count} {word}' for word, count in left.items())}." if left else "")

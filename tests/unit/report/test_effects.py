@@ -104,7 +104,7 @@ def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str =
 
 
 def named(table: Table) -> dict[str, dict[str, Any]]:
-    return {line.label: line.ours or {} for line in table.rows}
+    return {line.label: line.as_json()["ours"] or {} for line in table.rows}
 
 
 def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.effects import Effect
+from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.page import markdown, render
@@ -94,7 +95,7 @@ def judged(row: str, against: str, metric: str, word: str, delta: float | None =
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
     own = [judged(f"r{i}", "base", "bleu", "open", d, own=True) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
-    lines = [Line(one.claim.row, "r", "run", {}, {"data": "toy"}, judged=OfRow(one)) for one in own]
+    lines = [Line(one.claim.row, "r", "run", {}, Ours(status="done", data="toy"), judged=OfRow(one)) for one in own]
     claims = [judged("r0", "r1", "nll", "open", -0.01)]  # no difference in BLEU: not drawn
     spec = forest([SimpleNamespace(table=SimpleNamespace(table="t", rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len(spec["data"]["values"]) == 4 + drawn

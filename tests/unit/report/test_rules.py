@@ -13,8 +13,9 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import figure
-from orchestrator.report.figures import figures, ratio_of, ratios
+from orchestrator.report.figures import Ours, figures, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.judgement import OfRow
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -48,20 +49,18 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
     ]
     ours = figures(row, found)
     assert ours is not None
-    assert (ours["bleu"], ours["bleu_spread"]) == (23.0, pytest.approx(math.sqrt(13)))
-    assert (ours["valid"], ours["average"], ours["tokens_per_second"]) == (30.0, 26.5, 150.0)
-    assert (ours["seeds"], ours["steps"], ours["unfinished"]) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})
+    assert (ours.bleu, ours.bleu_spread) == (23.0, pytest.approx(math.sqrt(13)))
+    assert (ours.scores, ours.tokens_per_second) == ({"valid": 30.0, "average": 26.5}, 150.0)
+    assert (ours.seeds, ours.steps, ours.unfinished) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})
     two = figures(row, found[:2])
-    assert two is not None and two["bleu_spread"] == pytest.approx(math.sqrt(2))
+    assert two is not None and two.bleu_spread == pytest.approx(math.sqrt(2))
     one = figures(row, found[:1])
-    assert one is not None and one["bleu_spread"] is None
+    assert one is not None and one.bleu_spread is None
     lacking = figures(row, [found[0], done(2, 22.0)])
-    assert lacking is not None and "valid" not in lacking and "average" not in lacking
-    assert figures(row, []) is None and figures(row, found[3:]) == {
-        "status": "stopped",
-        "reason": "stopped by ASHA at step 2",
-        "seeds": [4],
-    }
+    assert lacking is not None and lacking.scores == {}
+    assert figures(row, []) is None and (stopped := figures(row, found[3:])) is not None
+    assert stopped == Ours(status="stopped", reason="stopped by ASHA at step 2", seeds=[4])
+    assert stopped.as_json(OfRow()) == {"status": "stopped", "reason": "stopped by ASHA at step 2", "seeds": [4]}
 
 
 @pytest.mark.parametrize(
@@ -140,10 +139,10 @@ def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_base
     bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
     found = rows(COMPARED)
     table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
-    deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in table.rows}
+    deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in table.rows}
     assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0}
     chosen = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
-    deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in chosen.rows}
+    deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in chosen.rows}
     assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
 
 
