@@ -4,7 +4,7 @@ The variances over seeds come from one mixed model of the rows that were scored 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,16 @@ WHERE = ("device", "git_commit", "matmul")
 """Fields of a capsule that a comparison names where its runs differ in them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What precisions and lengths add to a difference in BLEU, in points; the mean precisions and brevity penalties of both rows."""
+
+    precision: float
+    length: float
+    precisions: list[list[float]]
+    brevity_penalty: list[float]
+
+
 @dataclass(frozen=True)
 class Effect:
     """D of a row against another one, in the units of a metric.
@@ -44,7 +54,7 @@ class Effect:
     delta: float
     seeds: tuple[int, int]
     difference: Difference | None = None
-    parts: Mapping[str, Any] | None = None
+    parts: Parts | None = None
     differs: tuple[str, ...] = ()
 
     @property
@@ -55,7 +65,7 @@ class Effect:
     @property
     def shares(self) -> str:
         """Its parts, `+0.70, +0.06`; empty without any."""
-        return f"{self.parts['precision']:+.2f}, {self.parts['length']:+.2f}" if self.parts else ""
+        return "" if self.parts is None else f"{self.parts.precision:+.2f}, {self.parts.length:+.2f}"
 
     def at(self, level: float) -> "Effect":
         return replace(self, difference=None if self.difference is None else self.difference.at(level))
@@ -64,7 +74,7 @@ class Effect:
         """{"against", "metric", "delta", "seeds"}, "parts", and with two seeds each both answers and the variance."""
         plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
         plain |= {"differs": list(self.differs)} if self.differs else {}
-        plain |= {"parts": dict(self.parts)} if self.parts else {}
+        plain |= {"parts": asdict(self.parts)} if self.parts is not None else {}
         if (found := self.difference) is None:
             return plain
         plain |= {"sd": found.spread.sd, "sd_df": round(found.spread.df), "sd_rows": found.spread.groups}
@@ -172,11 +182,10 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
     return verdicts.Verdict(REVERSED, f"{counts}; the paper's did not") if failed == len(finished) else None
 
 
-def _parts(a: Arm, b: Arm, spec: RunSpec | None) -> dict[str, Any]:
-    """What precisions and lengths add to a difference in BLEU, which is P B with P the mean precision and B the brevity penalty.
+def _parts(a: Arm, b: Arm, spec: RunSpec | None) -> Parts:
+    """The parts of a difference in BLEU, which is P B with P the mean precision and B the brevity penalty.
 
-    {"precision", "length"}: in points, before any adjustment for devices, length being the mean over pairs of seeds of
-    (B_a - B_b) (P_a + P_b) / 2. {"precisions", "brevity_penalty"}: of both rows, the mean over seeds.
+    length: the mean over pairs of seeds of (B_a - B_b) (P_a + P_b) / 2, before any adjustment for devices.
     """
     assert spec is not None
     found = [bleu_parts(arm.statistics.sum(axis=1), spec.score) for arm in (a, b)]
@@ -184,12 +193,8 @@ def _parts(a: Arm, b: Arm, spec: RunSpec | None) -> dict[str, Any]:
     length = float(((B_a[:, None] - B_b) * (P_a[:, None] + P_b) / 2).mean())
     precisions = [[float(p) for p in 100 * each.mean(axis=0)] for each, _ in found]
     whole = float(a.scores.mean() - b.scores.mean())
-    return {
-        "precision": whole - length,
-        "length": length,
-        "precisions": precisions,
-        "brevity_penalty": [float(B_a.mean()), float(B_b.mean())],
-    }
+    penalties = [float(B_a.mean()), float(B_b.mean())]
+    return Parts(precision=whole - length, length=length, precisions=precisions, brevity_penalty=penalties)
 
 
 def _answer(answer: Answer) -> dict[str, float]:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import RemoteError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.ledger.layout import LOOKS
-from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.safe_text import log_once
@@ -27,7 +26,6 @@ from orchestrator.specs.row import short_id
 KEY = digest("looks")
 POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)
 """Level of each of n looks at equal steps, 0.05 in all (Pocock 1977, Biometrika 64:191), n = 1 to 10."""
-Record = dict[str, Any]
 
 
 def level_of(look: int, planned: int | None = None) -> float:

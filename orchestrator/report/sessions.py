@@ -17,6 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import sealed, unsealed
 from orchestrator.files.json_lines import JsonLines, read_lines
+from orchestrator.ledger.results import Record
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.effects import Outcomes
 from orchestrator.report.judgement import Judgement
@@ -26,8 +27,6 @@ from orchestrator.specs.claims import Claim, of_table
 from orchestrator.specs.positions import Document, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
-
-Record = dict[str, Any]
 
 
 def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcomes) -> list[Record]:
