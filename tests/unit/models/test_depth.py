@@ -80,23 +80,27 @@ def test_running_mix_has_the_gradients_of_the_plain_sum(loss):
         torch.testing.assert_close(one, two)
 
 
+def saved(model):
+    """(bytes that autograd keeps for the backward pass, parameters aside; the output), in training."""
+    seen: dict[int, int] = {}
+
+    def pack(t):
+        seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        output = model.train()(*batch())
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    return sum(size for place, size in seen.items() if place not in own), output
+
+
 def test_what_dlcl_saves_grows_with_depth_and_not_with_its_square():
-    """Numbers that autograd holds for the backward pass, beyond those of the plain stack of the same depth."""
+    """Beyond what the plain stack of the same depth saves."""
 
     def held(connection, layers):
         sides = {side: {"num_layers": layers, "connection": {"kind": connection}} for side in ("encoder", "decoder")}
-        model = build(config("pre", **sides), VOCAB, VOCAB, 1).train()
-        seen: dict[int, int] = {}
-
-        def pack(t):
-            if not isinstance(t, torch.nn.Parameter):
-                seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-            return t
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            output = model(*batch())
-        buffers = sum(m._states.y.numel() * 4 for h in (output.encoder, output.decoder) for m in h.memo.values())
-        return sum(seen.values()) + buffers
+        size, output = saved(build(config("pre", **sides), VOCAB, VOCAB, 1))
+        return size + sum(m._states.y.numel() * 4 for h in (output.encoder, output.decoder) for m in h.memo.values())
 
     more = [held("dlcl", layers) - held("residual", layers) for layers in (4, 8, 16)]
     assert more[2] - more[1] < 2.2 * (more[1] - more[0])
@@ -186,19 +190,7 @@ def test_recomputed_layers_give_the_same_bits_under_dropout(case):
 
 
 def test_recomputed_layers_hold_their_inputs_alone():
-    held = {}
-    for on in (False, True):
-        model = build(config("pre", encoder={"num_layers": 12}), VOCAB, VOCAB, 1).train()
-        model.recompute(on)
-        seen = {}
-
-        def pack(t, seen=seen):
-            seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-            return t
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            output = model(*batch())
-        own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-        held[on] = sum(size for place, size in seen.items() if place not in own)
-        del output
-    assert held[True] < 0.3 * held[False]
+    model = build(config("pre", encoder={"num_layers": 12}), VOCAB, VOCAB, 1)
+    all_states = saved(model)[0]
+    model.recompute(True)
+    assert saved(model)[0] < 0.3 * all_states

@@ -9,11 +9,7 @@ from models import build
 from models.paths import PATHS
 from models.site import Flow
 from models.transformer import causal_bias, padding_bias
-from orchestrator.decoding.beam import beam_search
-from orchestrator.specs.schema import DecodeSpec
-from tests.unit.models.model_cases import VOCAB, batch, config
-
-LONG = 12
+from tests.unit.models.model_cases import VOCAB, config
 
 
 def relative(k=2, positions="none", **changes):
@@ -86,36 +82,6 @@ def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
     x = torch.randn(1, 6, 16, generator=torch.Generator().manual_seed(3))
     z = mha(x, x, Flow(trace=trace)).unflatten(-1, (2, 8))
     torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
-
-
-class Uncached:
-    """The model, but a step computes its whole prefix again: the cache holds the words alone."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def decode(self, tgt, encoded, cache):
-        cache.length += tgt.shape[1]
-        words = cache.recent(self.model, tgt, 2 * LONG)[:, -cache.length :]
-        return self.model.decode(words, encoded)[:, -tgt.shape[1] :]
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_beam_search_equals_the_one_without_a_cache(beam):
-    model = build(relative(3), VOCAB, VOCAB, 4).eval()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if "offsets" in name:
-                p.mul_(5)  # a wrong time would show
-    src, _ = batch(5)
-    search = DecodeSpec(beam_size=beam, max_ratio=1.0, max_extra=LONG)
-    cached, plain = (beam_search(one, src, search) for one in (model, Uncached(model)))
-    assert [h.ids for h in cached] == [h.ids for h in plain]
-    assert any(len(h.ids) >= LONG for h in cached)
-    assert [h.score for h in cached] == pytest.approx([h.score for h in plain], abs=1e-5)
 
 
 # ---------------------------------------------------------------- directional masks
