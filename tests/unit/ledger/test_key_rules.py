@@ -98,16 +98,6 @@ def test_the_beam_of_a_scoring_is_the_decodings():
     assert len({keys_of(each, MANIFEST, None).decode for each in several}) == 2, "of rows that share their section `decode`"
 
 
-def test_a_test_set_is_in_the_decode_key_by_its_name_and_its_text():
-    same_text = MANIFEST | {"tests": {"test": {"src": "ee", "tgt": "ff"}, "other": {"src": "ee", "tgt": "ff"}}}
-
-    def decode(name: str, about: dict[str, Any]) -> str | None:
-        return keys_of(spec(score={"test": name}), about, None).decode
-
-    assert decode("other", same_text) != decode("test", same_text)
-    assert decode("other", same_text) != decode("other", MANIFEST) and decode("test", same_text) == decode("test", MANIFEST)
-
-
 def test_what_a_manifest_holds(monkeypatch):
     """Languages and the rule by which sentences of documents are split; not the corpus' name."""
     entry = corpora.load_entry("toy-smoke")

@@ -135,26 +135,12 @@ def test_damaged_record_is_told_and_absent(ledger, bad, content):
     assert ledger.read_train(TRAIN)["status"] == "done" and path.with_name("train.json.corrupt").read_text() == content
 
 
-def put_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-def put_link(path):
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
-def put_fifo(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("put", [put_folder, put_link, put_fifo])
+@pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["folder", "FIFO", "dead link"])
 @pytest.mark.parametrize("name", ["train.json", "spec.yaml", "rungs/50.json", f"score/{SCORE[:16]}.json", f"decode/{DECODE[:16]}.txt"])
 def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
     fill(ledger)
     path = ledger.run_dir(TRAIN) / name
+    path.unlink()
     put(path)
     ledger.read_train(TRAIN), ledger.read_capsule(TRAIN), ledger.read_spec(TRAIN), ledger.read_rungs(TRAIN), ledger.records(TRAIN, "score")
     ledger.read_decode(TRAIN, DECODE)
@@ -236,33 +222,21 @@ def test_tokens_equal_to_the_texts_are_written_once(ledger, tokens, written):
 
 def test_foreign_files_are_passed_over(ledger, bad):
     fill(ledger)
-    for name in (
-        "README.md",
-        "0123456789abcdef",
-        "notes/x.json",
-        f"{TRAIN[:16]}/score/mine.json",
-        f"{TRAIN[:16]}/rungs/x.json",
-        f"{TRAIN[:16]}/decode/.hidden",
-    ):
+    within = [f"{TRAIN[:16]}/{name}" for name in ("score/mine.json", "rungs/x.json", "decode/.hidden")]
+    for name in ("README.md", "0123456789abcdef", "notes/x.json", *within):
         path = ledger.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("not ours")
     (ledger.root / "fedcba9876543210").mkdir()
-    (ledger.root / ("0" * 16)).unlink(missing_ok=True)
     assert ledger.runs() == [TRAIN]
     check(ledger)
     assert bad == []
 
 
 def test_history_after_a_crash(ledger):
-    for report in (
-        {"step": 10, "nll": 4.0},
-        {"step": 20, "nll": 3.0},
-        {"step": 30, "nll": 2.0},
-        {"step": 20, "nll": 3.5},
-        {"step": 20, "valid": 1.0},
-    ):
-        append_history(ledger, TRAIN, report)
+    for step, nll in ((10, 4.0), (20, 3.0), (30, 2.0), (20, 3.5)):
+        append_history(ledger, TRAIN, {"step": step, "nll": nll})
+    append_history(ledger, TRAIN, {"step": 20, "valid": 1.0})
     with (ledger.run_dir(TRAIN) / "history.jsonl").open("a") as file:
         file.write('{"step": 40, "nl')
     assert ledger.history(TRAIN) == [{"step": 10, "nll": 4.0}, {"step": 20, "nll": 3.5, "valid": 1.0}, {"step": 30, "nll": 2.0}]
@@ -287,6 +261,7 @@ def test_mirror(ledger, tmp_path, bad):
     before = (dest / TRAIN[:16] / "train.json").read_bytes()
     reader.write_train(TRAIN, {"status": "failed"})
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
+    assert reader.runs() == [TRAIN], "once, though two places have it"
 
 
 def test_a_record_without_its_texts(ledger, tmp_path, bad):
