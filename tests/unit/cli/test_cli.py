@@ -57,9 +57,7 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "nowhere.yaml"], "no such file"),
         (["plan", "dou2018/table1", "--seeds", "1,1"], "distinct"),
-        (["plan", "dou2018/table1", "--seeds", "4294967296"], "whole numbers"),
         (["run", "dou2018/table1/row1", "--workers", "2"], "expected --engine ray"),
         (["run", "dou2018/table1/row1", "--engine", "rya"], "did you mean ray"),
         (["run", "dou2018/table1/row1", "--engine", "ray", "--jobs", "2"], "expected --engine local"),
@@ -71,8 +69,6 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),
         (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
-        (["plan", QUICK, "--set", "decode.beam_size=100000"], "decode.beam_size"),
-        (["run", QUICK, "--workers", "4096"], "4096"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(

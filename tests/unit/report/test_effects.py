@@ -1,6 +1,5 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.judgement import exit_code
-from orchestrator.report.page import render
-from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
@@ -255,19 +252,6 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
     assert "demo/small/mine" not in [each.claim.row for each in records]
-
-
-def test_what_a_paper_reports_is_explained_where_there_is_one(
-    rows: list[Row], finder: Finder, reader: StatisticsReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(render, "script", lambda: "")
-    for given, there in ((rows, True), ([replace(row, expect={}) for row in rows], False)):
-        table = made(given, finder, reader)
-        latex = FORMATS["latex"](table)
-        assert ("The paper's figures beside ours" in latex) is there and "docs/" not in latex
-        text = render.page("demo", [Section(table, given, table.outcomes, finder)], "1")
-        assert "intervals over other seeds" in text and ("a diamond is" in text) is there
-        assert "best row" not in text and "+0 chrF" not in text and re.search(r">\d+ with one seed<", text) is not None
 
 
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

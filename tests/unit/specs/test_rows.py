@@ -129,14 +129,8 @@ def test_shown_rows_come_back(spec: Write, tmp_path: Path) -> None:
             file.write_text(to_yaml(row))
             (again,) = resolve(file)
             assert again.spec == row.spec and to_yaml(again) == to_yaml(row)
-            assert (again.id, again.label, again.expect, again.assumed, again.workers, again.pinned) == (
-                row.id,
-                row.label,
-                row.expect,
-                row.assumed,
-                row.workers,
-                row.pinned,
-            )
+            for field in ("id", "label", "expect", "assumed", "workers", "pinned"):
+                assert getattr(again, field) == getattr(row, field), field
             assert (again.parent and again.parent.spec) == (row.parent and row.parent.spec)
 
 
