@@ -41,7 +41,7 @@ class UntimedImports(MetaPathFinder):
 
     LIBRARIES = ("torch", "ray", "mlflow", "pandas", "scipy", "sklearn", "matplotlib")
 
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path=None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in self.LIBRARIES or threading.current_thread() is not threading.main_thread():
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -87,7 +87,7 @@ class FakeResults:
     def keys(self, name: str) -> dict[str, str]:
         return {kind: hashlib.sha256(f"{kind}:{name}".encode()).hexdigest() for kind in ("train", "decode", "score")}
 
-    def row(self, row: str, seed: int = 1, **changes: Any) -> dict[str, Any]:
+    def row(self, row: str, seed: int = 1, **changes) -> dict[str, Any]:
         spec = {
             "seed": seed,
             "model": {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}},
@@ -96,7 +96,7 @@ class FakeResults:
         about = {"id": f"fake/table1/{row}", "label": f"{row} connection", "seed": seed, "paper": "fake2020", "table": "table1", "row": row}
         return about | {"keys": self.keys(f"{row}:{seed}"), "spec": spec} | changes
 
-    def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes: Any) -> str:
+    def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes) -> str:
         record = {"sweep_id": sweep_id, "name": "fake sweep", "started": 1_700_000_000.0, "rows": rows} | changes
         self._write(self.root / "sweeps" / f"{sweep_id}.json", json.dumps(record))
         return sweep_id
@@ -108,7 +108,7 @@ class FakeResults:
         self._write(self.run_dir(row) / "spec.yaml", _sealed({"key": row["keys"]["train"], **row["spec"]}))
         os.utime(self.run_dir(row) / "spec.yaml", (1_700_000_100, 1_700_000_100))
 
-    def history(self, row: Mapping[str, Any], first: int, last: int, **extra: Any) -> None:
+    def history(self, row: Mapping[str, Any], first: int, last: int, **extra) -> None:
         """Appends one report a step, `first` to `last`."""
         self.run_dir(row).mkdir(parents=True, exist_ok=True)
         with (self.run_dir(row) / "history.jsonl").open("a") as file:
@@ -122,7 +122,7 @@ class FakeResults:
                 }
                 file.write(json.dumps(report | extra) + "\n")
 
-    def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra: Any) -> None:
+    def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra) -> None:
         about = {
             "key": row["keys"]["train"],
             "status": status,

@@ -4,7 +4,6 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index, profiles, table_file
@@ -141,7 +140,7 @@ def statement_problems(address: str) -> Iterator[str]:
             yield f"{row.id}: expected `expect` with the paper's figures, or {NOT_THE_PAPERS!r} in the label"
 
 
-def is_key(spec: Any, dotted: str) -> bool:
+def is_key(spec, dotted: str) -> bool:
     for part in dotted.split("."):
         if isinstance(spec, list):
             spec = spec[0]

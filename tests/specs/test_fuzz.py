@@ -139,7 +139,7 @@ trees = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=trees)
-def test_any_tree(content: Any, tree: Path) -> None:
+def test_any_tree(content, tree: Path) -> None:
     path = tree / "any.yaml"
     path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     try:
@@ -156,14 +156,14 @@ def test_an_unknown_key_may_be_called_as_a_type(tree: Path) -> None:
     assert any(":1: none: unknown key; " in line for line in caught.value.lines), caught.value.lines
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every path of a nested value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(p for name, inner in items for p in places(inner, (*path, name)))]
 
 
 @functools.cache
-def a_row() -> Any:
+def a_row():
     return yaml_loader.parse(to_yaml(resolve("dou2018/table1/row9")[0]), "f").data
 
 

@@ -5,7 +5,6 @@ import signal
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,7 +53,7 @@ def forked() -> Callable[..., int]:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def prepared(tmp_path_factory: pytest.TempPathFactory):
     """The corpus of `tests.unit.training.support.SPEC`, prepared once for all workers."""
     from orchestrator.data.prepare import prepare
     from tests.unit.training.support import SPEC

@@ -47,7 +47,7 @@ def test_show_escapes_them_and_can_be_read_again(spec: Callable[..., Path], tmp_
     assert resolve(tmp_path / "again.yaml")[0].label == HOSTILE
 
 
-def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_escapes(fake_results, capsys: pytest.CaptureFixture[str]) -> None:
     fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
     (found,) = sweep_status(fake_results.root)
     screen = io.StringIO()

@@ -1,7 +1,6 @@
 """Which rows an analysis looks at, under which kind, and what is said of rows without a run."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ def test_bad_options_are_named(kind: str, given: list[str], message: str) -> Non
         options_of(kind, given)
 
 
-def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab: Any, about: Any) -> None:
+def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab, about) -> None:
     asks = about(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
     found, _ = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger)
     assert [(s.row.id, s.label, s.analysis_row is asks) for s in found] == [
@@ -42,14 +41,14 @@ def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab: Any
     assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger)[0]] == ["(a) without diversity"]
 
 
-def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab: Any) -> None:
+def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab) -> None:
     found, left_out = group("length", [lab.rows["base"], lab.rows["later"]], RowSelection(SMOKE), lab.ledger)
     assert [s.row.id for s in found] == ["demo/small/base"]
     expected = "run it first: nmt-ablate run demo/small/later --profile smoke"
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
-def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
+def test_weights_that_are_gone(lab, tmp_path: Path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
     from orchestrator.ledger.results import Ledger
 
@@ -61,7 +60,7 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
         group("exploitation", [lab.rows["hier"]], RowSelection(), mirrored)
 
 
-def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab: Any, tmp_path: Path) -> None:
+def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab, tmp_path: Path) -> None:
     penalty = "length_penalty: {kind: exponent, alpha: tuned, candidates: [0.5, 1.5]}"
     made = type(lab)(tmp_path, lab.file.read_text(encoding="utf-8").replace("rows:", f"decode: {{{penalty}}}\nrows:"))
     for name in ("base", "hier"):
@@ -74,7 +73,7 @@ def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab:
     assert [[o.status for o in finder.outcomes(s.row, [1])] for s in found] == [["done"], ["done"]]
 
 
-def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) -> None:
+def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab, about) -> None:
     plain = lab.rows["base"]
     one, two = about(plain, id="a/b/c", analysis="hops"), about(plain, id="a/b/d", analysis="accuracy")
     assert kinds_of([one, plain], None) == {"hops": [one, plain]}
@@ -84,7 +83,7 @@ def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) 
         kinds_of([plain], None)
 
 
-def test_folders_of_different_analyses_differ(lab: Any) -> None:
+def test_folders_of_different_analyses_differ(lab) -> None:
     rows = list(lab.rows.values())
     names = [
         folder_name(rows, RowSelection()),

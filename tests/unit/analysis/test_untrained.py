@@ -1,7 +1,6 @@
 """What is known without training: properties of layer fusions (Wang et al. 2018, Table 1), parameters in percent of a baseline."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from orchestrator.specs.schema import ModelSpec
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "embeddings": "separate"}
 
 
-def model(**decoder: Any) -> ModelSpec:
+def model(**decoder) -> ModelSpec:
     return ModelSpec.model_validate(SIZES | {"decoder": {"num_layers": 4} | decoder})
 
 
@@ -27,7 +26,7 @@ def test_the_average_weighs_all_states_alike_and_the_top_only_itself() -> None:
     assert properties(model(), "decoder")[1] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
-def test_beside_what_the_paper_says(lab: Any, about: Any) -> None:
+def test_beside_what_the_paper_says(lab, about) -> None:
     """A row's own `expect`, or that of the analysis row that asks for it, is compared; a wrong claim is named in a note."""
     right = about(lab.rows["hop3"], id="demo/table/row4", label="SA", expect=dict.fromkeys(PROPERTIES, True))
     wrong = about(lab.rows["base"], expect={"low_level_accessible": True, "parametric": False, "representation_2d": False})
@@ -66,11 +65,11 @@ rows:
 
 
 @pytest.fixture
-def counted(lab: Any, tmp_path: Path) -> Any:
+def counted(lab, tmp_path: Path):
     return type(lab)(tmp_path, SIZED)
 
 
-def asked(lab: Any, about: Any, **expect: Any) -> Any:
+def asked(lab, about, **expect):
     """All four rows, asked for by an analysis row."""
     context = lab.context("parameters", "base")
     row = about(lab.rows["base"], id="demo/text/params", spec=None, of=[r.id for r in lab.rows.values()], expect=expect)
@@ -78,7 +77,7 @@ def asked(lab: Any, about: Any, **expect: Any) -> Any:
     return context
 
 
-def test_each_row_against_the_first_of_its_depth(counted: Any, about: Any) -> None:
+def test_each_row_against_the_first_of_its_depth(counted, about) -> None:
     made = analyse_parameters(asked(counted, about, **{"small/small-deep": 40}))
     sizes = counted.prepared.src_size, counted.prepared.tgt_size
     expected = {n: count_parameters(build(row.spec.model.model_dump(), *sizes)) for n, row in counted.rows.items()}
@@ -95,7 +94,7 @@ def test_each_row_against_the_first_of_its_depth(counted: Any, about: Any) -> No
     assert found["small-deep"]["paper_pct"] == 40, "of the analysis row"
 
 
-def test_declared_vocabularies_need_no_corpus(counted: Any, about: Any) -> None:
+def test_declared_vocabularies_need_no_corpus(counted, about) -> None:
     for name, row in counted.rows.items():
         counted.rows[name] = about(
             row, spec=row.spec.model_copy(update={"data": row.spec.data.model_copy(update={"corpus": "wmt14-en-de"})})

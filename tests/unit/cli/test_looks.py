@@ -1,10 +1,8 @@
 """`sweep --until-decided`: what a look decides, and that decisions stay."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +13,6 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
 from tests.unit.report.test_effects import TABLE, finish
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ rows:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """short has no such effect at the first look; wide, whose claim asks for four seeds, and its base go on."""
     file, results = tmp_path / "mine.yaml", tmp_path / "results"
     file.write_text(FILE, encoding="utf-8")
@@ -132,7 +128,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
     call += ["--results", results, "--cache-dir", tmp_path / "cache"]
     execute, calls = looks.execute, []
 
-    def interrupted(rows: Any, seeds: Any, options: Any) -> Any:
+    def interrupted(rows, seeds, options):
         calls.append(list(seeds))
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -181,7 +177,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
         ),
     ],
 )
-def test_what_it_needs(tmp_path: Path, cli: Run, change: Any, options: Any, message: str) -> None:
+def test_what_it_needs(tmp_path: Path, cli, change, options, message: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(FILE.replace(*change) if change else FILE, encoding="utf-8")
     code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)

@@ -1,7 +1,6 @@
 """Matched controls: within the tolerance, the same keys as a row written by hand, left out with a reason."""
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.plan import Data, keys_for, plan
 
-Write = Callable[..., Path]
 ROWS = (
     "  base: {pinned: true}\n  wide: {model: {d_ff: 70}, init_from: base}\n"
     "  deep: {controls: [params], model: {encoder: {num_layers: 3}}}\n"
@@ -102,7 +100,7 @@ def test_operations_of_shipped_tables(address: str, data: Data) -> None:
             assert (row.parent, row.spec.init_from) == ((of, of.id) if against.spec.init_from == of.id else (of.parent, None))
 
 
-def test_rows_ask_for_controls(spec: Write, data: Data) -> None:
+def test_rows_ask_for_controls(spec, data: Data) -> None:
     path = spec(ROWS, head="controls: [params, flops]\n" + HEAD)
     found, left_out = resolve(str(path), data, preparing=True)
     names = [row.id.removeprefix("demo/small/") for row in found]
@@ -129,7 +127,7 @@ rows:
 """
 
 
-def test_keys_are_those_of_rows_written_by_hand(spec: Write, data: Data, tmp_path: Path) -> None:
+def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path: Path) -> None:
     """And `show` prints a control that reads back as itself."""
     path = spec(ROWS, head=HEAD)
     (by_params,), _ = resolve(f"{path}#base@params=deep", data, preparing=True)
@@ -156,7 +154,7 @@ def test_keys_are_those_of_rows_written_by_hand(spec: Write, data: Data, tmp_pat
     assert [row.id for row in made.parents] == ["demo/small/base"] * 2 and made.trainings == 4
 
 
-def test_a_training_is_stretched_as_a_whole(spec: Write) -> None:
+def test_a_training_is_stretched_as_a_whole(spec) -> None:
     head = HEAD.replace("{warmup: 8}", "{warmup: 8}, restart: {after_steps: 20, schedule: {kind: wsd, lr: 0.1, warmup: 4, cooldown: 0.5}}")
     (row,) = specs.resolve(spec("  a: {train: {snapshots: 2, snapshot_every: 10, validate_every: epoch}}\n", head=head))
     assert row.spec is not None
@@ -170,7 +168,7 @@ def test_a_training_is_stretched_as_a_whole(spec: Write) -> None:
     assert lengthened(row.spec, 40, 1).train.checkpoint_every == 1
 
 
-def test_epochs_become_updates(spec: Write, data: Data) -> None:
+def test_epochs_become_updates(spec, data: Data) -> None:
     epochs = "train: {max_steps: null, max_epochs: 60}"
     path = spec(f"  a: {{{epochs}}}\n  b: {{model: {{d_ff: 300}}, {epochs}}}\n", head=HEAD)
     (control,), _ = resolve(f"{path}#a@flops=b", data, preparing=True)
@@ -195,7 +193,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("control", "with_", "message"), REASONS)
-def test_why_there_is_no_control(control: str, with_: str, message: str, spec: Write, data: Data, tmp_path: Path) -> None:
+def test_why_there_is_no_control(control: str, with_: str, message: str, spec, data: Data, tmp_path: Path) -> None:
     head = HEAD.replace("optim: {schedule: {warmup: 8}}\n", "")
     path = spec(f"  a: {{{with_}}}\n  b: {{model: {{d_ff: 40}}}}\n  q: {{kind: quoted}}\n", head=head)
     with pytest.raises(UserError, match=message) as error:
@@ -207,7 +205,7 @@ def test_why_there_is_no_control(control: str, with_: str, message: str, spec: W
         assert len(left_out) == 1 and left_out[0].startswith(f"control {control} left out: ")
 
 
-def test_narrower_than_any_d_ff(spec: Write) -> None:
+def test_narrower_than_any_d_ff(spec) -> None:
     """d_model gives way, with d_ff in its proportion and then alone."""
     (row,) = specs.resolve(spec("  a: {model: {d_model: 64, d_ff: 256}}\n"))
     assert row.spec is not None

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -34,12 +33,12 @@ def rows() -> list[Row]:
     return resolve("modern/depth", profile="smoke")[:4]
 
 
-def spec_of(row: Row) -> Any:
+def spec_of(row: Row):
     assert row.spec is not None
     return row.spec
 
 
-def with_train(row: Row, **changes: Any) -> Row:
+def with_train(row: Row, **changes) -> Row:
     return replace(row, spec=spec_of(row).model_copy(update={"train": spec_of(row).train.model_copy(update=changes)}))
 
 
@@ -123,7 +122,7 @@ ONE = Cost("probed", 2, flop=10.0, train=3000.0, around=600.0)  # 2 hours
 UNKNOWN = Cost("not probed", 1)
 
 
-def planned(name: str, number: str | None, also: dict[str, str] | None = None, **ledger: Any) -> Planned:
+def planned(name: str, number: str | None, also: dict[str, str] | None = None, **ledger) -> Planned:
     """Training T<number>, decoding D.., score S..; `also`: name -> number of another decoding and score of it."""
     keys = Keys(number and f"T{number}", number and f"D{number}", number and f"S{number}")
     others = {each: Keys(keys.train, f"D{other}", f"S{number}{other}") for each, other in (also or {}).items()}

@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def model(**changes: Any) -> ModelSpec:
+def model(**changes) -> ModelSpec:
     shape = {"d_model": 64, "d_ff": 128, "num_heads": 4, "norm": "pre", "encoder": SIDE, "decoder": SIDE}
     return ModelSpec.model_validate(shape | changes)
 

@@ -5,7 +5,6 @@ import json
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -68,7 +67,7 @@ def test_a_sentencepiece_model_keeps_its_pieces(options: dict[str, object], fold
         assert segmenter.encode(["ж"])[0][-1] == subword.UNK
 
 
-def tokenizer_json(folder: Path) -> Any:
+def tokenizer_json(folder: Path):
     """Learns byte-level BPE with a template, truncation and special tokens, as models of Hugging Face have them."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
     made.pre_tokenizer, made.decoder = tokenizers.pre_tokenizers.Metaspace(), tokenizers.decoders.Metaspace()

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -105,7 +104,7 @@ def test_text_that_is_not_there_names_file_and_column(server: Hub, tmp_path: Pat
 
 
 def test_a_full_disk_names_the_folder(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: Any) -> None:
+    def full(*args) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(fetch, "_write_rows", full)

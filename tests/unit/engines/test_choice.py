@@ -1,7 +1,5 @@
 """Which engine a sweep takes by itself. No test starts Ray."""
 
-from typing import Any
-
 import pytest
 
 from orchestrator.engines import execute
@@ -17,7 +15,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(execute.torch.cuda, "device_count", lambda: 0)
 
 
-def chosen(target: str = "quickstart/fusion/baseline", sets: list[str] | None = None, **options: Any) -> tuple[str, str]:
+def chosen(target: str = "quickstart/fusion/baseline", sets: list[str] | None = None, **options) -> tuple[str, str]:
     found = execute.choose_engine(resolve(target, sets=sets, profile="smoke"), ExecutionOptions(**{"engine": "auto", "jobs": ""} | options))
     return found.engine, found.jobs
 

@@ -46,12 +46,12 @@ def model() -> dict[str, Any]:
     return found
 
 
-def spec(model: dict[str, Any] | None = None, **sections: Any) -> RunSpec:
+def spec(model: dict[str, Any] | None = None, **sections) -> RunSpec:
     given = {"data": {"corpus": "toy"}, "train": {"max_steps": 10}} | ({} if model is None else {"model": model}) | sections
     return RunSpec.model_validate(copy.deepcopy(given))
 
 
-def train_key(model: dict[str, Any] | None = None, **sections: Any) -> str:
+def train_key(model: dict[str, Any] | None = None, **sections) -> str:
     key = keys_of(spec(model, **sections), MANIFEST, None).train
     assert key is not None
     return key
@@ -102,7 +102,7 @@ def test_what_a_manifest_holds(monkeypatch):
     """Languages and the rule by which sentences of documents are split; not the corpus' name."""
     entry = corpora.load_entry("toy-smoke")
 
-    def key(name: str = "toy-smoke", **change: Any) -> str:
+    def key(name: str = "toy-smoke", **change) -> str:
         monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
         found = manifest(DataSpec(corpus=name), None)
         assert found is not None

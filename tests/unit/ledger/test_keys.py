@@ -51,7 +51,7 @@ def spec(*changes: tuple[str, Any]) -> RunSpec:
     return RunSpec.model_validate(data)
 
 
-def key(*changes: tuple[str, Any], manifest: Any = MANIFEST, parent: str | None = None) -> Keys:
+def key(*changes: tuple[str, Any], manifest=MANIFEST, parent: str | None = None) -> Keys:
     return keys_of(spec(*changes), manifest, parent)
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +45,7 @@ def root(loose: Ledger, tmp_path: Path) -> Path:
     return tmp_path / "shipped"
 
 
-def plain(record: Any) -> Any:
+def plain(record):
     return packed.with_text(record) if isinstance(record, dict) else [plain(each) for each in record]
 
 
@@ -125,7 +124,7 @@ def test_a_changed_record_counts_as_absent(root: Path, loose: Ledger) -> None:
 
 
 def test_the_command_packs_and_takes_packed_folders(loose: Ledger, tmp_path: Path) -> None:
-    def call(*arguments: str) -> Any:
+    def call(*arguments: str):
         done = CliRunner().invoke(app, ["results", *arguments, "--json"])
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)

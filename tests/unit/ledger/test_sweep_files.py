@@ -29,7 +29,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_types_are_named(fake_results, capsys: pytest.CaptureFixture[str]) -> None:
     row = fake_results.row("a")
     fake_results.sweep([row], "good")
     path: Path = fake_results.root / "sweeps" / "bad.json"

@@ -25,7 +25,7 @@ EXCUSES = {
 """The code, what computes, and the libraries that decide a number: nothing else excuses other bits."""
 
 
-def evidence(capsule: dict[str, Any] | None = None, texts: str = "x", scores: Any = None, **train: Any) -> Evidence:
+def evidence(capsule: dict[str, Any] | None = None, texts: str = "x", scores=None, **train) -> Evidence:
     scores = {"": {"bleu": 20.0}, "valid": {"bleu": 10.0}} if scores is None else scores
     return Evidence(TRAIN | train, CAPSULE if capsule is None else capsule, {"hypotheses_sha256": texts * 64}, scores)
 

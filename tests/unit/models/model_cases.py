@@ -18,7 +18,7 @@ NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "f
 STACK_KINDS = ("connection", "aggregation", "residual", "self_attention", "layer")
 
 
-def config(norm: str, **changes: Any) -> dict[str, Any]:
+def config(norm: str, **changes) -> dict[str, Any]:
     base: dict[str, Any] = {
         "d_model": 16, "d_ff": 24, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 4}, "decoder": {"num_layers": 4},
         "output_bias": True, "encoder_embedding_bias": True,

@@ -21,7 +21,7 @@ OWN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def dense(layers: int, widths: Any, sumlen: int, *, kernels: Any = 3, summary: str = "linear") -> dict[str, Any]:
+def dense(layers: int, widths, sumlen: int, *, kernels=3, summary: str = "linear") -> dict[str, Any]:
     return {
         "num_layers": layers,
         "layer": {"kind": "convolution", "widths": widths, "kernels": kernels, "residual": False},
@@ -29,17 +29,17 @@ def dense(layers: int, widths: Any, sumlen: int, *, kernels: Any = 3, summary: s
     }
 
 
-def residual(layers: int, widths: Any, *, kernels: Any = 3) -> dict[str, Any]:
+def residual(layers: int, widths, *, kernels=3) -> dict[str, Any]:
     layer = {"kind": "convolution", "widths": widths, "kernels": kernels}
     return {"num_layers": layers, "layer": layer, "connection": {"kind": "projected"}}
 
 
-def model(encoder: dict[str, Any], decoder: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+def model(encoder: dict[str, Any], decoder: dict[str, Any], bridge: str, **more) -> dict[str, Any]:
     side = decoder | {"cross_attention": {"kind": "multistep"}}
     return OWN | {"d_model": 256, "encoder": encoder, "decoder": side, "bridge": {"kind": bridge}} | more
 
 
-def both(side: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+def both(side: dict[str, Any], bridge: str, **more) -> dict[str, Any]:
     return model(side, side, bridge, **more)
 
 

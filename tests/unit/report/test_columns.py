@@ -44,11 +44,8 @@ def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
     return made
 
 
-Made = Callable[..., Table]
-
-
 @pytest.fixture
-def made(rows: list[Row], ledger: Ledger) -> Made:
+def made(rows: list[Row], ledger: Ledger):
     return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)
 
 
@@ -62,7 +59,7 @@ def shown(table: Table) -> dict[str, dict[str, str]]:
     return {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
 
 
-def test_other_scorings_and_means(made: Made) -> None:
+def test_other_scorings_and_means(made) -> None:
     found = ours(made())
     assert (found["Baseline"]["valid"], found["Baseline"]["folded"]) == (32.0, 34.0)
     assert found["Baseline"]["average"] == 32.5, "of both figures over both seeds"
@@ -72,7 +69,7 @@ def test_other_scorings_and_means(made: Made) -> None:
     assert (line["data"], line["steps"], line["seeds"], line["status"]) == ("toy-smoke", "4", "1, 2", "done")
 
 
-def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
+def test_booleans_notes_quoted_and_analyses(made) -> None:
     table, lines = made(), shown(made())
     assert lines["fused"]["significant (paper)"] == "yes" and lines["theirs"]["significant (paper)"] == "no"
     reported = {row["label"]: row["reported"] for row in table.as_json()["rows"]}
@@ -83,7 +80,7 @@ def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
     assert lines["old"]["average (paper)"] == "41.20", "as many digits as the column has"
 
 
-def test_the_papers_speeds_are_ratios(made: Made) -> None:
+def test_the_papers_speeds_are_ratios(made) -> None:
     lines = shown(made())
     column = "train speed × base (paper)"
     assert [lines[name][column] for name in ("old", "base", "fused", "theirs")] == ["1.10", "1.00", "0.50", ""]

@@ -179,7 +179,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     record = paper[0].as_json()
     assert record["setting"] == "mini"
 
-    def verdict(name: str, effect: float, **more: Any) -> str:
+    def verdict(name: str, effect: float, **more) -> str:
         stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
         return Comparisons(rows, outcomes, start, reader, stated).of_claims()[0].verdict.word
 

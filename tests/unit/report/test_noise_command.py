@@ -1,7 +1,6 @@
 """`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import MINIMAL
 
-Run = Callable[..., tuple[int, str, str]]
 TABLE = (
     MINIMAL
     + """\
@@ -31,7 +29,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli: Run) -> None:
+def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, out, err = cli("noise", f"{table}#base", "--seeds", "3", *places, "--engine", "local", "--no-tracking")
     assert code == 0 and "sd over seeds" in out and "test nll" in out, err

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,21 +22,19 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import cells
 
-Resolve = Callable[[str], list[Row]]
-
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> Resolve:
+def rows(spec: Callable[..., Path]):
     return lambda text: resolve(spec(text))
 
 
-def done(seed: int, bleu: float, name: str = "", **more: Any) -> SeedResult:
+def done(seed: int, bleu: float, name: str = "", **more) -> SeedResult:
     """A finished seed; `name` tells its keys from those of other rows."""
     given = {"params": 1000, "signature": "s", "keys": Keys(f"t{name}{seed}", f"d{name}{seed}", f"s{name}{seed}")} | more
     return SeedResult(seed, "done", "", given.pop("steps", 4), bleu=bleu, **given)
 
 
-def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
+def test_means_spread_and_what_is_left_out(rows) -> None:
     """20, 22 and 27: mean 23; sample variance (9 + 1 + 16) / 2 = 13."""
     (row,) = rows("  a: {also: {valid: {test: valid}}, means: {average: [bleu, valid]}}\n")
     found = [
@@ -73,7 +70,7 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
         ("tokens_per_second", 99.94, "99.9"), ("significant", True, "yes"), ("bleu", None, ""),
     ],
 )  # fmt: skip
-def test_how_a_figure_is_written(column: str, value: Any, text: str) -> None:
+def test_how_a_figure_is_written(column: str, value, text: str) -> None:
     assert figure(column, value) == text
 
 
@@ -84,14 +81,14 @@ TABLE = """\
 """
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options: Any) -> Table:
+def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
     monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
     monkeypatch.setattr(StatisticsReader, "of", lambda self, keys: {})
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
 
-def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_stands_under_its_own_heading(rows, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = {
         "base": [done(1, 30.0, params=2_000_000), done(2, 31.0, params=2_000_000)],
         "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
@@ -110,14 +107,14 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
 
 
-def test_a_score_is_rounded_once(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_is_rounded_once(rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """By way of four digits it would be 3.52, and the difference 0.12."""
     headers, lines = cells(shown(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))
     new = dict(zip(headers, lines[1], strict=True))
     assert (new["BLEU (ours)"], new["delta"]) == ("3.53", "+0.13")
 
 
-def test_a_row_that_does_not_run_is_no_baseline(rows: Resolve) -> None:
+def test_a_row_that_does_not_run_is_no_baseline(rows) -> None:
     others = "  length: {kind: analysis, analysis: length, of: [demo/small/a]}\n  theirs: {kind: quoted}\n"
     found = rows(others + "  a: {}\n  b: {model: {d_ff: 40}}\n")
     assert baseline(found) == "demo/small/a" and baseline(found[:2]) is None
@@ -134,9 +131,7 @@ COMPARED = """\
 """
 
 
-def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(
-    rows: Resolve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch: pytest.MonkeyPatch) -> None:
     bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
     found = rows(COMPARED)
     table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
@@ -147,7 +142,7 @@ def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_base
     assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
 
 
-def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
+def test_notes_of_what_is_not_alike(rows) -> None:
     found = rows("  a: {}\n  b: {model: {d_ff: 48}}\n")
 
     def said(a: list[SeedResult], b: list[SeedResult], scale: str = "") -> str:
@@ -184,7 +179,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
     assert found["b"] == {"train_speed": 2.0} and document is not None and document["measured"] == "2026-03"
 
 
-def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows: Resolve, tmp_path: Path) -> None:
+def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path: Path) -> None:
     assert [unit(text) for text in ("88.0M", "1.5k", "7k", "2G", 12)] == [1e5, pytest.approx(100), 1e3, 1e9, 1.0]
     finder = Finder(Ledger(tmp_path), Data(None))
     base, wide = rows("  base: {pinned: true}\n  wide: {model: {d_ff: 64}}\n")

@@ -1,7 +1,6 @@
 """`verdict --session`: a loop that tries changes, file after file, judged as one stream."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import write_run
 
-Cli = Callable[..., tuple[int, str, str]]
 TABLE = """\
 source: {{paper: loop, table: try{number}}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
@@ -62,7 +60,7 @@ def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli: Cli) -> None:
+def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli) -> None:
     """Every file trains its own change, 19 of them without an effect; the same call again changes nothing."""
     generator, ledger = np.random.default_rng(3), Ledger(tmp_path / "results")
     files = [put(tmp_path, number) for number in range(1, 21)]
@@ -93,7 +91,7 @@ def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli: Cli) -> None:
     assert code == 2 and "loop.jsonl: claim 1 is missing or was altered" in err
 
 
-def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli: Cli) -> None:
+def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli) -> None:
     (tmp_path / "results").mkdir()
     places = ("--results", tmp_path / "results", "--session", "loop")
     file = put(tmp_path, 1, "{optim: {label_smoothing: 0.2, schedule: {warmup: 8}}}")

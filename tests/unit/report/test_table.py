@@ -1,6 +1,5 @@
 """Tables of results in every format."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import write_run
 
-Write = Callable[..., Path]
 ROWS = (
     "  base: {label: Baseline, expect: {bleu: 27.64, params: 88.0M}}\n"
     "  fused: {label: 'a|b <script> & 100% $x_1', model: {d_ff: 48}, expect: {bleu: 28.09, delta: 0.45}}\n"
@@ -24,7 +22,7 @@ ROWS = (
 
 
 @pytest.fixture
-def table(spec: Write, tmp_path: Path) -> Table:
+def table(spec, tmp_path: Path) -> Table:
     rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
     for name, seed, bleu in (("base", 1, 30.0), ("base", 2, 32.0), ("fused", 1, 33.5), ("fused", 2, None), ("cut", 1, None)):
         row = next(row for row in rows if row.id.endswith(f"/{name}"))

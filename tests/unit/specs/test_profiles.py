@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from orchestrator.specs import profiles
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 
-Write = Callable[..., Path]
 HEAD = """\
 source: {paper: demo, table: small}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
@@ -46,12 +44,12 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     return lambda text: (tmp_path / "profiles" / "mine.yaml").write_text(text, encoding="utf-8") and None
 
 
-def spec_of(row: Row) -> Any:
+def spec_of(row: Row):
     assert row.spec is not None
     return row.spec
 
 
-def test_widths_are_scaled_to_whole_heads(spec: Write, mine: Callable[[str], None]) -> None:
+def test_widths_are_scaled_to_whole_heads(spec, mine: Callable[[str], None]) -> None:
     """48 * 0.3 = 14.4: the nearest width of 4 heads, each of an even size, is 16; the other widths are rounded as they are."""
     mine("width: 0.3\n")
     row = "  a: {model: {encoder: {aggregation: {kind: mlrf-self-attention, d_a: 20, d_f: 30, n_hop: 4}}}}\n"
@@ -62,7 +60,7 @@ def test_widths_are_scaled_to_whole_heads(spec: Write, mine: Callable[[str], Non
     assert wide.d_model == 16, "40 * 0.3 = 12 is one and a half times 8, the width of 4 heads of 2"
 
 
-def test_schedules_batches_and_logs_of_a_profile(spec: Write, mine: Callable[[str], None]) -> None:
+def test_schedules_batches_and_logs_of_a_profile(spec, mine: Callable[[str], None]) -> None:
     """Width 48 -> 24 and warm-up 400 -> 100 would make noam's highest rate sqrt(8) times as high: the factor takes it back."""
     mine(PROFILE)
     found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])
@@ -77,7 +75,7 @@ def test_schedules_batches_and_logs_of_a_profile(spec: Write, mine: Callable[[st
     assert found.score.test == "valid"
 
 
-def test_another_optimiser_and_less_dropout(spec: Write, mine: Callable[[str], None]) -> None:
+def test_another_optimiser_and_less_dropout(spec, mine: Callable[[str], None]) -> None:
     """A schedule of another kind replaces the row's; a second phase is changed where there is one and given to no other row."""
     mine("dropout: 0.3\noptim: {kind: muon, schedule: {kind: wsd, lr: 0.002, warmup: 3}, restart: {after_steps: 5, after_epochs: null}}\n")
     dropout = "model: {dropout: {residual: 0.1, ffn: 0.2}}"
@@ -89,7 +87,7 @@ def test_another_optimiser_and_less_dropout(spec: Write, mine: Callable[[str], N
     assert (a.model.dropout.residual, a.model.dropout.ffn, b.model.dropout.residual) == (0.03, 0.06, pytest.approx(0.3 * 0.1))
 
 
-def test_a_profile_of_ones_own_is_a_file(spec: Write, tmp_path: Path) -> None:
+def test_a_profile_of_ones_own_is_a_file(spec, tmp_path: Path) -> None:
     own = tmp_path / "quick.yaml"
     own.write_text("width: 0.5\n", encoding="utf-8")
     assert spec_of(resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0]).model.d_model == 24
@@ -97,7 +95,7 @@ def test_a_profile_of_ones_own_is_a_file(spec: Write, tmp_path: Path) -> None:
         resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
 
 
-def test_a_profile_may_extend_another(spec: Write, mine: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_profile_may_extend_another(spec, mine: Callable[[str], None], tmp_path: Path) -> None:
     mine("width: 0.5\ntrain: {max_steps: 7, validate_every: 3}\n")
     own = tmp_path / "own.yaml"
     own.write_text("extends: mine\ntrain: {max_steps: 9}\n", encoding="utf-8")
@@ -109,7 +107,7 @@ def test_a_profile_may_extend_another(spec: Write, mine: Callable[[str], None], 
             resolve(spec("  a: {}\n", head=HEAD), profile=str(own))
 
 
-def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec: Write, mine: Callable[[str], None]) -> None:
+def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec, mine: Callable[[str], None]) -> None:
     mine("warmup: 1000\nlog_gradient_norms: 50\n")
     found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])
     assert (found.optim.schedule.warmup, found.optim.schedule.factor, found.optim.restart.schedule.warmup) == (400, 1.0, 300)
@@ -123,7 +121,7 @@ def regularizers(row: Row) -> list[tuple[str, float]]:
     return [(each["kind"], each["weight"]) for each in spec_of(row).model.regularizers]
 
 
-def test_an_override_of_a_regularizer_changes_the_one_of_that_kind(spec: Write) -> None:
+def test_an_override_of_a_regularizer_changes_the_one_of_that_kind(spec) -> None:
     def found(*sets: str) -> list[tuple[str, float]]:
         return regularizers(resolve(f"{spec(LISTS, head=HEAD)}#child", sets=list(sets))[0])
 
@@ -132,7 +130,7 @@ def test_an_override_of_a_regularizer_changes_the_one_of_that_kind(spec: Write) 
     assert found("model.regularizers=[{kind: diversity, weight: 0.5}]") == [("diversity", 0.5)]
 
 
-def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec: Write) -> None:
+def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) -> None:
     rows = "  base: {model: {encoder: {aggregation: {kind: linear}}}}\n"
     rows += "  child: {init_from: base, model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
     sets = ["model.d_ff=40", "model.encoder.aggregation.mode=narrow", "model.decoder.aggregation.mode=narrow"]

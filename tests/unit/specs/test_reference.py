@@ -15,7 +15,7 @@ from orchestrator.specs.json_schema import json_schema
 page = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "spec_page.py"))["page"]
 
 
-def keys(node: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def keys(node, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every key of a JSON schema: (path, node)."""
     if isinstance(node, dict):
         yield from ((f"{at}/{name}", key) for name, key in node.get("properties", {}).items())

@@ -4,7 +4,6 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,11 +22,11 @@ def use(results: Path, sweep: str, seconds: float) -> None:
     write_document(path, {"device_seconds": seconds}, budget.KEY)
 
 
-def options(results: Path, hours: float | None, **changes: Any) -> ExecutionOptions:
+def options(results: Path, hours: float | None, **changes) -> ExecutionOptions:
     return ExecutionOptions(results=results, name="demo/cap", max_hours=hours, **changes)
 
 
-def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
+def task(results: Path, name: str, workers: int = 1, threads: int = 1):
     (results / name).mkdir(parents=True, exist_ok=True)
     return SimpleNamespace(run_dir=results / name, workers=workers, spec=SimpleNamespace(train=SimpleNamespace(threads=threads)))
 

@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +15,14 @@ from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.training.support import SPEC
 
 
-def task(name: str, *, training: str | None = None, parent: str | None = None, results: Path = Path("results"), **more: Any) -> Task:
+def task(name: str, *, training: str | None = None, parent: str | None = None, results: Path = Path("results"), **more) -> Task:
     """A row with the keys of its own name. training: name of the row whose training it shares; parent: of the one that it starts from."""
     keys = Keys(sha256(training or name), sha256(f"decode {name}"), sha256(f"score {name}"))
     parent_key = None if parent is None else sha256(parent)
     return Task(id=f"a/b/{name}", seed=1, label=name, spec=SPEC, keys=keys, results=str(results), parent_key=parent_key, **more)
 
 
-def sweep(tasks: list[Task], tmp_path: Path, **scheduler: Any) -> Sweep:
+def sweep(tasks: list[Task], tmp_path: Path, **scheduler) -> Sweep:
     return Sweep(
         tasks, ExecutionOptions(name="demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local()
     )

@@ -20,7 +20,6 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.task import Task, make_tasks
 
-Write = Callable[..., Path]
 ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}}"
 
 
@@ -38,7 +37,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def counting(name: str) -> Callable[..., Any]:
         real = getattr(pipeline, functions[name])
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args, **kwargs):
             counts[name] += 1
             return real(*args, **kwargs)
 
@@ -49,11 +48,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-def rows_of(spec: Write, also: str = ALSO) -> list[Row]:
+def rows_of(spec, also: str = ALSO) -> list[Row]:
     return resolve(spec(f"  r: {{{also}}}\n" if also else "  r: {}\n"))
 
 
-def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+def test_every_figure_is_scored_and_nothing_twice(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (record,) = execute(rows_of(spec), [1], options)
     assert record["status"] == "done" and set(record["also"]) == {"valid", "cased", "same"}
     assert counted == {"train": 1, "decode_corpus": 2}, "test and valid; cased and same share the decoding of test"
@@ -65,7 +64,7 @@ def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Executio
     json.dumps(record)
 
 
-def test_damage_is_told_and_made_again_from_the_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+def test_damage_is_told_and_made_again_from_the_weights(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (record,) = execute(rows_of(spec), [1], options)
     (run,) = options.results.glob("*/train.json")
     files = [next((run.parent / "decode").glob("*.txt")), next((run.parent / "score").glob("*.json")), run.parent / "spec.yaml"]
@@ -78,7 +77,7 @@ def test_damage_is_told_and_made_again_from_the_weights(spec: Write, options: Ex
     assert execute(rows_of(spec), [1], options) == [again] and counted == {"train": 1, "decode_corpus": 3}
 
 
-def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+def test_a_score_may_name_its_own_beam(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
     rows = resolve(
         spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
@@ -97,7 +96,7 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, c
     assert decoded["sentences_per_second"] > 0 and decoded["tokens_per_second"] > 0
 
 
-def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+def test_a_figure_that_comes_later_costs_only_its_decoding(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (bare,) = execute(rows_of(spec, ""), [1], options)
     assert bare["status"] == "done" and bare["also"] == {}
     (task,) = make_tasks(rows_of(spec), [1], options)
@@ -109,7 +108,7 @@ def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options:
     assert counted == {"train": 1, "decode_corpus": 2}
 
 
-def test_another_metric_needs_no_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+def test_another_metric_needs_no_weights(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (bare,) = execute(rows_of(spec, ""), [1], options)
     for gone in ("weights", "snapshots", "ckpt"):
         shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
@@ -118,7 +117,7 @@ def test_another_metric_needs_no_weights(spec: Write, options: ExecutionOptions,
     assert counted == {"train": 1, "decode_corpus": 1}
 
 
-def test_a_task_travels_with_its_scorings(spec: Write, options: ExecutionOptions) -> None:
+def test_a_task_travels_with_its_scorings(spec, options: ExecutionOptions) -> None:
     (task,) = make_tasks(rows_of(spec), [1], options)
     again = Task.of(json.loads(json.dumps(task.to_json())))
     assert again == task and list(again.scorings) == ["", "valid", "cased", "same"]
@@ -126,9 +125,9 @@ def test_a_task_travels_with_its_scorings(spec: Write, options: ExecutionOptions
 
 
 def test_a_precision_that_this_machine_lacks_is_told_before_training(
-    spec: Write, options: ExecutionOptions, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    spec, options: ExecutionOptions, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacks(precision: str, device: Any) -> None:
+    def lacks(precision: str, device) -> None:
         raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")
 
     monkeypatch.setattr("models.inference.check_precision", lacks)

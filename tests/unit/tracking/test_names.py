@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -41,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results: Any, server: str, tmp_path: Path) -> None:
+def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, server: str, tmp_path: Path) -> None:
     spec = {"expect": {"a//b/..": 1}, "λ": {"/x": "y\0z"}, "data": {"corpus": "toy"}}
     row = fake_results.row("row5@params=baseline", spec=spec)
     fake_results.finished(row)
@@ -58,7 +57,7 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results: Any
     assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
 
 
-def test_a_run_links_the_report(fake_results: Any) -> None:
+def test_a_run_links_the_report(fake_results) -> None:
     """The UI's comparison opens with the first metric of a run."""
     row = fake_results.row("one", spec={"data": {"corpus": "toy"}})
     fake_results.spec(row)

@@ -52,6 +52,6 @@ class Recorder:
         return {m["step"]: m["valid/nll"] for m in self.reports if "valid/nll" in m}
 
 
-def fit(spec: RunSpec, prepared: Any, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more: Any):
+def fit(spec: RunSpec, prepared, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more):
     run_dir.mkdir(parents=True, exist_ok=True)
     return Trainer(spec, runtime or Runtime(), [recorder or Recorder()], prepared, Store(run_dir, KEY), **more).train()

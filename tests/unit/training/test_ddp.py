@@ -7,7 +7,6 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -111,7 +110,7 @@ def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     torch.distributed.destroy_process_group()
 
 
-def _stopped(*arguments: Any) -> None:
+def _stopped(*arguments) -> None:
     """Trains 7 updates."""
     with patch.object(trainer, "STOP_POLL_EVERY", 7), patch.object(interrupt, "requested", lambda: True), suppress(KeyboardInterrupt):
         fit(*arguments)

@@ -64,10 +64,10 @@ TRAIN = {"max_steps": 10, "validate_every": 4, "checkpoint_every": 4}
 SIX = {"unit": "sentences", "size": 6, "accumulate": 1}
 
 
-def corpus() -> Any:
+def corpus():
     lengths = np.random.default_rng(1).integers(1, 6, (4, 24))
 
-    def pairs(src: Any, tgt: Any) -> Pairs:
+    def pairs(src, tgt) -> Pairs:
         sides = [(np.arange(side.sum()) % 9 + 4, np.cumsum([0, *side])) for side in (src, tgt)]
         return Pairs(*sides[0], *sides[1])
 
@@ -78,7 +78,7 @@ def corpus() -> Any:
 CORPUS = corpus()
 
 
-def attempts(point: str, steps: int) -> Any:
+def attempts(point: str, steps: int):
     """Contexts of the attempts of one training: each ends at a later update or checkpoint, the last one at none."""
     for step in range(1, steps + 1):
         if point == "stop":

@@ -11,7 +11,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.positions import Position
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for
@@ -24,18 +23,16 @@ ROWS = """\
   base: {optim: {schedule: {kind: inverse-sqrt, warmup: 2, lr: 0.001}}}
   low: {optim: {schedule: {kind: inverse-sqrt, warmup: 2, lr: 0.0004}}, model: {d_ff: 40}}
 """
-Loss = Callable[[RunSpec, int, int], float | None]
-"""(spec, seed, update) -> validation nll; None: the run diverges there."""
 
 
-def tuning(**section: Any) -> Tuning:
+def tuning(**section) -> Tuning:
     return Tuning(TuneSpec.model_validate({"space": RATES} | section), lambda path: Position("demo.yaml", path))
 
 
 class Fake:
     """Stands for `execute`: runs of 4 updates, validated at each; `calls` counts what each call asked for."""
 
-    def __init__(self, ledger: Ledger, loss: Loss) -> None:
+    def __init__(self, ledger: Ledger, loss) -> None:
         self.ledger, self.loss, self.calls = ledger, loss, list[dict[str, int]]()
 
     def __call__(self, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
@@ -76,7 +73,7 @@ def rows(tmp_path: Path) -> list[Row]:
 def searched(rows: list[Row], tmp_path: Path) -> Callable[..., tuple[Search, list[Any], Fake]]:
     """`searched(loss, **section)`: the search after its run, its arms, and what stood for `execute`."""
 
-    def run(loss: Loss, *, names: Sequence[str] = ("base", "low"), suggest: Any = None, **section: Any) -> tuple[Search, list[Any], Fake]:
+    def run(loss, *, names: Sequence[str] = ("base", "low"), suggest=None, **section) -> tuple[Search, list[Any], Fake]:
         ledger = Ledger(tmp_path / "results")
         fake = Fake(ledger, loss)
         search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger, suggest)

@@ -26,7 +26,7 @@ def bowl(spec: RunSpec, seed: int, step: int) -> float:
     return 10 + math.log(spec.optim.schedule.lr / BEST) ** 2 - step
 
 
-def by(arm: Any) -> dict[int, float]:
+def by(arm) -> dict[int, float]:
     """Trial -> distance of its rate to the best one."""
     return {trial.number: abs(math.log(trial.row.spec.optim.schedule.lr / BEST)) for trial in arm.trials}
 

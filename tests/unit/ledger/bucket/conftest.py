@@ -33,7 +33,7 @@ class Machines:
         monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
         monkeypatch.setenv(lease.PATIENCE, "0.05")
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if self.down:
             raise OSError("connection refused")
         return getattr(self.store, name)

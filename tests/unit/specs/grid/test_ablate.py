@@ -1,6 +1,5 @@
 """`ablate`: a row without each of its components in turn, as a table that other commands take."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,6 @@ from orchestrator.specs.grid.ablate import ablation
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import plan
-
-Cli = Callable[..., tuple[int, str, str]]
-Write = Callable[..., Path]
 
 
 def made(target: str, folder: Path, **options: str) -> dict[str, Row]:
@@ -51,7 +47,7 @@ def test_a_row_of_a_grid_goes_back_to_the_row_that_is_pinned(tmp_path: Path) -> 
     assert rows["baseline"].spec == baseline.spec
 
 
-def test_it_plans_and_shares_what_is_the_same(spec: Write, tmp_path: Path) -> None:
+def test_it_plans_and_shares_what_is_the_same(spec, tmp_path: Path) -> None:
     rows = "  base: {pinned: true}\n  both: {model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
     path = spec(rows + "  one: {model: {encoder: {aggregation: {kind: linear}}}}\n")
     ablated = made(f"{path}#both", tmp_path)
@@ -63,7 +59,7 @@ def test_it_plans_and_shares_what_is_the_same(spec: Write, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("row", "message"), [("base", "found no baseline"), ("same", "has the components of demo/small/base"), ("quoted", "of kind quoted")]
 )
-def test_what_has_nothing_to_put_back(spec: Write, cli: Cli, row: str, message: str) -> None:
+def test_what_has_nothing_to_put_back(spec, cli, row: str, message: str) -> None:
     path = spec("  base: {pinned: true}\n  same: {model: {d_ff: 48}}\n  quoted: {kind: quoted}\n")
     code, _, err = cli("ablate", f"{path}#{row}")
     assert code == 2 and message in err

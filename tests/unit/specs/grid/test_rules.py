@@ -4,8 +4,6 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,11 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import MINIMAL
 
-Write = Callable[..., Path]
 HEAD = MINIMAL.replace("table: small", "table: grid").replace("rows:", "rows: {base: {pinned: true}}\ngrid:")
 
 
 @pytest.fixture
-def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
+def rows(spec) -> Callable[[str], dict[str, Row]]:
     def made(text: str) -> dict[str, Row]:
         return {row.id.removeprefix("demo/grid/"): row for row in resolve(spec("", head=HEAD + text))[1:]}
 
@@ -46,7 +43,7 @@ def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
         ({"absent": {"not": "x"}}, set()),
     ],
 )
-def test_a_condition_holds_for_these_values(condition: Any, values: set[int]) -> None:
+def test_a_condition_holds_for_these_values(condition, values: set[int]) -> None:
     """Of n, where the axis b is false and the axis `absent` does not apply."""
     assert {n for n in (2, 3, 4, 5, 6, 8) if holds(condition, {"n": n, "b": False})} == values
 
@@ -57,7 +54,7 @@ def test_true_is_not_1_and_texts_and_booleans_are_no_numbers() -> None:
     assert [holds({"a": {"at_least": 1}}, {"a": value}) for value in (True, 1, "1")] == [False, True, False]
 
 
-def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> None:
+def test_the_first_exclusion_that_holds_counts_a_combination(spec) -> None:
     """Of 2, 4 and 6: the second condition is decided before the first, and 4 and 6 meet both."""
     text = "  axes:\n    a: {key: model.d_ff, grid: [2, 4, 6]}\n    b: {key: model.encoder.num_layers, grid: [2, 3]}\n  exclude:\n"
     text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
@@ -105,7 +102,7 @@ def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]
 
 
 @pytest.mark.parametrize("first", ["whole", "one"])
-def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one_key(first: str, spec: Write) -> None:
+def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one_key(first: str, spec) -> None:
     axes = {
         "whole": "    whole: {key: model.regularizers, grid: {some: [{kind: diversity, weight: 0.5}]}}\n",
         "one": "    one: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n",
@@ -115,7 +112,7 @@ def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one
         resolve(spec("", head=HEAD + text))
 
 
-def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec: Write) -> None:
+def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec) -> None:
     head = HEAD.replace("decoder: {num_layers: 2}", "decoder: {num_layers: 2}, regularizers: [{kind: diversity, weight: 0.5}]")
     text = "  axes:\n    l2: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n"
     text += "    pair: {key: model.regularizers.diversity.weight, grid: [unset, 0.25]}\n"
