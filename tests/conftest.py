@@ -172,19 +172,19 @@ class FakeResults:
 
 
 @pytest.fixture
-def fake_results(tmp_path: Path) -> FakeResults:
+def fake_results(tmp_path) -> FakeResults:
     """An empty results directory and the means to fill it."""
     return FakeResults(tmp_path / "results")
 
 
 @pytest.fixture(scope="module")
-def make_fake_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], FakeResults]:
+def make_fake_results(tmp_path_factory) -> Callable[[], FakeResults]:
     """The same for fixtures that several tests share."""
     return lambda: FakeResults(tmp_path_factory.mktemp("results"))
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def cli(capsys) -> Callable[..., tuple[int, str, str]]:
     """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:

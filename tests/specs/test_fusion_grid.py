@@ -53,7 +53,7 @@ def test_rows_are_what_they_are_alone_and_differ_in_meaning(rows: list[Row]) -> 
     assert len({keys_of(row.spec, manifest, None).train for row in rows if row.spec is not None}) == len(rows)
 
 
-def test_list_tells_the_axes_and_makes_no_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_tells_the_axes_and_makes_no_row(capsys, monkeypatch) -> None:
     monkeypatch.setattr(Grid, "combinations", property(lambda _: pytest.fail("combinations were listed")))
     assert run(["list"]) == 0 and "1 rows" in capsys.readouterr().out
     assert run(["list", ADDRESS]) == 0

@@ -33,7 +33,7 @@ NAMES_ARE_FREE = ("rows", "expect", "also", "means", "templates")
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("fuzz") / "search_spaces"
     shutil.copytree(SEARCH_SPACES, place)
     return place

@@ -18,7 +18,7 @@ rows:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Callable[..., Path]:
+def spec(tmp_path) -> Callable[..., Path]:
     """Writes a file: the minimal head, then `rows` (indented by two), or a whole `text`."""
 
     def write(rows: str = "  base: {}\n", *, text: str | None = None, name: str = "spec.yaml", head: str = MINIMAL) -> Path:
@@ -53,7 +53,7 @@ def forked() -> Callable[..., int]:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory):
+def prepared(tmp_path_factory):
     """The corpus of `tests.unit.training.support.SPEC`, prepared once for all workers."""
     from orchestrator.data.prepare import prepare
     from tests.unit.training.support import SPEC
@@ -62,7 +62,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def trained(tmp_path_factory) -> tuple[Path, Path, Path]:
     """(spec file, results, cache) with `base` trained and scored for 6 updates, and `child` from it. Not to be changed."""
     from orchestrator.cli.main import run
     from tests.unit.lifecycle.life import SPEC, put
@@ -116,7 +116,7 @@ def token_lines() -> list[str]:
 
 
 @pytest.fixture
-def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def talks(tmp_path, monkeypatch) -> Callable[..., Path]:
     """`talks(lines, text=.., target=.., raw=..)` writes the corpus and its entry -> the data directory."""
     from orchestrator.specs import check, corpora
 

@@ -100,7 +100,7 @@ def _shuffled(line: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def lab(tmp_path_factory) -> Lab:
     """base and iter are perfect but for what the tests spoil; `later` was never run. Read-only for the tests."""
     made = Lab(tmp_path_factory.mktemp("lab"))
     made.finish("base", spoil=lambda source: len(source.split()) > 6)
@@ -112,7 +112,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture
-def own(lab: Lab, tmp_path: Path) -> Lab:
+def own(lab, tmp_path) -> Lab:
     """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
     made = copy.copy(lab)
     made.rows = dict(lab.rows)

@@ -1,6 +1,5 @@
 """BLEU by hops and by recurrent steps, accuracy by update, gradient norms."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ rows:
 
 
 @pytest.fixture
-def recurrent(lab, tmp_path: Path):
+def recurrent(lab, tmp_path):
     made = type(lab)(tmp_path, RECURRENT)
     made.finish("base", spoil=lambda source: len(source.split()) > 6)
     made.finish("T8")

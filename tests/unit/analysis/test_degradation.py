@@ -16,7 +16,7 @@ from tests.unit.history import append_history
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few(monkeypatch) -> None:
     monkeypatch.setattr(training, "PAIRS", 6)
 
 
@@ -26,7 +26,7 @@ def test_the_sample_is_fixed() -> None:
 
 
 @pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def silent(monkeypatch) -> None:
     """Every translation is empty: a search takes long."""
     monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [Hypothesis([], 0.0, 0.0) for _ in ids])
 
@@ -61,7 +61,7 @@ def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own) -> None:
     assert value == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_model_that_knows_its_training_pairs_has_full_bleu(own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_knows_its_training_pairs_has_full_bleu(own, monkeypatch) -> None:
     """The references of training pairs are the pairs' own targets, in the order of the sources."""
     pairs = own.prepared.pairs("train")
     known = {tuple(source): target for source, target in (pairs[i] for i in range(len(pairs)))}
@@ -93,7 +93,7 @@ def test_snapshots_give_points_of_a_curve(own) -> None:
 
 
 @pytest.mark.usefixtures("silent")
-def test_more_pairs_than_there_are_and_bad_options(own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pairs_than_there_are_and_bad_options(own, monkeypatch) -> None:
     monkeypatch.setattr(training, "PAIRS", 100000)
     made = degradation(own.context("degradation", "base"))
     (record,) = (r for r in made.records if r["measure"] == "bleu" and r["data"] == "training")

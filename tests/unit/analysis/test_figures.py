@@ -2,7 +2,6 @@
 
 import math
 import struct
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -32,14 +31,14 @@ def test_labels_are_drawn_as_they_are_written() -> None:
     assert ElementTree.fromstring(figures.images(analysis, 3.0)["svg"])
 
 
-def test_a_pdf_has_true_type_fonts_and_no_date(lab, tmp_path: Path) -> None:
+def test_a_pdf_has_true_type_fonts_and_no_date(lab, tmp_path) -> None:
     context = lab.context("accuracy", "base", "iter")
     pdf = figures.write("accuracy", accuracy(context), context, tmp_path)["pdf"].read_bytes()
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
 
 
 @pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
-def test_figures_are_as_wide_as_columns_of_a_paper(lab, tmp_path: Path, width: str | None, inches: float) -> None:
+def test_figures_are_as_wide_as_columns_of_a_paper(lab, tmp_path, width: str | None, inches: float) -> None:
     context = lab.context("accuracy", "base", "iter")
     png = figures.write("accuracy", accuracy(context), context, tmp_path, width)["png"].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)

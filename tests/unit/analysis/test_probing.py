@@ -91,7 +91,7 @@ def test_linear_classifier_agrees_with_scikit_learn() -> None:
     assert isinstance(ours.probe.head, nn.Linear)
 
 
-def test_training_ends_as_in_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_ends_as_in_the_toolkit(monkeypatch) -> None:
     """At the sixth time without a better accuracy (they need not follow each other), or at the first look after more than 200 epochs."""
     seen = iter([0.1, 0.2, 0.2, 0.1, 0.3, 0.1, 0.1, 0.1, 0.3, 1.0])
     monkeypatch.setattr(classifier, "share", lambda probe, data: next(seen))
@@ -102,7 +102,7 @@ def test_training_ends_as_in_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fit(blobs(64), blobs(9), 8, 3, ClassifierSetting(0, 0.0, 1e-5), 1).epochs == 204
 
 
-def test_the_best_state_counts_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_state_counts_not_the_last(monkeypatch) -> None:
     states = []
 
     def look(probe: Probe, data: Examples) -> float:
@@ -131,7 +131,7 @@ def test_search_first_units_and_dropout_then_decay() -> None:
 
 
 @pytest.mark.parametrize(("valid", "count"), [(199, 1), (200, 3)])
-def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeypatch) -> None:
     tried: list[ClassifierSetting] = []
     monkeypatch.setattr(probing, "fit", lambda *given: tried.append(given[4]) or fit(*given))
     data = {"tr": blobs(64), "va": blobs(valid, seed=2), "te": blobs(9, seed=3)}
@@ -147,9 +147,7 @@ def written(lab, folder: Path, name: str, label, lines: list[str] | None = None)
     (folder / TASKS[name].file).write_text("".join(f"{s}\t{label(line)}\t{line}\n" for s, line in zip(splits, lines, strict=True)))
 
 
-def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_is_not(
-    lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_is_not(lab, tmp_path, monkeypatch) -> None:
     drawn = toy.generate(ToyParams(seed=1, vocabulary=60, train=5000, valid=1, test=1))["train"]
     texts = list(dict.fromkeys(source for source, _ in drawn))
     short, long = ([line for line in texts if of(len(line.split()))][:500] for of in (lambda n: n <= 5, lambda n: n >= 13))
@@ -168,7 +166,7 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
     assert made.records == analyse(lab.context("probing", "base", options=options)).records
 
 
-def test_papers_figures_stand_beside_ours(lab, about, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_papers_figures_stand_beside_ours(lab, about, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(probing, "TASKS", {"Length": TASKS["Length"]})
     written(lab, tmp_path, "Length", lambda line: str(len(line.split()) > 7))
     asked = about(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})

@@ -33,7 +33,7 @@ def test_records_and_the_file_that_tables_find(own) -> None:
     assert document is not None and ratios(own.ledger, keys, "iter") == ({}, None)
 
 
-def test_the_order_of_work(own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_work(own, monkeypatch) -> None:
     seen: list[tuple[str, str]] = []
 
     def train(self: speed.Case) -> float:
@@ -58,7 +58,7 @@ def test_the_order_of_work(own, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list((own.results / "speed").glob("*.json")) == kept, "the same rows again replace the measurement"
 
 
-def test_batch_and_beam_are_those_asked_for(own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_and_beam_are_those_asked_for(own, monkeypatch) -> None:
     seen: list[tuple[int, int]] = []
     real = translate.beam_search
 

@@ -1,7 +1,5 @@
 """Which rows an analysis looks at, under which kind, and what is said of rows without a run."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.analysis.base import options_of
@@ -48,7 +46,7 @@ def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab) -> No
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
-def test_weights_that_are_gone(lab, tmp_path: Path) -> None:
+def test_weights_that_are_gone(lab, tmp_path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
     from orchestrator.ledger.results import Ledger
 
@@ -60,7 +58,7 @@ def test_weights_that_are_gone(lab, tmp_path: Path) -> None:
         group("exploitation", [lab.rows["hier"]], RowSelection(), mirrored)
 
 
-def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab, tmp_path: Path) -> None:
+def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab, tmp_path) -> None:
     penalty = "length_penalty: {kind: exponent, alpha: tuned, candidates: [0.5, 1.5]}"
     made = type(lab)(tmp_path, lab.file.read_text(encoding="utf-8").replace("rows:", f"decode: {{{penalty}}}\nrows:"))
     for name in ("base", "hier"):

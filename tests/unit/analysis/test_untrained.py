@@ -1,7 +1,5 @@
 """What is known without training: properties of layer fusions (Wang et al. 2018, Table 1), parameters in percent of a baseline."""
 
-from pathlib import Path
-
 import pytest
 
 from models import build
@@ -43,7 +41,7 @@ def test_beside_what_the_paper_says(lab, about) -> None:
     assert made.notes == ["demo/small/base: differs from the paper's low_level_accessible"]
 
 
-def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path: Path) -> None:
+def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path) -> None:
     """mlrf2018/table1 as the command finds it: without data and without a training."""
     rows = rows_of(["mlrf2018/table1"], RowSelection())
     subjects, _ = group("properties", rows, RowSelection(), Ledger(tmp_path))
@@ -65,7 +63,7 @@ rows:
 
 
 @pytest.fixture
-def counted(lab, tmp_path: Path):
+def counted(lab, tmp_path):
     return type(lab)(tmp_path, SIZED)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import campaign
 import pytest
@@ -16,7 +15,7 @@ from orchestrator.specs.index import find_all
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict]:
+def measured(monkeypatch, capsys) -> Callable[..., dict]:
     def run(*arguments: str) -> dict:
         monkeypatch.setattr("sys.argv", ["speed.py", "--json", *arguments])
         speed.main()
@@ -52,7 +51,7 @@ def test_the_path_runs_on_a_cpu(measured):
     assert all(rates["sentences_per_second"] > 0 for line in found["decoding"] for rates in line["rows"].values())
 
 
-def test_the_parts_that_no_cpu_runs_name_commands_rows_and_sizes_that_exist(tmp_path: Path) -> None:
+def test_the_parts_that_no_cpu_runs_name_commands_rows_and_sizes_that_exist(tmp_path) -> None:
     parts = campaign.parts(argparse.Namespace(out=tmp_path, data_dir=None, toy=False))
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, *words in [part.command[3:] for part in parts if part.command[1:3] == ["-m", "orchestrator"]]:

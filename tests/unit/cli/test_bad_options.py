@@ -1,7 +1,6 @@
 """Bad options and arguments: exit 2, one line that says what, where and what was expected, and nothing is started."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ CASES = [
 
 
 @pytest.fixture
-def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(spec, tmp_path, monkeypatch) -> Path:
     spec("  one: {}\n")
     (tmp_path / "file").write_text("x")
     for name in ("full/x", "results/sweeps"):
@@ -68,9 +67,7 @@ def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyP
     return tmp_path
 
 
-def test_every_bad_option_is_one_line_before_anything_starts(
-    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_bad_option_is_one_line_before_anything_starts(place: Path, capfd, monkeypatch) -> None:
     before = sorted(path.name for path in place.rglob("*"))
     monkeypatch.setattr(main, "app", typer.main.get_command(main.app))  # built once
     wrong = []

@@ -22,7 +22,7 @@ def test_help_of_every_command_has_an_example(cli) -> None:
     assert [name for name in ("", *COMMANDS) if "Example:  nmt-ablate" not in cli(*name.split(), "--help")[1]] == []
 
 
-def test_plan_prints_json_and_nothing_else(cli, spec, tmp_path: Path) -> None:
+def test_plan_prints_json_and_nothing_else(cli, spec, tmp_path) -> None:
     path = spec("  a: {}\n  b: {}\n")
     code, out, err = cli("plan", path, path, "--json", "--results", tmp_path / "r", "--seeds", "1,2")
     assert code == 0 and out.count("\n") == 1 and "4 runs" in err, "a table that is given twice counts once"
@@ -37,7 +37,7 @@ def test_plan_prints_json_and_nothing_else(cli, spec, tmp_path: Path) -> None:
     assert set(found[0]["keys"]) == {"train", "decode", "score"} and not (tmp_path / "r").exists()
 
 
-def test_plan_names_shipped_results(cli, spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
     path, published = spec("  a: {}\n"), tmp_path / "published"
     code, out, err = cli("plan", path, "--json", "--results", tmp_path / "r")
     (row,) = json.loads(out)["rows"]
@@ -68,7 +68,7 @@ def test_plan_names_shipped_results(cli, spec, tmp_path: Path, monkeypatch: pyte
         (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_line_and_exit_2(cli, arguments: list[str], message: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = cli(*arguments)
     assert code == 2 and out == "" and message in err, err
@@ -95,7 +95,7 @@ class Fake:
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])
-def test_exit_code_follows_the_rows(cli, spec, monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
+def test_exit_code_follows_the_rows(cli, spec, monkeypatch, status: str, code: int) -> None:
     Fake(monkeypatch, status)
     found, out, err = cli("run", spec(), "--json")
     assert found == code and json.loads(out)["status"] == status and "base" in err
@@ -109,13 +109,13 @@ def test_exit_code_follows_the_rows(cli, spec, monkeypatch: pytest.MonkeyPatch, 
         (RuntimeError("boom\nsecond line"), 1, "RuntimeError: boom second line"),
     ],
 )
-def test_errors_become_one_line(cli, spec, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str) -> None:
+def test_errors_become_one_line(cli, spec, monkeypatch, error: BaseException, code: int, message: str) -> None:
     Fake(monkeypatch, error)
     found, out, err = cli("run", spec(), "--json")
     assert found == code and out == "" and message in err and err.count("\n") == 1
 
 
-def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> None:
     fake = Fake(monkeypatch, "done")
     path = spec("  a: {}\n  q: {kind: quoted, expect: {bleu: 3}}\n  b: {model: {d_ff: 8}}\n")
     path.write_text(path.read_text().replace("rows:", "sweep: {seeds: [3, 4], scheduler: {kind: asha, rungs: [2]}}\nrows:"))
@@ -138,7 +138,7 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch: pyt
         ("  a: {workers: 4096}\n", "", "workers"),
     ],
 )
-def test_keys_that_cannot_be_meant(cli, tmp_path: Path, rows: str, claims: str, found: str) -> None:
+def test_keys_that_cannot_be_meant(cli, tmp_path, rows: str, claims: str, found: str) -> None:
     file = tmp_path / "t.yaml"
     extends = ROOT / "search_spaces" / "quickstart.yaml"
     file.write_text(f"extends: {extends}\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")

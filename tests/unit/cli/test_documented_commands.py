@@ -142,7 +142,7 @@ def test_no_reason_is_left_over() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory) -> Path:
     """A folder to work in, whose ledger holds two rows of the quickstart under the smoke profile."""
     folder = tmp_path_factory.mktemp("documented")
     (folder / "data").mkdir()
@@ -157,9 +157,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in COMMANDS if reason(command) is None], ids=str)
-def test_a_documented_command_runs(
-    command: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_documented_command_runs(command: Command, trained, tmp_path, monkeypatch, capsys) -> None:
     """As written, in the small: under the smoke profile, in a results folder of the test, with a trained row for ROW."""
     found, names, words = resolved(command.arguments)
     if not words and any(parameter.required for parameter in found.params):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +31,7 @@ def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None
     assert Judged(("base",), word, "why", needed).ends(6) == ends
 
 
-def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
+def test_rows_that_open_ones_need_go_on(tmp_path) -> None:
     file = tmp_path / "family.yaml"
     rows = "rows:\n  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n"
     file.write_text(TABLE.partition("rows:")[0] + rows)
@@ -58,7 +57,7 @@ def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def rows(tmp_path_factory) -> list[Row]:
     path = tmp_path_factory.mktemp("spec") / "demo.yaml"
     path.write_text(TABLE, encoding="utf-8")
     return resolve(path)
@@ -67,7 +66,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 SHARES = {"base": 0.60, "better": 0.64, "less": 0.58, "mine": 0.70, "worse": 0.60, "alone": 0.6}
 
 
-def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: Path) -> None:
+def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) -> None:
     """base and its claims of the paper: better +5, less +6, worse +1 (found 0); mine has none; alone's seeds are not in the ledger."""
     ledger = Ledger(tmp_path)
     for row in rows:
@@ -88,7 +87,7 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: 
     assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
 
 
-def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path: Path) -> None:
+def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path) -> None:
     ledger, shares = Ledger(tmp_path), {"base": 0.60, "less": 0.58, "mine": 0.70}
     own = [row for row in rows if row.id.rpartition("/")[2] in shares]
     for row in own:
@@ -120,7 +119,7 @@ rows:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, monkeypatch) -> None:
     """short has no such effect at the first look; wide, whose claim asks for four seeds, and its base go on."""
     file, results = tmp_path / "mine.yaml", tmp_path / "results"
     file.write_text(FILE, encoding="utf-8")
@@ -177,7 +176,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
         ),
     ],
 )
-def test_what_it_needs(tmp_path: Path, cli, change, options, message: str) -> None:
+def test_what_it_needs(tmp_path, cli, change, options, message: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(FILE.replace(*change) if change else FILE, encoding="utf-8")
     code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)

@@ -17,7 +17,7 @@ SHOW = ["show", "dou2018/table1/row9"]
 TRAIN = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
 
 
-def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
+def test_a_command_loads_what_it_needs(tmp_path) -> None:
     """One fresh process, the lightest commands first: after each, what has been loaded so far."""
     (tmp_path / "results").mkdir()
     script = "\n".join(
@@ -36,7 +36,7 @@ def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
     assert "torch" in train and not train & {"ray", "mlflow", "pandas", "matplotlib", *COMPILER}
 
 
-def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_row_is_found_without_reading_other_tables(monkeypatch) -> None:
     from orchestrator.specs import index, table_file
 
     read = []
@@ -48,7 +48,7 @@ def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path: Path) -> None:
+def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path) -> None:
     command = f"exec '{sys.executable}' -m orchestrator run quickstart/fusion/baseline --profile smoke --no-tracking <&- >&- 2>&-"
     places = {"NMT_RESULTS": str(tmp_path / "r"), "NMT_CACHE_DIR": str(tmp_path / "c")}
     assert subprocess.run(["bash", "-c", command], env=os.environ | places, timeout=380).returncode == 0

@@ -1,7 +1,6 @@
 """Matched controls: within the tolerance, the same keys as a row written by hand, left out with a reason."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ ROWS = (
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory) -> Data:
     return Data(None, tmp_path_factory.mktemp("cache"))
 
 
@@ -127,7 +126,7 @@ rows:
 """
 
 
-def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path: Path) -> None:
+def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> None:
     """And `show` prints a control that reads back as itself."""
     path = spec(ROWS, head=HEAD)
     (by_params,), _ = resolve(f"{path}#base@params=deep", data, preparing=True)
@@ -193,7 +192,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("control", "with_", "message"), REASONS)
-def test_why_there_is_no_control(control: str, with_: str, message: str, spec, data: Data, tmp_path: Path) -> None:
+def test_why_there_is_no_control(control: str, with_: str, message: str, spec, data: Data, tmp_path) -> None:
     head = HEAD.replace("optim: {schedule: {warmup: 8}}\n", "")
     path = spec(f"  a: {{{with_}}}\n  b: {{model: {{d_ff: 40}}}}\n  q: {{kind: quoted}}\n", head=head)
     with pytest.raises(UserError, match=message) as error:

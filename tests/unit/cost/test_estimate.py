@@ -23,7 +23,7 @@ NOTHING = {"rate": 0.0, "update": 1.0, "memory": 123}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory) -> Data:
     found = Data(None, tmp_path_factory.mktemp("cache"))
     prepare(spec_of(rows()[0]).data, None, found.cache_dir or Path())
     return found
@@ -50,7 +50,7 @@ def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
     return Costs(data, place)
 
 
-def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path: Path) -> None:
+def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path) -> None:
     """7 updates, a validation after 2, 4, 6 and at the end."""
     row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2)
     ready = data.prepared(row.spec.data)
@@ -68,7 +68,7 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
     assert costs.of(row.at(5)) == found, "a seed changes no cost"
 
 
-def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_share_updates_and_validations(data: Data, tmp_path, monkeypatch) -> None:
     row = rows()[0]
     costs = probed(data, tmp_path, row, rate=1e-6)
     one, four = costs.of(row), costs.of(row, workers=4)
@@ -79,7 +79,7 @@ def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Pat
     assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
 
 
-def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path) -> None:
+def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path) -> None:
     """By the operations of an update."""
     far, near, elsewhere, row = rows()[:4]
     update = Costs(data, tmp_path).of(row).flop_update or 0
@@ -91,7 +91,7 @@ def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path)
     assert costs.of(with_train(row, precision="bf16")).basis == "not probed"
 
 
-def test_without_a_probe_no_time_is_told(data: Data, tmp_path: Path) -> None:
+def test_without_a_probe_no_time_is_told(data: Data, tmp_path) -> None:
     cost = Costs(data, tmp_path).of(rows()[0])
     assert cost.basis == "not probed" and cost.updates == 6 and cost.flop == pytest.approx(6 * (cost.flop_update or 0)) and cost.flop
     assert (cost.seconds, cost.as_json()["device_hours"], cost.memory) == (None, None, None) and (cost.room or 0) > 10**8
@@ -99,7 +99,7 @@ def test_without_a_probe_no_time_is_told(data: Data, tmp_path: Path) -> None:
     assert (away.basis, away.flop, away.seconds) == ("not prepared", None, None)
 
 
-def test_a_damaged_probe_is_none(data: Data, tmp_path: Path) -> None:
+def test_a_damaged_probe_is_none(data: Data, tmp_path) -> None:
     probed(data, tmp_path, rows()[0])
     (path,) = (tmp_path / FOLDER).glob("*.json")
     whole = json.loads(path.read_text())
@@ -108,7 +108,7 @@ def test_a_damaged_probe_is_none(data: Data, tmp_path: Path) -> None:
         assert Costs(data, tmp_path).of(rows()[0]).basis == "not probed"
 
 
-def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path: Path) -> None:
+def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path) -> None:
     all_rows = rows()
     costs = probed(data, tmp_path, all_rows[0])
     chosen = [row for _, row in costs.choose([*all_rows, *(row.at(2) for row in all_rows)], 2)]
@@ -145,7 +145,7 @@ def test_totals_of_rows_with_several_scorings() -> None:
 
 
 @pytest.mark.parametrize(("status", "trained"), [("done", 1), ("stopped", 0), ("failed", 0), (None, 0)])
-def test_what_of_a_run_is_done(status: str | None, trained: int) -> None:
+def test_what_of_a_run_is_done(status: str | None, trained) -> None:
     """A score of a training that is not done does not count."""
     (done, left) = (counts([planned("a", "1", {"x": "2"}, trained=status, scored=("x",))])[name] for name in ("done", "left"))
     assert done == (trained, trained, trained) and left == (1 - trained, 2 - trained, 2 - trained)
@@ -155,7 +155,7 @@ def test_a_diverged_training_is_never_decoded() -> None:
     assert counts([planned("a", "1", trained="diverged")]) == {"shared": (1, 0, 0), "done": (1, 0, 0), "left": (0, 0, 0)}
 
 
-def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data, tmp_path: Path) -> None:
+def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data, tmp_path) -> None:
     base, middle, last = rows()[:3]
     middle = replace(middle, parent=base, spec=spec_of(middle).model_copy(update={"init_from": base.id}))
     last = replace(last, parent=middle, spec=spec_of(last).model_copy(update={"init_from": middle.id}))

@@ -37,7 +37,7 @@ def sentences(count: int, start: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(tmp_path, monkeypatch) -> Path:
     """A data directory with the corpus `tiny`: 60 + 6 + 6 pairs; the target is the source in upper case."""
     folder = tmp_path / "data" / "tiny"
     folder.mkdir(parents=True)
@@ -60,7 +60,7 @@ def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
 
 
 @pytest.fixture
-def catalogued(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
+def catalogued(monkeypatch) -> Callable[[CorpusEntry], None]:
     return use_entry(monkeypatch)
 
 

@@ -48,11 +48,7 @@ ODD = {
         lambda rows, _: [(a, b) for (a, _), (_, b) in zip(rows[1:], rows, strict=False)],
         "source one line before",
     ),
-    "a line is missing": (
-        "train",
-        lambda rows, _: [(a, b) for (a, _), (_, b) in pairwise(rows)],
-        "source one line after",
-    ),
+    "a line is missing": ("train", lambda rows, _: [(a, b) for (a, _), (_, b) in pairwise(rows)], "source one line after"),
     "five times": ("train", lambda rows, _: rows * 5, "tiny: about 80% of the pairs of train repeat earlier ones"),
     "leak": ("test", lambda rows, train: rows[3:] + train[:3], "tiny: 3 sources of test (5.0%) are in train too"),
     "leak but for case": (
@@ -99,7 +95,7 @@ def test_sound_text_is_not_accused(tiny: Path, tiny_entry, pairs: Pairs) -> None
     assert not [line for line in check(tiny_entry(), tiny).warnings if "source one line" in line], "lines of nearly one length"
 
 
-def test_preparing_an_entry_written_by_hand_says_it_once(tiny: Path, pairs: Pairs, tmp_path: Path, capfd) -> None:
+def test_preparing_an_entry_written_by_hand_says_it_once(tiny: Path, pairs: Pairs, tmp_path, capfd) -> None:
     write(tiny, pairs | {"test": pairs["test"][1:] + pairs["train"][:1]})
     for expected in (1, 0):
         prepare(DataSpec(corpus="tiny", subword=Subword(size=100)), tiny, tmp_path / "cache")

@@ -35,7 +35,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def public(tmp_path, monkeypatch) -> Iterator[Path]:
     """sacreBLEU's folder of the set `news/full` (de-en), which is downloaded once, and a table of a corpus `speeches` that names it."""
     from sacrebleu import dataset, utils
     from sacrebleu.dataset import base
@@ -65,7 +65,7 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("public")
-def test_a_row_is_scored_on_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_is_scored_on_it(capsys) -> None:
     row = resolve("mine.yaml#a")[0]
     assert row.spec is not None and Server.asked == 0, "a table is read without a download"
     prepared = prepare(row.spec.data, None, Path("cache"))
@@ -85,7 +85,7 @@ def test_a_row_is_scored_on_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("public")
-def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch) -> None:
     from sacrebleu.dataset import DATASETS
 
     spec = resolve("mine.yaml#a")[0].spec
@@ -102,7 +102,7 @@ def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch: pytest.Monke
     assert split_key(found, "news/full") != before and training_key(found) == training_key(manifest(spec.data, None) or {})
 
 
-def test_text_that_is_not_sacrebleus_is_refused(public: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_is_not_sacrebleus_is_refused(public: Path, capsys) -> None:
     spec = resolve("mine.yaml#a")[0].spec
     assert spec is not None
     prepared = prepare(spec.data, None, Path("cache"))
@@ -119,15 +119,11 @@ def test_text_that_is_not_sacrebleus_is_refused(public: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("public")
-def test_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(capsys) -> None:
     table = Path("mine.yaml").read_text()
     for old, new, expected in (
         ("news/full", "news/ful", "mine.yaml:4: score.test: found 'news/ful'; expected one of .*; did you mean news/full?"),
-        (
-            "news/full",
-            "wmt24",
-            "mine.yaml:4: score.test: found wmt24, which sacreBLEU has in .*; expected de-en, or .*valid, test",
-        ),
+        ("news/full", "wmt24", "mine.yaml:4: score.test: found wmt24, which sacreBLEU has in .*; expected de-en, or .*valid, test"),
         (
             "speeches",
             "iwslt14-de-en",

@@ -30,7 +30,7 @@ class Codec(TextProcessor):
 
 
 @pytest.fixture
-def echo(monkeypatch: pytest.MonkeyPatch) -> Codec:
+def echo(monkeypatch) -> Codec:
     """A model whose translation is its source."""
     monkeypatch.setattr(translate, "decode_corpus", lambda model, ids, decode: [Hypothesis(list(i), 0.0, 0.0) for i in ids])
     return Codec()
@@ -65,7 +65,7 @@ def test_lines_are_those_of_the_text() -> None:
         translate.lines_of(b"good\nbad\xff\n\xfe")
 
 
-def test_an_exported_script_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exported_script_says_it_in_one_line(monkeypatch, capsys) -> None:
     from orchestrator.lifecycle import loader
 
     monkeypatch.setattr(loader, "load", lambda folder: SimpleNamespace(translate=lambda lines: lines))

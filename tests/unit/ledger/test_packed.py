@@ -23,7 +23,7 @@ CHRF = np.arange(36).reshape(2, 18)
 
 
 @pytest.fixture
-def loose(tmp_path: Path) -> Ledger:
+def loose(tmp_path) -> Ledger:
     """Two runs of one table with statistics; the second shares its nll with the first."""
     ledger = Ledger(tmp_path / "loose")
     bleu = float(corpus_bleu(COUNTS.sum(0), ScoreSpec(metric="multi-bleu")))
@@ -40,7 +40,7 @@ def loose(tmp_path: Path) -> Ledger:
 
 
 @pytest.fixture
-def root(loose: Ledger, tmp_path: Path) -> Path:
+def root(loose: Ledger, tmp_path) -> Path:
     assert packing.write(packed.runs(loose.root), tmp_path / "shipped") == {"paper-table1": 2}
     return tmp_path / "shipped"
 
@@ -75,7 +75,7 @@ def test_reads_what_was_packed(loose: Ledger, root: Path) -> None:
     assert ledger.read_train("e" * 64) is None and ledger.read_score(TRAIN, "e" * 64) is None
 
 
-def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path: Path) -> None:
+def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path) -> None:
     imported = import_ledger(root, tmp_path / "imported")
     assert imported.added == [TRAIN[:16], OTHER[:16]] and tree(tmp_path / "imported") == tree(loose.root)
     assert import_ledger(root, loose.root).same == [TRAIN[:16], OTHER[:16]]
@@ -123,7 +123,7 @@ def test_a_changed_record_counts_as_absent(root: Path, loose: Ledger) -> None:
         packing.write([train.parent], root)
 
 
-def test_the_command_packs_and_takes_packed_folders(loose: Ledger, tmp_path: Path) -> None:
+def test_the_command_packs_and_takes_packed_folders(loose: Ledger, tmp_path) -> None:
     def call(*arguments: str):
         done = CliRunner().invoke(app, ["results", *arguments, "--json"])
         assert done.exit_code == 0, done.output

@@ -24,12 +24,12 @@ rows:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(TABLE, encoding="utf-8")
     return path
@@ -43,7 +43,7 @@ def references(table: Path, cache: Path) -> list[str]:
 
 
 @pytest.fixture
-def add(table: Path, cache: Path, cli, tmp_path: Path):
+def add(table: Path, cache: Path, cli, tmp_path):
     """`add(text, row, *options)`: `results add` of a file with this text."""
 
     def run(text: str | bytes, row: str, *options: object) -> tuple[int, str, str]:
@@ -64,7 +64,7 @@ def text_of(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Path, references: list[str], tmp_path: Path) -> None:
+def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Path, references: list[str], tmp_path) -> None:
     for seed in (1, 2):
         assert add(text_of(damaged(references, 5 + seed, seed)), "good", "--seed", seed, "--system", "fairseq 0.12.2")[0] == 0
         code, out, _ = add(text_of(damaged(references, 2, seed)), "poor", "--seed", seed, "--json")
@@ -90,7 +90,7 @@ def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Pa
     assert code == 2 and "no row of kind run" in err
 
 
-def test_other_translations_are_refused_until_the_earlier_ones_are_removed(add, references: list[str], tmp_path: Path) -> None:
+def test_other_translations_are_refused_until_the_earlier_ones_are_removed(add, references: list[str], tmp_path) -> None:
     first, second = (text_of(damaged(references, every, 1)) for every in (2, 3))
     assert add(first, "good", "--seed", 1)[0] == 0
     code, out, _ = add(first, "good", "--seed", 1, "--json")
@@ -102,7 +102,7 @@ def test_other_translations_are_refused_until_the_earlier_ones_are_removed(add, 
     assert add(second, "good", "--seed", 1)[0] == 0 and next((run / "decode").glob("*.txt")).read_text() == second
 
 
-def test_another_scoring_needs_the_file_again(add, cli, table: Path, references: list[str], tmp_path: Path, cache: Path) -> None:
+def test_another_scoring_needs_the_file_again(add, cli, table: Path, references: list[str], tmp_path, cache: Path) -> None:
     text = text_of(damaged(references, 2, 1))
     assert add(text, "good", "--seed", 1)[0] == 0
     table.write_text(TABLE + "score: {lowercase: true}\n", encoding="utf-8")
@@ -123,7 +123,7 @@ def test_another_scoring_needs_the_file_again(add, cli, table: Path, references:
         (lambda lines: text_of(lines).encode() + b"\xe4\n", ("--seed", 1), "line 41 is not UTF-8"),
     ],
 )
-def test_files_that_are_refused(change, options: tuple, expected: str, add, references: list[str], tmp_path: Path) -> None:
+def test_files_that_are_refused(change, options: tuple, expected: str, add, references: list[str], tmp_path) -> None:
     code, _, err = add(change(references), "good", *options)
     assert code == 2 and expected in err and err.count("\n") == 1
     assert not any((tmp_path / "results").glob("*/train.json"))

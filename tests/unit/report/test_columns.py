@@ -1,7 +1,5 @@
 """What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +25,12 @@ FIGURES = {"old": {1: (20.0, 21.0, 22.0)}, "base": {1: (30.0, 31.0, 32.0), 2: (3
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> list[Row]:
+def rows(spec) -> list[Row]:
     return resolve(spec(ROWS, head=HEAD))
 
 
 @pytest.fixture
-def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
+def ledger(rows: list[Row], tmp_path) -> Ledger:
     made = Ledger(tmp_path / "results")
     for row in rows:
         for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():

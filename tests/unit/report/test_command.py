@@ -1,19 +1,16 @@
 """`nmt-ablate table` as a command: options, bad input, and that looking changes nothing."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 ROWS = "  base: {expect: {params: 9.9M, bleu: 27.64}}\n  wide: {model: {d_ff: 48}, expect: {params_added: +0.0M, bleu: 28.1}}\n"
 
 
 @pytest.fixture
-def table(spec: Callable[..., Path], tmp_path: Path, cli):
+def table(spec, tmp_path, cli):
     return lambda *arguments: cli("table", spec(ROWS), *arguments, "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
 
 
-def test_nothing_was_run(table, tmp_path: Path) -> None:
+def test_nothing_was_run(table, tmp_path) -> None:
     code, out, _ = table()
     assert code == 0 and out.count("not run") == 2 and "**demo/small**" in out
     assert "base: params reported as 9.9M, counted" in out and "wide: params" not in out

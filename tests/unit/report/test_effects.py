@@ -1,7 +1,6 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,14 +68,14 @@ def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def rows(tmp_path_factory) -> list[Row]:
     path = tmp_path_factory.mktemp("spec") / "demo.yaml"
     path.write_text(TABLE, encoding="utf-8")
     return resolve(path)
 
 
 @pytest.fixture(scope="module")
-def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def ledger(rows: list[Row], tmp_path_factory) -> Ledger:
     """Three finished seeds of each row of MATCHES, one of `alone`."""
     made = Ledger(tmp_path_factory.mktemp("results"))
     for row in rows:
@@ -117,7 +116,7 @@ def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], f
     assert {one.metric for one in tested} == {"bleu", "nll"} and "alone" not in {one.claim.row.rsplit("/", 1)[1] for one in tested}
 
 
-def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path: Path) -> None:
+def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path) -> None:
     """base ran on both kinds, better on the second alone, on which everything scores higher."""
     ledger = Ledger(tmp_path)
     for row, seed in ((row, seed) for row in rows[:3] for seed in (1, 2, 3, 4)):
@@ -133,7 +132,7 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
     assert effects.between("demo/small/less", "demo/small/base").differs == ("device",)
 
 
-def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path) -> None:
+def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> None:
     wild = Ledger(tmp_path)
     for row, seed in ((row, seed) for row in rows[:6] for seed in (1, 2, 3)):
         share = MATCHES[row.id.rsplit("/", 1)[1]]

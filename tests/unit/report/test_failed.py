@@ -37,7 +37,7 @@ RUNS = {"base": ("done", 30.0), "poor": ("done", 4.99), "wild": ("diverged", Non
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     made = tmp_path / "deep.yaml"
     made.write_text(HEAD, encoding="utf-8")
     return made
@@ -49,7 +49,7 @@ def rows(path: Path) -> list[Row]:
 
 
 @pytest.fixture
-def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
+def ledger(rows: list[Row], tmp_path) -> Ledger:
     made = Ledger(tmp_path / "results")
     for row in rows:
         status, bleu = RUNS[row.label]
@@ -69,7 +69,7 @@ def test_the_rule(bound: float | None, status: str, bleu: float | None, found: s
     assert (outcome.reason if outcome.as_stated else None) == found
 
 
-def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path: Path) -> None:
+def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path) -> None:
     assert {row.label: row.failed_below for row in rows} == {"base": 5.0, "poor": 5.0, "wild": 5.0, "plain": None}
     assert {row.label: row.failed_below for row in resolve(path, profile="smoke")} == {"base": 0.0, "poor": 0.0, "wild": 0.0, "plain": None}
     for row, bound in zip(rows, (5.0, 5.0, 5.0, None), strict=True):
@@ -115,7 +115,7 @@ def run(path: Path, tmp_path: Path, *more: str) -> tuple[int, list[dict[str, obj
 
 
 @pytest.mark.slow
-def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path, monkeypatch) -> None:
     from orchestrator.sweeps.status import sweep_status
     from orchestrator.tracking.source import read_result, read_sweep
 

@@ -65,7 +65,7 @@ def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
     assert "note" in json_schema()["properties"]["rows"]["additionalProperties"]["properties"]
 
 
-def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path: Path) -> None:
+def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path) -> None:
     rows = resolve(written(spec, "  a: {}\n  b: {also: {valid: null}, means: {average: null}}\n"))
     ledger = Ledger(tmp_path / "results")
     planned = plan(rows, [1], ledger=ledger).rows
@@ -95,20 +95,20 @@ def folder(spec, tmp_path: Path, second: str = "") -> Path:
     return tmp_path
 
 
-def test_a_folder_is_all_its_tables(spec, tmp_path: Path) -> None:
+def test_a_folder_is_all_its_tables(spec, tmp_path) -> None:
     rows = resolve(folder(spec, tmp_path))
     assert [row.id for row in rows] == ["demo/small/a", "demo/small/b", "demo/other/a"]
     assert [p.status for p in plan(rows, [1], ledger=Ledger(tmp_path / "r")).rows] == ["new", "new", "shared"]
 
 
-def test_the_sweep_of_a_folder_has_all_seeds_and_cuts_nothing(spec, tmp_path: Path) -> None:
+def test_the_sweep_of_a_folder_has_all_seeds_and_cuts_nothing(spec, tmp_path) -> None:
     sweep = sweep_of(folder(spec, tmp_path, "sweep: {seeds: [3, 1], concurrency: 2}"))
     assert (sweep.seeds, sweep.concurrency, sweep.scheduler.kind) == ([1, 3], 2, "fifo")
     with pytest.raises(UserError, match=r"two\.yaml:2: sweep\.scheduler\.kind: found asha; expected fifo"):
         sweep_of(folder(spec, tmp_path, "sweep: {scheduler: {kind: asha, rungs: [2]}}"))
 
 
-def test_bad_folders(spec, tmp_path: Path) -> None:
+def test_bad_folders(spec, tmp_path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="found no table in this folder"):
         resolve(tmp_path / "empty")
@@ -118,7 +118,7 @@ def test_bad_folders(spec, tmp_path: Path) -> None:
         resolve(tmp_path)
 
 
-def test_every_bad_file_of_a_folder_is_told(spec, tmp_path: Path) -> None:
+def test_every_bad_file_of_a_folder_is_told(spec, tmp_path) -> None:
     folder(spec, tmp_path)
     for name in ("one.yaml", "two.yaml"):
         (tmp_path / name).write_text((tmp_path / name).read_text().replace("d_ff: 32", "d_ff: wide"))

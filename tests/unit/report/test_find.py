@@ -1,7 +1,5 @@
 """Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ ROWS = """\
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> dict[str, Row]:
+def rows(spec) -> dict[str, Row]:
     return {row.id.rsplit("/", 1)[1]: row for row in resolve(spec(ROWS, head=HEAD))}
 
 
@@ -49,7 +47,7 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
 
 @pytest.mark.parametrize(("said", "also_in_spec", "found"), [(True, False, 20.0), (False, True, 20.0), (False, False, None)])
 def test_other_scorings_without_the_corpus(
-    said: bool, also_in_spec: bool, found: float | None, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: bool, also_in_spec: bool, found: float | None, rows: dict[str, Row], tmp_path, monkeypatch
 ) -> None:
     finish(Ledger(tmp_path / "r"), rows["base"], 3, said=said, also_in_spec=also_in_spec)
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
@@ -60,7 +58,7 @@ def test_other_scorings_without_the_corpus(
     assert finder.outcomes(rows["other"]) == [] and finder.keys(rows["other"]) is None
 
 
-def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
     for name in ("base", "other", "from-base"):
         finish(Ledger(tmp_path / "r"), rows[name], 3, said=True)
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
@@ -69,7 +67,7 @@ def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row],
     assert finder.outcomes(rows["from-other"]) == [], "it starts from another training"
 
 
-def test_seeds_are_found_in_the_specs_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_are_found_in_the_specs_of_runs(tmp_path, capsys) -> None:
     file, root = many_rows(tmp_path, rows=3, seeds=2, sentences=2)
     row, *_ = resolve(file)
 

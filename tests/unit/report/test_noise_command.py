@@ -22,14 +22,14 @@ TABLE = (
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path) -> Path:
     (tmp_path / "demo.yaml").write_text(TABLE, encoding="utf-8")
     return tmp_path / "demo.yaml"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli) -> None:
+def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, out, err = cli("noise", f"{table}#base", "--seeds", "3", *places, "--engine", "local", "--no-tracking")
     assert code == 0 and "sd over seeds" in out and "test nll" in out, err
@@ -45,7 +45,7 @@ def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli)
     assert cli("noise", table, *places, "--no-tracking", "--engine", "local")[0] == 2, "several rows"
 
 
-def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path: Path) -> None:
+def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path) -> None:
     base, fused, other = resolve(table)
     ledger = Ledger(tmp_path / "results")
     assert base.spec is not None and fused.spec is not None and other.spec is not None

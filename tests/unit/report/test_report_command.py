@@ -21,7 +21,7 @@ rows:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     """Two tables of one's own in a folder; no page needs the real script of the charts."""
     monkeypatch.setattr(render, "script", lambda: "")
     (tmp_path / "mine").mkdir()
@@ -70,7 +70,7 @@ def test_a_page_of_some_rows_of_a_shipped_table(cli, folder: Path) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch) -> None:
     results = folder / "results"
     sweep = ("sweep", folder / "mine" / "one.yaml", "--engine", "local", "--results", results, "--cache-dir", folder / "cache")
     code, out, err = cli(*sweep)

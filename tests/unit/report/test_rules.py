@@ -1,7 +1,6 @@
 """Marks, means, spreads and columns against numbers worked out by hand: who is compared with whom, and how a figure is written."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from tests.unit.report.support import cells
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]):
+def rows(spec):
     return lambda text: resolve(spec(text))
 
 
@@ -88,7 +87,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str,
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
 
-def test_every_figure_stands_under_its_own_heading(rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_stands_under_its_own_heading(rows, monkeypatch) -> None:
     outcomes = {
         "base": [done(1, 30.0, params=2_000_000), done(2, 31.0, params=2_000_000)],
         "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
@@ -107,7 +106,7 @@ def test_every_figure_stands_under_its_own_heading(rows, monkeypatch: pytest.Mon
     assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
 
 
-def test_a_score_is_rounded_once(rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_is_rounded_once(rows, monkeypatch) -> None:
     """By way of four digits it would be 3.52, and the difference 0.12."""
     headers, lines = cells(shown(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))
     new = dict(zip(headers, lines[1], strict=True))
@@ -131,7 +130,7 @@ COMPARED = """\
 """
 
 
-def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch) -> None:
     bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
     found = rows(COMPARED)
     table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
@@ -159,7 +158,7 @@ def test_notes_of_what_is_not_alike(rows) -> None:
     assert "toy-smoke, 4 updates a row" in said([done(1, 1.0)], [done(1, 1.0)], "small")
 
 
-def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
+def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path) -> None:
     """Rounds 8/4, 3/3 and 1/4: the median is 1; medians of each would give 3/4, and the other way round it is 1 too but 2.0 is 0.5."""
     assert ratio_of([8.0, 3.0, 1.0], [4.0, 3.0, 4.0]) == 1.0
     assert ratio_of([6.0], [3.0]) == 2.0
@@ -179,7 +178,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
     assert found["b"] == {"train_speed": 2.0} and document is not None and document["measured"] == "2026-03"
 
 
-def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path: Path) -> None:
+def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path) -> None:
     assert [unit(text) for text in ("88.0M", "1.5k", "7k", "2G", 12)] == [1e5, pytest.approx(100), 1e3, 1e9, 1.0]
     finder = Finder(Ledger(tmp_path), Data(None))
     base, wide = rows("  base: {pinned: true}\n  wide: {model: {d_ff: 64}}\n")

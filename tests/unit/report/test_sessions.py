@@ -35,7 +35,7 @@ REAL = 4
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
@@ -60,7 +60,7 @@ def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli) -> None:
+def test_a_loop_of_twenty_files(tmp_path, cache: Path, cli) -> None:
     """Every file trains its own change, 19 of them without an effect; the same call again changes nothing."""
     generator, ledger = np.random.default_rng(3), Ledger(tmp_path / "results")
     files = [put(tmp_path, number) for number in range(1, 21)]
@@ -91,7 +91,7 @@ def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli) -> None:
     assert code == 2 and "loop.jsonl: claim 1 is missing or was altered" in err
 
 
-def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli) -> None:
+def test_what_a_session_refuses_or_leaves_open(tmp_path, cli) -> None:
     (tmp_path / "results").mkdir()
     places = ("--results", tmp_path / "results", "--session", "loop")
     file = put(tmp_path, 1, "{optim: {label_smoothing: 0.2, schedule: {warmup: 8}}}")
@@ -119,7 +119,7 @@ def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli) -> None:
         ("{kind: external}", "[model]", ["found a row of kind external; expected rows whose specs can be compared"]),
     ],
 )
-def test_changes_that_a_claim_does_not_name(tmp_path: Path, row: str, changes: str, expected: list[str]) -> None:
+def test_changes_that_a_claim_does_not_name(tmp_path, row: str, changes: str, expected: list[str]) -> None:
     text = MINIMAL + f"  base: {{}}\n  fused: {row}\nclaims:\n  - {{row: fused, effect: 1, changes: {changes}}}\n"
     (tmp_path / "demo.yaml").write_text(text, encoding="utf-8")
     rows = resolve(tmp_path / "demo.yaml")

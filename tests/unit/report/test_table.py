@@ -1,7 +1,5 @@
 """Tables of results in every format."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.ledger.results import Ledger
@@ -22,7 +20,7 @@ ROWS = (
 
 
 @pytest.fixture
-def table(spec, tmp_path: Path) -> Table:
+def table(spec, tmp_path) -> Table:
     rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
     for name, seed, bleu in (("base", 1, 30.0), ("base", 2, 32.0), ("fused", 1, 33.5), ("fused", 2, None), ("cut", 1, None)):
         row = next(row for row in rows if row.id.endswith(f"/{name}"))

@@ -1,7 +1,6 @@
 """`nmt-ablate verdict` after a sweep of a file with claims: records, exit codes, a claim that was changed."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ rows:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_claims_are_judged_and_remembered(tmp_path: Path, cli) -> None:
+def test_claims_are_judged_and_remembered(tmp_path, cli) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(TABLE, encoding="utf-8")
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
@@ -43,7 +42,7 @@ def test_claims_are_judged_and_remembered(tmp_path: Path, cli) -> None:
     assert code == 6 and record["verdict"] in ("reversed", "no such effect") and record["changed"]["effect"] == 0.01
 
 
-def test_a_table_without_claims(tmp_path: Path, cli) -> None:
+def test_a_table_without_claims(tmp_path, cli) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""), encoding="utf-8")
     code, _, err = cli("verdict", file, "--results", tmp_path / "results")

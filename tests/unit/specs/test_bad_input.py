@@ -1,7 +1,6 @@
 """Bad specs: one line each, exit 2, with file, line and key; nothing starts."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,27 +170,27 @@ def check(path: Path, line: int, message: str) -> None:
 
 
 @pytest.mark.parametrize("case", ROWS, ids=[row[1][:40] for row in ROWS])
-def test_row(spec: Callable[..., Path], case: tuple[Any, ...]) -> None:
+def test_row(spec, case: tuple[Any, ...]) -> None:
     rows, message, line = (*case, 6)[:3]
     check(spec(f"{rows if rows.startswith('  ') else f'  r: {rows}'}\n"), line, message)
 
 
 @pytest.mark.parametrize("case", HEADS, ids=[head[2][:40] for head in HEADS])
-def test_head(spec: Callable[..., Path], case: tuple[Any, ...]) -> None:
+def test_head(spec, case: tuple[Any, ...]) -> None:
     head, row, message, line = (*case, 5)[:4]
     path = spec(f"  {row}\n")
     path.write_text(path.read_text().replace("rows:", head))
     check(path, line, message)
 
 
-def test_all_faults_of_a_file_in_one_pass(spec: Callable[..., Path]) -> None:
+def test_all_faults_of_a_file_in_one_pass(spec) -> None:
     rows = "  a: {model: {num_heds: 4}}\n  b: {train: {max_steps: fast}}\n  c: {}\n  d: {decode: {beem: 1}, lable: x}\n"
     with pytest.raises(UserError) as caught:
         resolve(spec(rows))
     assert [re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines] == ["6", "7", "9", "9"]  # type: ignore[index]
 
 
-def test_all_faults_of_an_optimisation_in_one_pass(spec: Callable[..., Path]) -> None:
+def test_all_faults_of_an_optimisation_in_one_pass(spec) -> None:
     rows = "  r:\n    optim:\n      momentum: 0.9\n      schedule:\n        kind: plateau\n        lr: 0.1\n        min_lr: 0.2\n"
     rows += "        cut: never\n"
     with pytest.raises(UserError) as caught:
@@ -199,13 +198,13 @@ def test_all_faults_of_an_optimisation_in_one_pass(spec: Callable[..., Path]) ->
     assert sorted(re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines) == ["12", "13", "14", "8"]  # type: ignore[index]
 
 
-def test_a_fault_of_the_shared_part_is_told_once(spec: Callable[..., Path]) -> None:
+def test_a_fault_of_the_shared_part_is_told_once(spec) -> None:
     path = spec("  a: {}\n  b: {}\n  c: {}\n")
     path.write_text(path.read_text().replace("d_ff: 32", "d_ff: wide"))
     check(path, 3, r"model\.d_ff: found 'wide'; expected a whole number")
 
 
-def test_a_fault_of_the_parent_file_names_the_parent(spec: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_fault_of_the_parent_file_names_the_parent(spec, tmp_path) -> None:
     spec(text="model:\n  d_model: wide\n", name="base.yaml")
     path = spec("  a: {}\n  b: {model: {d_ff: 8}}\n", head="extends: base.yaml\ndata: {corpus: toy-smoke}\ntrain: {max_steps: 1}\nrows:\n")
     with pytest.raises(UserError) as caught:
@@ -214,7 +213,7 @@ def test_a_fault_of_the_parent_file_names_the_parent(spec: Callable[..., Path], 
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "- 1\n", "3\n", "rows: {}\n", "null\n"])
-def test_files_without_rows(spec: Callable[..., Path], text: str) -> None:
+def test_files_without_rows(spec, text: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve(spec(text=text))
     assert len(caught.value.lines) == 1

@@ -27,7 +27,7 @@ def written(folder: Path, text: str) -> str:
     return str(folder / "demo.yaml")
 
 
-def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> None:
+def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path) -> None:
     path = written(
         tmp_path, "  - {row: fused, effect: 0.8, seeds: 5}\n  - {row: fused, against: base, metric: nll, effect: 0, margin: 0.1}\n"
     )
@@ -52,18 +52,18 @@ def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> Non
         ("  - {row: fused, effect: 1, margins: 2}\n", "margin"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
+def test_mistakes_are_named(tmp_path, text: str, words: str) -> None:
     with pytest.raises(UserError) as error:
         resolve(written(tmp_path, text))
     assert words in str(error.value) and "demo.yaml:9" in str(error.value)
 
 
-def test_a_control_row_that_the_table_does_not_have(tmp_path: Path) -> None:
+def test_a_control_row_that_the_table_does_not_have(tmp_path) -> None:
     with pytest.raises(UserError, match=r"demo.yaml:10: control_rows\[1\]: found 'bas': no such row; .*did you mean base"):
         resolve(written(tmp_path, "  []\ncontrol_rows: [base, bas]\n"))
 
 
-def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
+def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path) -> None:
     one, other = ({"table": "demo/small", "file_sha256": "a", "claims": [{"row": "fused", "effect": effect}]} for effect in (0.8, 0.2))
     first = with_claims([], [one], 10.0)
     assert with_claims(first, [one], 20.0) == first, "the first time counts"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -37,7 +36,7 @@ corpora:
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def mine(tmp_path, monkeypatch) -> Callable[[str], None]:
     """Writes a profile `mine` where profiles are looked for."""
     monkeypatch.setattr(profiles, "SEARCH_SPACES", tmp_path)
     (tmp_path / "profiles").mkdir()
@@ -87,7 +86,7 @@ def test_another_optimiser_and_less_dropout(spec, mine: Callable[[str], None]) -
     assert (a.model.dropout.residual, a.model.dropout.ffn, b.model.dropout.residual) == (0.03, 0.06, pytest.approx(0.3 * 0.1))
 
 
-def test_a_profile_of_ones_own_is_a_file(spec, tmp_path: Path) -> None:
+def test_a_profile_of_ones_own_is_a_file(spec, tmp_path) -> None:
     own = tmp_path / "quick.yaml"
     own.write_text("width: 0.5\n", encoding="utf-8")
     assert spec_of(resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0]).model.d_model == 24
@@ -95,7 +94,7 @@ def test_a_profile_of_ones_own_is_a_file(spec, tmp_path: Path) -> None:
         resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
 
 
-def test_a_profile_may_extend_another(spec, mine: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_profile_may_extend_another(spec, mine: Callable[[str], None], tmp_path) -> None:
     mine("width: 0.5\ntrain: {max_steps: 7, validate_every: 3}\n")
     own = tmp_path / "own.yaml"
     own.write_text("extends: mine\ntrain: {max_steps: 9}\n", encoding="utf-8")
@@ -154,9 +153,7 @@ def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) ->
         ),
     ],
 )
-def test_a_bad_profile_is_one_line_an_error(
-    text: str, lines: list[str], tmp_path: Path, mine: Callable[[str], None], cli: Callable[..., tuple]
-) -> None:
+def test_a_bad_profile_is_one_line_an_error(text: str, lines: list[str], tmp_path, mine: Callable[[str], None], cli) -> None:
     mine(text)
     path = tmp_path / "profiles" / "mine.yaml"
     with pytest.raises(UserError) as caught:

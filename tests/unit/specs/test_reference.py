@@ -41,7 +41,7 @@ def test_options_and_their_descriptions_have_the_same_names() -> None:
             assert [option for option in own if option not in options] == [], f"{kind}/{name}"
 
 
-def test_the_page_is_made_from_the_schema(repository: Path) -> None:
+def test_the_page_is_made_from_the_schema(repository) -> None:
     assert (repository / "docs" / "spec.md").read_text(encoding="utf-8") == page(), "run make docs"
 
 

@@ -113,7 +113,7 @@ def test_rungs_beyond_a_profile_are_dropped(spec) -> None:
     assert sweep_of(path).seeds == [3, 4]
 
 
-def test_shown_rows_come_back(spec, tmp_path: Path) -> None:
+def test_shown_rows_come_back(spec, tmp_path) -> None:
     rows = (
         "  base: {expect: {bleu: 27.64, params: 88.0M}, label: 'no: \"quotes\" # €'}\n"
         "  mid: {init_from: base, model: {regularizers: [{kind: diversity, weight: 1}]}}\n"
@@ -131,7 +131,7 @@ def test_shown_rows_come_back(spec, tmp_path: Path) -> None:
             assert (again.parent and again.parent.spec) == (row.parent and row.parent.spec)
 
 
-def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path: Path) -> None:
+def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path) -> None:
     path = spec("  base: {}\n  leaf: {init_from: base}\n")
     file = tmp_path / "shown.yaml"
     file.write_text(to_yaml(one(path, "leaf")))
@@ -150,7 +150,7 @@ def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path: Path) -> N
         ("seed: 1", "seed: -1", "expected a whole number >= 0"),
     ],
 )
-def test_a_damaged_shown_row(spec, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_damaged_shown_row(spec, tmp_path, old: str, new: str, message: str) -> None:
     file = tmp_path / "shown.yaml"
     text = to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf"))
     assert old in text
@@ -168,7 +168,7 @@ def test_a_damaged_shown_row(spec, tmp_path: Path, old: str, new: str, message: 
         ("search_spaces/shen2018/table1.yaml#row1/de*,row2/tr-en-e64", [*(f"row1/de-en-e{e}" for e in (64, 128, 256)), "row2/tr-en-e64"]),
     ],
 )
-def test_an_address_of_several_rows(target: str, rows: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_several_rows(target: str, rows: list[str], monkeypatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     assert [row.id.split("/", 2)[2] for row in resolve(target)] == rows
 

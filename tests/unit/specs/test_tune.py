@@ -21,7 +21,7 @@ def written(folder: Path, text: str) -> str:
     return str(folder / "demo.yaml")
 
 
-def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
+def test_a_section_is_read_and_has_defaults(tmp_path) -> None:
     path = written(tmp_path, RATE + "  own: {rate: {choice: [1, 3]}}\n")
     resolve(path)
     spec = find(path).table.head.tune
@@ -51,7 +51,7 @@ def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
         ("  space: {batch.size: {factor: {factor: {choice: [1, 2]}}}}\n", 2, "factor holds another factor"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_mistake_is_one_line_with_its_place(tmp_path, text: str, line: int, words: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve(written(tmp_path, text))
     (found,) = caught.value.lines

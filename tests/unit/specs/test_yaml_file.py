@@ -62,7 +62,7 @@ def test_all_faults_of_a_file_at_once() -> None:
     assert [line.split(":")[1] for line in caught.value.lines] == ["1", "2", "4", "5"]
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_none(tmp_path) -> None:
     big = tmp_path / "big.yaml"
     big.write_bytes(b"#" * (yaml_file.MAX_BYTES + 1))
     latin = tmp_path / "latin.yaml"
@@ -88,7 +88,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert len(caught.value.lines) == 1
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_fault(tmp_path) -> None:
     path = tmp_path / "bom.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
     assert yaml_file.load(path).data == {"a": 1, "b": 2}

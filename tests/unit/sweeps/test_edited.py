@@ -20,7 +20,7 @@ def copy(trained, tmp_path) -> Path:
 
 
 @pytest.fixture
-def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def edit(tmp_path, monkeypatch) -> Callable[[str, str], None]:
     """`edit(file, text)` adds text to a file of a copy of `models`, which is from then on what the program is made of."""
     shutil.copytree(ROOT / "models", tmp_path / "code" / "models", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(component_sources, "ROOT", tmp_path / "code")

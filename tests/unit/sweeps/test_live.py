@@ -2,7 +2,6 @@
 
 import io
 
-import pytest
 from rich.console import Console
 
 from orchestrator.files.documents import write_document
@@ -70,7 +69,7 @@ def test_a_warm_start_is_told_in_one_line(fake_results) -> None:
     assert screen.getvalue() == "cut:1: warm start, tensors: 99 copied, 1 new\n"
 
 
-def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results, monkeypatch) -> None:
     row = fake_results.row("cut")
     screen, run = io.StringIO(), RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40)
     live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))

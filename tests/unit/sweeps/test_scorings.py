@@ -24,12 +24,12 @@ ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> ExecutionOptions:
+def options(tmp_path) -> ExecutionOptions:
     return ExecutionOptions(name="demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", no_tracking=True)
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def counted(monkeypatch) -> dict[str, int]:
     """How often the pipeline trained and decoded."""
     functions = {"train": "_train", "decode_corpus": "decode_corpus"}
     counts = dict.fromkeys(functions, 0)
@@ -125,7 +125,7 @@ def test_a_task_travels_with_its_scorings(spec, options: ExecutionOptions) -> No
 
 
 def test_a_precision_that_this_machine_lacks_is_told_before_training(
-    spec, options: ExecutionOptions, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    spec, options: ExecutionOptions, counted: dict[str, int], monkeypatch
 ) -> None:
     def lacks(precision: str, device) -> None:
         raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")

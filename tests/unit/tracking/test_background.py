@@ -4,8 +4,6 @@ import socket
 import time
 from collections import Counter
 
-import pytest
-
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
@@ -43,7 +41,7 @@ def test_follows_a_sweep_to_its_end(fake_results) -> None:
             assert [point.step for point in history] == list(range(1, 21))
 
 
-def test_server_down_costs_one_warning_and_no_time(fake_results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_down_costs_one_warning_and_no_time(fake_results, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
     sweep_id, _ = fake_results.typical()

@@ -157,7 +157,7 @@ def test_bad_sweep_file_is_told_and_passed_over(fake_results) -> None:
     assert len(problems) == 1 and "torn.json" in problems[0]
 
 
-def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path: Path) -> None:
+def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path) -> None:
     opened = MlflowStore(tmp_path)
     run = opened.create("run", {"nmt.sweep": "s"}, 1000)
     mlflow_client(tmp_path).delete_experiment(opened.experiment)
@@ -178,7 +178,7 @@ def test_a_run_deleted_in_the_ui_is_made_anew(fake_results) -> None:
     assert new.info.run_id != child.info.run_id and new.info.status == "FINISHED"
 
 
-def test_a_run_that_fails_in_the_middle_leaves_nothing_and_is_written_whole_later(fake_results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_in_the_middle_leaves_nothing_and_is_written_whole_later(fake_results, monkeypatch) -> None:
     fake_results.finished(row := fake_results.row("row"), steps=2)
     sweep, own = fake_results.sweep([row]), Projector(fake_results.root)
 

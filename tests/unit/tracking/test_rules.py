@@ -141,7 +141,7 @@ def test_what_changed_is_written_and_nothing_else(fake_results) -> None:
     assert written == [1, 0, 1]
 
 
-def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path: Path) -> None:
+def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path) -> None:
     other = "9" * 64
     row = fake_results.row("one", also={"valid": {"keys": {"train": None, "decode": None, "score": other}}})
     fake_results.finished(row)
@@ -163,7 +163,7 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path: Path) ->
     assert state()[0] == "running"
 
 
-def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results, tmp_path: Path) -> None:
+def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results, tmp_path) -> None:
     """MLflow shows what `table` reads, and never a file whose digest is wrong."""
     row = fake_results.row("one")
     fake_results.finished(row)
@@ -187,7 +187,7 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
 
-def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results, monkeypatch) -> None:
     for name in ("a", "b", "c"):
         fake_results.sweep([fake_results.row(name)], name)
     tried: list[str] = []

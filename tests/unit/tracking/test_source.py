@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from orchestrator.tracking.history import flatten, number, read_points, text, va
 from orchestrator.tracking.source import read_sweep
 
 
-def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
+def test_points_are_finite_numbers_told_once(tmp_path) -> None:
     path = tmp_path / "history.jsonl"
     lines = [
         {"step": 1, "loss": 3.0, "valid": {"bleu": 1}, "flag": True, "word": "x", "none": None},
@@ -37,7 +36,7 @@ def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"sweep_id": "a", "rows": [{"seed": 1}]}', '{"sweep_id": "a", "rows": 3}'])
-def test_bad_sweep_files_are_named(tmp_path: Path, content: str) -> None:
+def test_bad_sweep_files_are_named(tmp_path, content: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"bad\.json"):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,13 +63,13 @@ class Fake:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
+def rows(tmp_path) -> list[Row]:
     (tmp_path / "demo.yaml").write_text(MINIMAL + ROWS, encoding="utf-8")
     return resolve(tmp_path / "demo.yaml")
 
 
 @pytest.fixture
-def searched(rows: list[Row], tmp_path: Path) -> Callable[..., tuple[Search, list[Any], Fake]]:
+def searched(rows: list[Row], tmp_path) -> Callable[..., tuple[Search, list[Any], Fake]]:
     """`searched(loss, **section)`: the search after its run, its arms, and what stood for `execute`."""
 
     def run(loss, *, names: Sequence[str] = ("base", "low"), suggest=None, **section) -> tuple[Search, list[Any], Fake]:

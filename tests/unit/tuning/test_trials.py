@@ -1,8 +1,5 @@
 """The trials of an arm: the row as written, then the drawn values in its spec."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import UserError
@@ -33,7 +30,7 @@ def test_every_arm_gets_the_same_draws_and_the_first_trial_is_as_written(rows: l
     assert made(rows[0], sampler=sampler, draw_seed=2)[1].draws != base[1].draws
 
 
-def test_an_own_key_is_drawn_only_for_arms_that_have_it(spec: Callable[..., Path]) -> None:
+def test_an_own_key_is_drawn_only_for_arms_that_have_it(spec) -> None:
     schedule, connection = "optim: {schedule: {kind: inverse-sqrt, warmup: 2, lr: 0.001}}", "{kind: dwa, rate: 3.0}"
     rows = f"  base: {{{schedule}}}\n  weighted: {{{schedule}, model: {{encoder: {{connection: {connection}}}}}}}\n"
     base, weighted = resolve(spec(rows))
@@ -69,7 +66,7 @@ def test_a_value_that_does_not_fit_a_row_is_a_line(rows: list[Row], space: dict[
     assert any(words in line for line in caught.value.lines), caught.value.lines
 
 
-def test_an_own_key_that_no_arm_has_is_a_warning(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_own_key_that_no_arm_has_is_a_warning(rows: list[Row], capsys) -> None:
     arms_of(rows, tuning(own={"ratte": {"choice": [1, 3]}}))
     assert "tune.own.ratte: warning: no arm has this key" in capsys.readouterr().err
 

@@ -55,7 +55,7 @@ class Machines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+def machines(tmp_path, monkeypatch) -> Iterator[Machines]:
     yield Machines(tmp_path, monkeypatch)
     object_store.forget()
 

@@ -54,7 +54,7 @@ def test_wrong_bytes_are_refused(machines: Machines) -> None:
         Store(other.root / RUN, KEY).weights("last")
 
 
-def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch) -> None:
     first = machines.machine("one")
     lock = lock_of(first).acquire()
     train(first, lock, steps=2)
@@ -77,16 +77,14 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     lock.release()
 
 
-def test_a_released_group_is_free(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_group_is_free(machines: Machines, monkeypatch) -> None:
     lock_of(machines.machine("one")).acquire().release()
     with lock_of(elsewhere(machines, monkeypatch)) as two:
         assert two._lease.claim["epoch"] == 2, "at once: nobody waits for a claim that was given up"
 
 
 @pytest.mark.parametrize("upload", [1, 2, 3, 6, 9])
-def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, upload: int
-) -> None:
+def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(machines: Machines, monkeypatch, upload: int) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     silent = stopped(lock)
@@ -112,7 +110,7 @@ def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
     lock.release()
 
 
-def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch) -> None:
     first = machines.machine("one")
     lock = lock_of(first).acquire()
     train(first, lock, steps=1)
@@ -141,7 +139,7 @@ def test_a_file_that_a_user_removed_here_comes_back(machines: Machines) -> None:
     assert machines.objects() == before
 
 
-def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     machines.down = True
@@ -154,7 +152,7 @@ def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, ca
     assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
 
 
-def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     stopped(lock)
@@ -168,7 +166,7 @@ def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: 
     assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
 
 
-def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     with lock_of(mirror) as lock:
         held, put_if = stopped(lock), mirror.bucket.put_if
@@ -184,7 +182,7 @@ def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch:
         assert machines.claim() == held.claim
 
 
-def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     monkeypatch.setattr(mirror.bucket, "put_if", lambda name, content, etag: "etag")
     with pytest.raises(UserError, match="ignores If-None-Match or If-Match"):
@@ -199,14 +197,14 @@ def test_bad_urls_are_one_line_without_secrets(url: str) -> None:
     assert "geheim" not in line and "AKIAKEY" not in line
 
 
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
     with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
         attach.place(URL)
 
 
-def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch) -> None:
     def asked(name: str) -> None:
         raise RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
 

@@ -72,7 +72,7 @@ def test_a_row_is_what_its_values_set(grid) -> None:
     assert model.regularizers == [{"kind": "encoder_l2", "weight": 1e-5}]
 
 
-def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid, tmp_path: Path) -> None:
+def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid, tmp_path) -> None:
     import torch
 
     from models import build, count_parameters
@@ -165,7 +165,7 @@ def test_seeds_may_be_a_number(spec) -> None:
         resolve(spec("  a: {}\nsweep: {seeds: 0}\n"))
 
 
-def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid, cli, tmp_path: Path) -> None:
+def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid, cli, tmp_path) -> None:
     axes = "    d: {key: model.d_ff, grid: [8, 16, 24, 40, 64]}\n    clip: {key: optim.clip_norm, loguniform: {low: 1, high: 9}}\n"
     path = grid(f"  samples: 12\n  axes:\n{axes}")
     rows = names(path)
