@@ -73,7 +73,6 @@ def profile_problems(address: str) -> Iterator[str]:
 
 def stated(name: str, row: Row) -> set[str]:
     """What the file of a profile says that it changes for a row."""
-    assert row.spec is not None
     profile = profiles.load(name)[0].of(row.spec.data.corpus)
     changes = {"dropout": profile.dropout < 1, "schedule": "schedule" in profile.optim}
     changes |= {"checkpoint": "checkpoint" in profile.decode, "search": "length_penalty" in profile.decode}
@@ -91,7 +90,6 @@ def different(rows: list[Row]) -> set[str]:
 
 def variant(row: Row) -> dict[str, object]:
     """What a profile must leave alone: components without their widths, depth, heads, norm, embeddings, objective."""
-    assert row.spec is not None
     model = row.spec.model.model_dump()
     found: dict[str, object] = {key: model[key] for key in ("num_heads", "norm", "embeddings", "dropout", "init", "activation")}
     for slot in SLOTS:

@@ -217,7 +217,6 @@ def test_fusion_options_of_wang() -> None:
 def test_the_baselines_of_hao(name: str) -> None:
     row = rows("hao2019/table3")[name]
     d, sizes = spec_of(row).model.d_model, declared(spec_of(row))
-    assert sizes is not None
     counted = params(spec_of(row), *sizes)
     assert counted == body(d) + d + (sizes[0] + 2 * sizes[1]) * d
     assert f"{counted / 1e6:.1f}M" == row.expect["params"]

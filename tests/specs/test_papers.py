@@ -59,7 +59,6 @@ def test_229_rows_are_193_trainings() -> None:
 
 def differences(row: Row, scaled: Row) -> str:
     """What a profile leaves different: it has one batch for all rows, and a corpus of its own for some."""
-    assert row.spec is not None and scaled.spec is not None
     own = row.spec.model_dump_json(include={"model", "optim", "train"}) + str(row.spec.data.lowercase) + scaled.spec.data.corpus
     return own + (differences(row.parent, scaled.parent) if row.parent is not None and scaled.parent is not None else "")
 

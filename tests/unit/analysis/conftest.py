@@ -48,14 +48,12 @@ class Lab:
         self.rows = {row.id.rpartition("/")[2]: row for row in resolve(self.file)}
         self.ledger = Ledger(self.results)
         spec = self.rows["base"].spec
-        assert spec is not None
         self.prepared: Prepared = prepare(spec.data, None, self.cache)
 
     def finish(self, name: str, *, spoil: Callable[[str], bool] = lambda source: False, seed: int = 1, train: float | None = 0.5) -> None:
         """Weights as they are drawn; the reference as translation, its words shuffled where `spoil` says so of the source line."""
         row = self.rows[name].at(seed)
         keys = keys_for(row, Data(None))
-        assert row.spec is not None and keys.train is not None and keys.decode is not None and keys.score is not None
         model = build(row.spec.model.model_dump(), self.prepared.src_size, self.prepared.tgt_size, seed)
         Store(self.ledger.run_dir(keys.train), keys.train).save_weights("last", dict(model.named_parameters()), {"step": 4})
         self.ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
@@ -87,7 +85,6 @@ class Lab:
 def drawn(made: Analysis) -> Figure:
     """The figure of an analysis."""
     figure = Figure(layout="constrained")
-    assert made.draw is not None
     made.draw(figure, made.records)
     figure.draw_without_rendering()
     return figure

@@ -160,7 +160,6 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     (again,) = [row for row in resolve(file) if row.id.endswith("/short")]
     options = ExecutionOptions(name="demo/small", results=results)
     assert looks._ended(first, [again], [1, 2, 3, 4], options) == [again.id]
-    assert again.spec is not None
     other = replace(again, spec=again.spec.model_copy(update={"train": again.spec.train.model_copy(update={"max_steps": 3})}))
     assert looks._ended(first, [other], [1, 2, 3, 4], options) == [], "a row that was changed was not looked at"
 

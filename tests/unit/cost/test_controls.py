@@ -29,7 +29,6 @@ def data(tmp_path_factory) -> Data:
 
 
 def params(row: Row, data: Data) -> int:
-    assert row.spec is not None
     sizes = data.vocabulary_sizes(row.spec)
     assert sizes is not None
     return parameters.params(row.spec, *sizes)
@@ -37,7 +36,6 @@ def params(row: Row, data: Data) -> int:
 
 def operations(row: Row, data: Data) -> float:
     """Of the training, as `plan` counts them; for trainings that end by `max_steps`."""
-    assert row.spec is not None
     prepared = data.prepared(row.spec.data)
     assert prepared is not None and row.spec.train.max_epochs is None
     length = Lengths().training(row.spec, prepared)
@@ -66,7 +64,6 @@ def test_shipped_tables_meet_the_tolerance(address: str, profile: str | None, da
             continue
         of = by_id[row.control.of]
         assert row.control.against == before.id and abs(params(row, data) / params(before, data) - 1) <= TOLERANCE, row.id
-        assert of.spec is not None and row.spec is not None
         assert row.spec.model_dump(exclude={"model", "init_from"}) == of.spec.model_dump(exclude={"model", "init_from"})
         if (
             before.spec is not None and before.spec.init_from == of.id
@@ -90,12 +87,10 @@ def test_operations_of_shipped_tables(address: str, data: Data) -> None:
         by_id = {row.id: row for row in found}
         assert left_out == []
         for row in (row for row in found if row.control is not None):
-            assert row.control is not None and row.spec is not None
             against, of = by_id[row.control.against], by_id[row.control.of]
             error, one = operations(row, data) / operations(against, data) - 1, operations(of, data) / steps / operations(against, data)
             assert abs(error) <= max(one / 2 * 1.01, TOLERANCE if steps == 600 else 0), row.id
             assert (abs(error) > TOLERANCE) == (f"({error:+.1%})" in row.label), row.label
-            assert against.spec is not None
             assert (row.parent, row.spec.init_from) == ((of, of.id) if against.spec.init_from == of.id else (of.parent, None))
 
 
@@ -131,7 +126,6 @@ def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> N
     path = spec(ROWS, head=HEAD)
     (by_params,), _ = resolve(f"{path}#base@params=deep", data, preparing=True)
     (by_flops,), _ = resolve(f"{path}#base@flops=wide", data)
-    assert by_params.spec is not None and by_flops.spec is not None and by_flops.parent is not None
     steps, schedule = by_flops.spec.train.max_steps, by_flops.spec.optim.schedule
     written = spec(
         ROWS
@@ -156,7 +150,6 @@ def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> N
 def test_a_training_is_stretched_as_a_whole(spec) -> None:
     head = HEAD.replace("{warmup: 8}", "{warmup: 8}, restart: {after_steps: 20, schedule: {kind: wsd, lr: 0.1, warmup: 4, cooldown: 0.5}}")
     (row,) = specs.resolve(spec("  a: {train: {snapshots: 2, snapshot_every: 10, validate_every: epoch}}\n", head=head))
-    assert row.spec is not None
     assert lengthened(row.spec, 40, 40) is row.spec
     longer = lengthened(row.spec, 40, 60)
     train, optim = longer.train, longer.optim
@@ -174,7 +167,6 @@ def test_epochs_become_updates(spec, data: Data) -> None:
     assert control.spec is not None and control.spec.train.max_epochs is None
     (b,) = specs.resolve(f"{path}#b")
     prepared = data.prepared(control.spec.data)
-    assert prepared is not None and b.spec is not None
     length = Lengths().training(b.spec, prepared)
     theirs = work(b.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates
     assert abs(operations(control, data) / theirs - 1) <= TOLERANCE
@@ -207,7 +199,6 @@ def test_why_there_is_no_control(control: str, with_: str, message: str, spec, d
 def test_narrower_than_any_d_ff(spec) -> None:
     """d_model gives way, with d_ff in its proportion and then alone."""
     (row,) = specs.resolve(spec("  a: {model: {d_model: 64, d_ff: 256}}\n"))
-    assert row.spec is not None
     small = parameters.params(
         row.spec.model_copy(update={"model": row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})}), 200, 200
     )

@@ -34,7 +34,6 @@ def rows() -> list[Row]:
 
 
 def spec_of(row: Row):
-    assert row.spec is not None
     return row.spec
 
 
@@ -45,7 +44,6 @@ def with_train(row: Row, **changes) -> Row:
 def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
     costs = Costs(data, place)
     about = costs.conditions(row)
-    assert about is not None
     costs.write(about, NOTHING | measures)
     return Costs(data, place)
 
@@ -54,7 +52,6 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
     """7 updates, a validation after 2, 4, 6 and at the end."""
     row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2)
     ready = data.prepared(row.spec.data)
-    assert ready is not None
     model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
     update = model.training(lengths.training(spec_of(row), ready).tokens)
     valid = model.forward(lengths.split(ready, "valid"))

@@ -238,7 +238,6 @@ def test_racing_processes_end_with_one_store(tmp_path, repository):
     command = [sys.executable, "-c", RACE, str(cache)]
     racers = [subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) for _ in range(3)]
     for racer in racers:
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     outputs = [racer.communicate(timeout=60)[0].split() for racer in racers]

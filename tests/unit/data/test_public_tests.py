@@ -89,9 +89,7 @@ def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch) -> None:
     from sacrebleu.dataset import DATASETS
 
     spec = resolve("mine.yaml#a")[0].spec
-    assert spec is not None
     found = manifest(spec.data, None)
-    assert found is not None
     keys = [
         keys_of(spec.model_copy(update={"score": spec.score.model_copy(update={"test": test})}), found, None)
         for test in ("test", "news/full")
@@ -104,7 +102,6 @@ def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch) -> None:
 
 def test_text_that_is_not_sacrebleus_is_refused(public: Path, capsys) -> None:
     spec = resolve("mine.yaml#a")[0].spec
-    assert spec is not None
     prepared = prepare(spec.data, None, Path("cache"))
     prepared.sources("news/full")
     archive = public / "raw" / "news_full.news.en"

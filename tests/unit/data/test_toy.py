@@ -28,7 +28,6 @@ def test_no_source_is_in_two_splits():
 
 def test_the_target_is_a_function_of_the_source():
     params = load_entry("toy-quickstart").generated
-    assert params is not None
     known: dict[str, str] = {}
     for a, b in toy.generate(params)["train"]:
         assert known.setdefault(a, b) == b

@@ -18,7 +18,6 @@ GB = 10**9
 
 def task(workers: int = 1, **train: object) -> Task:
     spec = resolve("cluster/smoke.yaml#baseline")[0].spec
-    assert spec is not None
     spec = spec.model_copy(update={"train": spec.train.model_copy(update=train)})
     return Task("demo/small/row", 1, spec, Keys("k", None, None), "results", workers=workers)
 

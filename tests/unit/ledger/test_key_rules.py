@@ -105,13 +105,11 @@ def test_what_a_manifest_holds(monkeypatch):
     def key(name: str = "toy-smoke", **change) -> str:
         monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
         found = manifest(DataSpec(corpus=name), None)
-        assert found is not None
         return training_key(found)
 
     assert key("another name") == key()
     assert len({key(), key(src="xx"), key(tgt="xx"), key(src=entry.tgt, tgt=entry.src)}) == 4
     documents = corpora.load_entry("cnn-dailymail").documents
-    assert documents is not None
     before = key(documents=documents)
     assert before != key()
     monkeypatch.setattr(sentences, "RULE", "another rule")

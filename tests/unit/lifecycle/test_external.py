@@ -38,7 +38,6 @@ def table(tmp_path) -> Path:
 @pytest.fixture
 def references(table: Path, cache: Path) -> list[str]:
     (base, *_) = resolve(table)
-    assert base.spec is not None
     return prepare(base.spec.data, None, cache).reference_text("test")[0]
 
 

@@ -33,7 +33,6 @@ def write_run(
 ) -> None:
     """A run of the row with its seed: by default stopped without a `bleu`. reports: lines of its history."""
     keys = keys_for(row, Data(None))
-    assert row.spec is not None and keys.train and keys.decode and keys.score
     ledger.write_spec(keys.train, {"id": row.id, "seed": row.spec.seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
     status = status or ("stopped" if bleu is None else "done")
     speed = 90.0 + row.spec.seed + params / 100

@@ -58,7 +58,6 @@ def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
     """Puts a finished seed of the row into the ledger. Returns its train key."""
     seeded, found = row.at(seed), counts(share, seed)
     keys = keys_for(seeded, Data(None))
-    assert seeded.spec is not None and keys.train and keys.decode and keys.score
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
     ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
     nll = np.stack([found[:, 0] * (2.0 - share + 0.01 * seed), found[:, 0]], axis=1)

@@ -31,7 +31,6 @@ def written(spec, rows: str = ROWS, head: str = HEAD, name: str = "spec.yaml") -
 
 def test_a_row_has_the_files_figures_and_its_own(spec) -> None:
     base, lower, theirs, look = resolve(written(spec))
-    assert base.spec is not None and lower.spec is not None
     assert {name: (s.test, s.metric, s.lowercase) for name, s in base.also.items()} == {
         "valid": ("valid", "sacrebleu", False),
         "greedy-cased": ("test", "mteval", False),
@@ -72,13 +71,10 @@ def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path) -> None:
     assert [(p.status, p.same_as) for p in planned] == [("new", None), ("shared", "demo/small/a")]
     assert set(planned[0].as_json()["also"]) == {"valid", "greedy-cased"}
     keys, also = planned[0].keys, planned[0].also
-    assert keys.train is not None
     ledger.write_train(keys.train, {"status": "done", "steps": 4, "reason": ""})
     for found in (keys, also["greedy-cased"]):
-        assert found.score is not None
         ledger.write_score(keys.train, found.score, {"bleu": 1.0})
     assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["new", "done"], "a lacks its validation score"
-    assert also["valid"].score is not None
     ledger.write_score(keys.train, also["valid"].score, {"bleu": 1.0})
     assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["done", "done"]
     assert [p.status for p in plan(rows[::-1], [1], ledger=Ledger(tmp_path / "none")).rows] == ["new", "new"], "b's work is not all of a's"

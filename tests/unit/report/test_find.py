@@ -33,13 +33,11 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
     own = row.at(seed)
     valid = rescored(own, row.also["valid"])
     keys, others = keys_for(own, Data(None)), keys_for(valid, Data(None))
-    assert own.spec is not None and valid.spec is not None and keys.train is not None
     also: dict[str, Any] = {"also": {"valid": {"score": valid.spec.score.model_dump(), "keys": others.as_dict()}}} if also_in_spec else {}
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()} | also)
     parent = {} if own.parent is None else {"parent": {"key": keys_for(own.parent, Data(None)).train}}
     ledger.write_train(keys.train, {"status": "done", "steps": 4} | parent)
     for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
-        assert found.decode is not None and found.score is not None
         ledger.write_decode(keys.train, found.decode, {}, ["a"])
         record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump(exclude_none=True)} if said else {})
         ledger.write_score(keys.train, found.score, record)

@@ -48,7 +48,6 @@ def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path, cli) -> No
 def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path) -> None:
     base, fused, other = resolve(table)
     ledger = Ledger(tmp_path / "results")
-    assert base.spec is not None and fused.spec is not None and other.spec is not None
     for spec, sd, df in ((base.spec, 0.3, 4), (other.spec, 0.5, 19)):
         noise_floor.save(ledger, {"row": f"sd{sd}", "family": noise_floor.family(spec), "metrics": {"bleu": {"sd": sd, "df": df}}})
     found = noise_floor.load(ledger, fused.spec, "bleu")

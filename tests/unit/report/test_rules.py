@@ -43,7 +43,6 @@ def test_means_spread_and_what_is_left_out(rows) -> None:
         SeedResult(4, "stopped", "stopped by ASHA at step 2", 2),
     ]
     ours = figures(row, found)
-    assert ours is not None
     assert (ours["bleu"], ours["bleu_spread"]) == (23.0, pytest.approx(math.sqrt(13)))
     assert (ours["valid"], ours["average"], ours["tokens_per_second"]) == (30.0, 26.5, 150.0)
     assert (ours["seeds"], ours["steps"], ours["unfinished"]) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})

@@ -48,12 +48,10 @@ def put(folder: Path, number: int, row: str = "", changes: str = "[optim.label_s
 
 def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.random.Generator) -> None:
     """A finished run with this share of wrong words."""
-    assert row.spec is not None
     (references,) = corpus.references("test")
     said = [" ".join("wrong" if generator.random() < wrong else word for word in line.split()) for line in references]
     write_run(ledger, row, hypotheses=said, bleu=1.0)
     keys = keys_for(row, Data(None))
-    assert keys.train is not None and keys.score is not None
     statistics = packed(of_translation(said, said, corpus, "test", row.spec.score))
     ledger.write_score(keys.train, keys.score, score(said, said, corpus, "test", row.spec.score) | {"statistics": statistics})
 
@@ -68,7 +66,6 @@ def test_a_loop_of_twenty_files(tmp_path, cache: Path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "none", "--session", "loop")
     for number, file in enumerate(files, 1):
         base, changed = resolve(file)
-        assert base.spec is not None
         corpus = prepare(base.spec.data, None, cache)
         for seed in SEEDS:
             if number == 1:

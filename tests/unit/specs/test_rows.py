@@ -17,7 +17,6 @@ def one(path: Path, name: str, **options: object) -> Row:
 def test_a_row_is_its_difference(spec) -> None:
     base, wide = resolve(spec("  base: {}\n  wide: {model: {d_ff: 64}, decode: {beam_size: 2}}\n"))
     assert (base.id, wide.id) == ("demo/small/base", "demo/small/wide")
-    assert base.spec is not None and wide.spec is not None
     assert wide.spec.model.model_dump(exclude={"d_ff"}) == base.spec.model.model_dump(exclude={"d_ff"})
     assert (base.spec.model.d_ff, wide.spec.model.d_ff, wide.spec.decode.beam_size) == (32, 64, 2)
     assert base.line == 6 and wide.line == 7
@@ -71,14 +70,11 @@ def test_templates_merge_in_the_order_they_are_named_and_the_row_onto_them(spec)
 def test_parent_has_the_same_seed_profile_and_overrides(spec) -> None:
     path = spec("  base: {}\n  child: {init_from: base, model: {encoder: {connection: {kind: dense}}}}\n")
     child = one(path, "child", seed=5, sets=["model.d_ff=40", "train.max_steps=3"])
-    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
     assert child.spec.init_from == child.parent.id == "demo/small/base"
     assert (child.parent.spec.seed, child.parent.spec.model.d_ff, child.parent.spec.train.max_steps) == (5, 40, 3)
     other = child.at(9)
-    assert other.spec is not None and other.parent is not None and other.parent.spec is not None
     assert (other.spec.seed, other.parent.spec.seed, child.spec.seed) == (9, 9, 5)
     smoke = one(path, "child", profile="smoke")
-    assert smoke.spec is not None and smoke.parent is not None and smoke.parent.spec is not None
     assert smoke.parent.spec.train == smoke.spec.train and smoke.parent.spec.data == smoke.spec.data
 
 
@@ -136,7 +132,6 @@ def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path) -> None:
     file = tmp_path / "shown.yaml"
     file.write_text(to_yaml(one(path, "leaf")))
     (row,) = resolve(file, sets=["model.d_ff=8"], seed=4, profile="smoke")
-    assert row.spec is not None and row.parent is not None and row.parent.spec is not None
     assert (row.spec.model.d_ff, row.spec.seed, row.parent.spec.model.d_ff, row.parent.spec.seed) == (8, 4, 8, 4)
 
 

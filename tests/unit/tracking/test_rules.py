@@ -149,7 +149,6 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path) -> None:
 
     def state() -> tuple[str, dict[str, float]]:
         found = read_result([fake_results.root], sweep.rows[0], sweep)
-        assert found is not None
         return found.state, {name: value for name, value in found.metrics.items() if name.startswith("bleu")}
 
     assert state() == ("running", {"bleu": 27.64})
