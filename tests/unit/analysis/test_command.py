@@ -66,6 +66,7 @@ def test_bad_input_is_one_line_and_exit_2(lab, analyse) -> None:
         ((f"{lab.file}#base",), "names no analysis; give --kind"),
         ((f"{lab.file}#base", "--kind", "hop"), "--kind hop: expected one of"),
         ((f"{lab.file}#base", "--kind", "length", "--option", "edges=x"), "--option edges=x: expected whole numbers"),
+        ((f"{lab.file}#base", "--kind", "length", "--option", "edge=3"), "edge is no option of length; expected edges"),
         ((f"{lab.file}#base", "--kind", "exploitation"), "no aggregation node"),
     ):
         code, out, err = analyse(*arguments)

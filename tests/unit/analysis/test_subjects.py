@@ -2,7 +2,6 @@
 
 import pytest
 
-from orchestrator.analysis.base import options_of
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of
 from orchestrator.errors import UserError
 from orchestrator.report.find import Finder
@@ -11,20 +10,6 @@ from orchestrator.sweeps.plan import Data
 from tests.unit.history import publish
 
 SMOKE = RowOptions(profile="smoke")
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "message"),
-    [
-        ("lenght", [], "--kind lenght: expected one of .*did you mean length"),
-        ("length", ["edge=3"], "edge is no option of length; expected edges, the only name; did you mean edges"),
-        ("length", ["edges"], "--option edges: found no value; expected KEY=VALUE"),
-        ("properties", ["edges=1"], "edges is no option of properties; expected none"),
-    ],
-)
-def test_bad_options_are_named(kind: str, given: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        options_of(kind, given)
 
 
 def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab, about) -> None:

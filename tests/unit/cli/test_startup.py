@@ -36,16 +36,6 @@ def test_a_command_loads_what_it_needs(tmp_path) -> None:
     assert "torch" in train and not train & {"ray", "mlflow", "pandas", "matplotlib", *COMPILER}
 
 
-def test_one_row_is_found_without_reading_other_tables(monkeypatch) -> None:
-    from orchestrator.specs import index, table_file
-
-    read = []
-    plain = table_file.read
-    monkeypatch.setattr(table_file, "read", lambda path: read.append(path) or plain(path))
-    assert index.find("dou2018/table1/row9").row == "row9"
-    assert [path.name for path in read] == ["table1.yaml"]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path) -> None:

@@ -186,8 +186,6 @@ def test_malformed_text_leaves_nothing_behind(tiny, tmp_path):
 def test_filters_that_leave_nothing_say_so(tiny, tmp_path):
     with pytest.raises(UserError, match=r"no training pair is left.*60 by max_words"):
         prepare(spec(max_words=1), tiny, tmp_path / "cache")
-    with pytest.raises(UserError, match=r"no training pair is left.*60 by max_length"):
-        prepare(spec(max_length=1), tiny, tmp_path / "cache")
 
 
 def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):

@@ -1,14 +1,11 @@
 """Packed runs: the same records, files and refusals as in folders of runs."""
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from orchestrator.cli.main import app
 from orchestrator.errors import UserError
 from orchestrator.ledger import packed, packing
 from orchestrator.ledger.results import Ledger
@@ -79,6 +76,7 @@ def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path) -> None:
     imported = import_ledger(root, tmp_path / "imported")
     assert imported.added == [TRAIN[:16], OTHER[:16]] and tree(tmp_path / "imported") == tree(loose.root)
     assert import_ledger(root, loose.root).same == [TRAIN[:16], OTHER[:16]]
+    assert packing.write(packed.runs(root), tmp_path / "again") == {"paper-table1": 2}, "packed runs are packed again"
 
 
 def test_packed_runs_are_read_only(root: Path) -> None:
@@ -121,18 +119,3 @@ def test_a_changed_record_counts_as_absent(root: Path, loose: Ledger) -> None:
     train.write_text(train.read_text().replace("done", "gone"))
     with pytest.raises(UserError, match="nothing was packed"):
         packing.write([train.parent], root)
-
-
-def test_the_command_packs_and_takes_packed_folders(loose: Ledger, tmp_path) -> None:
-    def call(*arguments: str):
-        done = CliRunner().invoke(app, ["results", *arguments, "--json"])
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
-
-    to = str(tmp_path / "packed-results")
-    (loose.root / "sweeps").mkdir()
-    (loose.root / "sweeps" / "one.json").write_text('{"rows": []}')
-    assert call("export", to, "--results", str(loose.root))["tables"] == {"paper-table1": 2}
-    assert (tmp_path / "packed-results" / "sweeps" / "one.json").exists()
-    assert len(call("import", to, "--results", str(tmp_path / "again"))["added"]) == 2
-    assert call("export", to, "--results", to)["tables"] == {"paper-table1": 2}, "packed runs are packed again"

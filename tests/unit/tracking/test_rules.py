@@ -128,19 +128,6 @@ def test_a_row_is_its_address_seed_and_keys(fake_results) -> None:
     assert sweep.started == 1_700_000_000_000, "milliseconds"
 
 
-def test_what_changed_is_written_and_nothing_else(fake_results) -> None:
-    row = fake_results.row("one")
-    fake_results.finished(row)
-    fake_results.sweep([row])
-    written = []
-    for change in (lambda: None, lambda: None, lambda: fake_results.score(row, bleu=30.0)):
-        change()
-        projector = Projector(fake_results.root)
-        projector.sync("sweep-1", live=False)
-        written.append(projector.written)
-    assert written == [1, 0, 1]
-
-
 def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path) -> None:
     other = "9" * 64
     row = fake_results.row("one", also={"valid": {"keys": {"train": None, "decode": None, "score": other}}})

@@ -8,7 +8,6 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +16,7 @@ from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster
-from orchestrator.engines.ray.environment import configure, ray_environment, secret_variables, worker_variables
+from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
 
@@ -79,14 +78,6 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
     assert dict(os.environ) == before
 
 
-def test_the_threads_of_trials_share_two_arenas_here_and_on_a_cluster(tmp_path):
-    """A trial process keeps 1 GB more without the limit."""
-    with patch.dict(os.environ):
-        os.environ.pop("MALLOC_ARENA_MAX", None)
-        configure(tmp_path)
-        assert worker_variables()["MALLOC_ARENA_MAX"] == "2"
-
-
 def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     from ray.tune.execution import class_cache
 
@@ -95,16 +86,6 @@ def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     limit_variables(tmp_path)
     assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
     assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
-
-
-def test_trials_of_a_ray_that_was_started_here_have_no_runtime_environment(tmp_path, monkeypatch):
-    from ray.tune.execution import class_cache
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for name in ("ENV_VARS_TO_PROPAGATE", "DEFAULT_ENV_VARS"):
-        monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
-    limit_variables(tmp_path)
-    assert class_cache._ActorClassCache().get(type("Trial", (), {}))._default_options["runtime_env"] == {}
 
 
 @pytest.mark.parametrize(
