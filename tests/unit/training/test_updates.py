@@ -153,17 +153,6 @@ def test_validation_is_the_mean_over_target_tokens_with_their_ends_and_without_d
     assert found["valid/accuracy"] == pytest.approx(right / tokens)
 
 
-@pytest.fixture
-def validations(monkeypatch):
-    """Validations tell these losses, one after the other."""
-
-    def use(values):
-        told = iter(values)
-        monkeypatch.setattr(Validator, "__call__", lambda self, model: {"valid/nll": next(told), "valid/ppl": 1.0, "valid/accuracy": 0.0})
-
-    return use
-
-
 def test_the_best_weights_are_those_of_the_lowest_loss_and_patience_counts_in_a_row(prepared, tmp_path, validations):
     """Worse, better, worse, worse, worse: the third of them in a row ends it; validations of rungs are looked at and do not count."""
     validations([5.0, 5.5, 3.0, 1.0, 3.5, 3.0, 4.0, 9.0])
@@ -242,14 +231,8 @@ def test_an_update_says_where_the_next_one_begins_so_that_nothing_is_seen_twice(
         return [([b.src.tolist() for b in u.micro_batches], u.epoch, u.index) for u in made]
 
     whole = seen(0, 0, 6)
-    assert [(len(micro), epoch, index) for micro, epoch, index in whole] == [
-        (3, 0, 3),
-        (3, 0, 6),
-        (1, 1, 0),
-        (3, 1, 3),
-        (3, 1, 6),
-        (1, 2, 0),
-    ]
+    expected = [(3, 0, 3), (3, 0, 6), (1, 1, 0), (3, 1, 3), (3, 1, 6), (1, 2, 0)]
+    assert [(len(micro), epoch, index) for micro, epoch, index in whole] == expected
     for done in range(1, 6):
         assert seen(*whole[done - 1][1:], 6 - done) == whole[done:]
     assert sum(len(rows) for micro, _, _ in whole[:3] for rows in micro) == 14
