@@ -16,17 +16,8 @@ from typing import Any
 
 for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING"))]:
     del os.environ[_name]
-os.environ |= {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "MPLBACKEND": "Agg",
-    "COLUMNS": "140",
-}
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "Agg", "COLUMNS": "140"}
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "HF_HUB_OFFLINE": "1"}
 
 # A shell that puts the tests in the background lets Ctrl-C be ignored, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -88,11 +79,8 @@ class FakeResults:
         return {kind: hashlib.sha256(f"{kind}:{name}".encode()).hexdigest() for kind in ("train", "decode", "score")}
 
     def row(self, row: str, seed: int = 1, **changes) -> dict[str, Any]:
-        spec = {
-            "seed": seed,
-            "model": {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}},
-            "optim": {"peak_lr": 2e-3},
-        }
+        model = {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}}
+        spec = {"seed": seed, "model": model, "optim": {"peak_lr": 2e-3}}
         about = {"id": f"fake/table1/{row}", "label": f"{row} connection", "seed": seed, "paper": "fake2020", "table": "table1", "row": row}
         return about | {"keys": self.keys(f"{row}:{seed}"), "spec": spec} | changes
 
@@ -113,25 +101,13 @@ class FakeResults:
         self.run_dir(row).mkdir(parents=True, exist_ok=True)
         with (self.run_dir(row) / "history.jsonl").open("a") as file:
             for step in range(first, last + 1):
-                report = {
-                    "step": step,
-                    "t": 1_700_000_200.0 + step,
-                    "train/loss": 5 / step,
-                    "valid": {"bleu": math.sqrt(step)},
-                    "note": "text",
-                }
-                file.write(json.dumps(report | extra) + "\n")
+                report = {"step": step, "t": 1_700_000_200.0 + step, "train/loss": 5 / step, "valid": {"bleu": math.sqrt(step)}}
+                file.write(json.dumps(report | {"note": "text"} | extra) + "\n")
 
     def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra) -> None:
-        about = {
-            "key": row["keys"]["train"],
-            "status": status,
-            "steps": steps,
-            "params": 123_456,
-            "tokens_per_second": 4321.5,
-            "seconds": 12.5,
-        }
-        self._write(self.run_dir(row) / "train.json", _sealed(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
+        about = {"key": row["keys"]["train"], "status": status, "steps": steps, "reason": "", "weights_sha256": "ab" * 32}
+        about |= {"params": 123_456, "tokens_per_second": 4321.5, "seconds": 12.5}
+        self._write(self.run_dir(row) / "train.json", _sealed(about | extra))
         self._write(self.run_dir(row) / "capsule.json", _sealed({"key": row["keys"]["train"], "python": "3", "git_commit": "c0ffee"}))
 
     def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:

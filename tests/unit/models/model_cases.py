@@ -178,6 +178,8 @@ POST = [(kind, name, "post") for kind, name in COMPONENTS if variant(kind, name,
 CASES = PRE + POST
 ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("connection", "residual", "pre")]
 """Each component under one norm, for what takes seconds."""
+DEFAULTS = [case for case in PRE if " " not in case[1]]
+"""Each component without options that it does not need."""
 
 
 def fresh(case: tuple[str, str, str], seed: int = 3):

@@ -5,7 +5,7 @@ import torch
 
 from models import build
 from models.connections.weighted import RunningMix
-from tests.unit.models.model_cases import PRE, VOCAB, batch, config, variant
+from tests.unit.models.model_cases import DEFAULTS, VOCAB, batch, config, variant
 from tests.unit.models.test_equations import both, different_values, layer_norm, same
 
 
@@ -173,7 +173,7 @@ def _step(model, recompute):
     return loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state()
 
 
-@pytest.mark.parametrize("case", PRE, ids="-".join)
+@pytest.mark.parametrize("case", DEFAULTS, ids="-".join)
 def test_recomputed_layers_give_the_same_bits_under_dropout(case):
     drop = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "ffn": 0.1}
     model = build(variant(*case) | {"dropout": drop}, VOCAB, VOCAB, 3).train()

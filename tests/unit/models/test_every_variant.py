@@ -1,12 +1,15 @@
 """What every component must pass, over the registries."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from models import Cache, build, count_parameters
 from models.dropout import Dropout
+from models.inference import prepared
 from models.paths import PATHS
-from tests.unit.models.model_cases import ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
+from tests.unit.models.model_cases import DEFAULTS, ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
 
 once = pytest.mark.parametrize("case", ONCE, ids="-".join)
 """Each component under one norm, for what norms have no part in."""
@@ -23,30 +26,35 @@ def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
-@once
-def test_beam_reorder_follows_the_hypotheses(case):
-    """Two hypotheses a sentence, shuffled after every step and some sentences dropped: as if each prefix were decoded alone."""
+@pytest.mark.parametrize(("case", "within"), [(case, nullcontext) for case in ONCE] + [(case, prepared) for case in DEFAULTS])
+def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case, within):
+    """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave: each row's step is that of
+    its own tokens without a cache. Each component with its defaults by prepared maps too, which are oneDNN's products where those are."""
     model = tiny(case)
-    src, tgt = batch()
-    with torch.no_grad():
+    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
+    src[1, 3:], src[2, 2:] = 0, 0
+    tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), within(model):
         encoded, cache = model.encode(src), Cache()
-        rows = tgt.repeat_interleave(2, 0)
-        rows[1::2, 1:] = rows[1::2, 1:].flip(1)  # the two hypotheses of a sentence differ
-        history = rows[:, :1]
-        model.decode(history, encoded, cache)
-        order = torch.tensor([1, 0, 2, 2, 5, 4])
-        cache.reorder(order)
-        history, rows = history[order], rows[order]
-        model.decode(rows[:, 1:2], encoded, cache)
-        history = torch.cat((history, rows[:, 1:2]), 1)
-        keep, order = torch.tensor([0, 2]), torch.tensor([1, 0, 4, 5])
-        cache.reorder(order)
-        cache.select(keep)
-        encoded, history = encoded.select(keep), history[order]
-        new = torch.tensor([[5], [6], [7], [8]])
-        got = model.decode(new, encoded, cache)[:, -1]
-        want = model(src[keep].repeat_interleave(2, 0), torch.cat((history, new), 1)).hidden[:, -1]
-    torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
+        rows = torch.cat((torch.full((3, 1), 2), tgt[::3, :1]), dim=1)[:, :1]
+        place = torch.arange(3)
+        model.decode(rows, encoded, cache)
+        cache.reorder(place.repeat_interleave(3))
+        rows = rows.repeat_interleave(3, 0)
+        for t in range(5):
+            if t == 3:  # the second sentence leaves
+                kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
+                encoded, place = encoded.select(kept), place[kept]
+                cache.reorder(rows_kept)
+                cache.select(kept)
+                rows, tgt = rows[rows_kept], tgt[rows_kept]
+            rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
+            got = model.decode(rows[:, -1:], encoded, cache)[:, -1]
+            want = model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
+            torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
+            parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
+            cache.reorder(parents)
+            rows = rows[parents]
 
 
 @once
@@ -82,12 +90,6 @@ def test_source_and_target_words_matter(case):
         assert (full(case) - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
 
 
-def _loss(model, src, tgt_in, tgt_out):
-    output = model(src, tgt_in)
-    loss, _ = model.loss(output.real_hidden(), tgt_out[tgt_in != 0], 0.1)
-    return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
-
-
 @once
 def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
@@ -98,7 +100,9 @@ def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, mon
         monkeypatch.setattr(PATHS, "packing", pack)
         model.zero_grad()
         torch.manual_seed(1)  # dropout of weights, not of positions, stays on
-        loss = _loss(model, src, tgt[:, :-1], tgt[:, 1:])
+        output = model(src, tgt[:, :-1])
+        loss, _ = model.loss(output.real_hidden(), tgt[:, 1:][tgt[:, :-1] != 0], 0.1)
+        loss = loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
         loss.backward()
         assert [name for name, p in model.named_parameters() if p.grad is None] == []
         return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}

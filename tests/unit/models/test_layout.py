@@ -8,7 +8,6 @@ import torch
 from models import build
 from models.dropout import Dropout
 from models.layout import ROWS, shape_of, shaped
-from models.loss import gradient_rows, label_smoothed_loss
 from orchestrator.data.batching import Batch
 from orchestrator.training.batches import captured, packed, rounded
 from orchestrator.training.objective import Normalizer, Objective
@@ -93,18 +92,3 @@ def test_batches_of_all_lengths_share_two_compiled_graphs():
         assert [len(one.real) for one in given.layouts] == [int((side != 0).sum()) for side in (given.src, given.tgt_in)]
         torch.testing.assert_close(loss_of(module, given), loss_of(plain, given), atol=2e-5, rtol=2e-4)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before["unique_graphs"] == 2
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_fused_rows_of_the_loss_give_the_same_loss_and_gradients(smoothing):
-    torch.manual_seed(1)
-    hidden, weight = torch.randn(50, 8), torch.randn(30, 8)
-    gold, real = torch.randint(30, (50,)), (torch.rand(50) > 0.2).float()
-    found = []
-    for fused in (None, gradient_rows):
-        given = [x.clone().requires_grad_() for x in (hidden, weight)]
-        loss, nll = label_smoothed_loss(given[0], given[1], None, gold, smoothing, real, fused)
-        loss.backward()
-        found.append([loss.detach(), nll, *(x.grad for x in given)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)

@@ -11,7 +11,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.conftest import MINIMAL
-from tests.unit.report.support import cells, write_run
+from tests.unit.report.support import shown, write_run
 
 HEAD = MINIMAL.replace("rows:", "also: {valid: {test: valid}, folded: {lowercase: true}}\nmeans: {average: [bleu, folded]}\nrows:")
 ROWS = """\
@@ -49,12 +49,6 @@ def made(rows: list[Row], ledger: Ledger):
 
 def ours(table: Table) -> dict[str, Any]:
     return {row["label"]: row["ours"] for row in table.as_json()["rows"]}
-
-
-def shown(table: Table) -> dict[str, dict[str, str]]:
-    headers, lines = cells(table)
-    assert len(set(headers)) == len(headers)
-    return {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
 
 
 def test_other_scorings_and_means(made) -> None:

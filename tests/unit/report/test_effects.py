@@ -23,7 +23,7 @@ from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
-from tests.unit.report.support import cells
+from tests.unit.report.support import shown
 
 TABLE = (
     MINIMAL
@@ -145,9 +145,7 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> No
 
 def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     table = made(rows, finder, reader, "profile mini")
-    headers, lines = cells(table)
-    cell = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
-    ours = named(table)
+    cell, ours = shown(table), named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert words == {
         "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "mine": "higher",
@@ -245,8 +243,7 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
         assert ours["effect"]["against"] == "demo/small/mine" and ours["verdict"]["word"] == "open"
         assert ours["nll"]["verdict"]["word"] == "open"
         assert [effect["against"] for effect in ours["controls"]] == [base.id] and ours["verdict"]["p"] > 0.05
-        cell = dict(zip(*(each[0] if i else each for i, each in enumerate(cells(table))), strict=True))
-        assert {"strongest control", "delta to other controls"} <= cell.keys()
+        assert {"strongest control", "delta to other controls"} <= shown(table)["base"].keys()
     assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
     assert "demo/small/mine" not in [each.claim.row for each in records]

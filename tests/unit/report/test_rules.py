@@ -19,7 +19,7 @@ from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
-from tests.unit.report.support import cells
+from tests.unit.report.support import shown
 
 
 @pytest.fixture
@@ -52,11 +52,8 @@ def test_means_spread_and_what_is_left_out(rows) -> None:
     assert one is not None and one["bleu_spread"] is None
     lacking = figures(row, [found[0], done(2, 22.0)])
     assert lacking is not None and "valid" not in lacking and "average" not in lacking
-    assert figures(row, []) is None and figures(row, found[3:]) == {
-        "status": "stopped",
-        "reason": "stopped by ASHA at step 2",
-        "seeds": [4],
-    }
+    stopped = {"status": "stopped", "reason": "stopped by ASHA at step 2", "seeds": [4]}
+    assert figures(row, []) is None and figures(row, found[3:]) == stopped
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ TABLE = """\
 """
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options) -> Table:
+def table_of(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
     monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
     monkeypatch.setattr(StatisticsReader, "of", lambda self, keys: {})
@@ -92,8 +89,7 @@ def test_every_figure_stands_under_its_own_heading(rows, monkeypatch) -> None:
         "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
         "off": [SeedResult(1, "stopped", "stopped by ASHA at step 2", 2)],
     }
-    headers, lines = cells(shown(monkeypatch, rows(TABLE), outcomes))
-    table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+    table = shown(table_of(monkeypatch, rows(TABLE), outcomes))
     assert table["base"] == {
         "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
         "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "Pareto front": "yes", "data": "toy-smoke",
@@ -107,8 +103,7 @@ def test_every_figure_stands_under_its_own_heading(rows, monkeypatch) -> None:
 
 def test_a_score_is_rounded_once(rows, monkeypatch) -> None:
     """By way of four digits it would be 3.52, and the difference 0.12."""
-    headers, lines = cells(shown(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))
-    new = dict(zip(headers, lines[1], strict=True))
+    new = shown(table_of(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))["new"]
     assert (new["BLEU (ours)"], new["delta"]) == ("3.53", "+0.13")
 
 
@@ -132,10 +127,10 @@ COMPARED = """\
 def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch) -> None:
     bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
     found = rows(COMPARED)
-    table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
+    table = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
     deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in table.rows}
     assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0}
-    chosen = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
+    chosen = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
     deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in chosen.rows}
     assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
 
