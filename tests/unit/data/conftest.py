@@ -13,19 +13,9 @@ def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Corpu
     def split(stem: str, count: int) -> dict[str, object]:
         return {"src": f"{stem}.a", "tgt": [f"{stem}.b"] if count == 1 else [f"{stem}.b{i}" for i in range(count)]}
 
-    return CorpusEntry.model_validate(
-        {
-            "name": name,
-            "description": "a test",
-            "licence": "none",
-            "src": "de",
-            "tgt": "en",
-            "folders": [name],
-            "splits": {"train": split("train", 1), "valid": split("valid", 1), "test": split("test", references)},
-            "sources": [{"kind": "user", "obtain": "write it yourself"}],
-        }
-        | fields
-    )
+    splits = {"train": split("train", 1), "valid": split("valid", 1), "test": split("test", references)}
+    about = {"name": name, "description": "a test", "licence": "none", "src": "de", "tgt": "en", "folders": [name], "splits": splits}
+    return CorpusEntry.model_validate(about | {"sources": [{"kind": "user", "obtain": "write it yourself"}]} | fields)
 
 
 WORDS = "der die das hund katze haus baum sieht rennt schnell langsam gross klein rot blau und".split()  # noqa: SIM905

@@ -10,19 +10,13 @@ from orchestrator.training.trainer import Trainer
 
 KEY = "ab" * 32
 
+SIDES = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
+DROPOUT = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.1)
 SPEC = RunSpec.model_validate(
     {
         "data": {"corpus": "toy-smoke", "subword": {"kind": "word", "size": 300, "joint": False}},
         "batch": {"unit": "tokens", "size": 300, "accumulate": 1},
-        "model": {
-            "d_model": 16,
-            "d_ff": 32,
-            "num_heads": 2,
-            "norm": "pre",
-            "encoder": {"num_layers": 2},
-            "decoder": {"num_layers": 2},
-            "dropout": {"embedding": 0.1, "residual": 0.1, "attention": 0.1, "ffn": 0.1},
-        },
+        "model": {"d_model": 16, "d_ff": 32, "num_heads": 2, "norm": "pre", "dropout": DROPOUT} | SIDES,
         "optim": {"schedule": {"kind": "inverse-sqrt", "lr": 3e-3, "warmup": 10}, "clip_norm": 1.0, "label_smoothing": 0.1},
         "train": {"max_steps": 20, "validate_every": 10, "checkpoint_every": 5, "snapshots": 2, "snapshot_every": 5},
     }

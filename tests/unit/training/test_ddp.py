@@ -30,13 +30,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # two processes that 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 DENSE = {"layer": {"kind": "convolution", "widths": 6, "residual": False}, "connection": {"kind": "concatenated", "sumlen": 3}}
 CONVOLUTIONAL = {"num_layers": 3} | DENSE
+HIERARCHICAL = {"num_layers": 2, "connection": {"kind": "hierarchical"}}
 VARIANTS = {
     "plain": {},
-    "hierarchical-diversity": {
-        "encoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
-        "decoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
-        "regularizers": [{"kind": "diversity", "weight": 0.5}],
-    },
+    "hierarchical-diversity": {"encoder": HIERARCHICAL, "decoder": HIERARCHICAL, "regularizers": [{"kind": "diversity", "weight": 0.5}]},
     "mlrf": {
         "encoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-self-attention", "d_a": 8, "d_f": 8}},
         "decoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
@@ -49,20 +46,14 @@ VARIANTS = {
         "regularizers": [{"kind": "encoder_l2", "weight": 0.01}],
     },
     "densenmt": {
-        "norm": "post",
-        "positions": "learned",
-        "max_positions": 251,
-        "word_dim": 10,
-        "weight_norm": True,
-        "init": "convs2s",
-        "encoder": CONVOLUTIONAL,
-        "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
+        "norm": "post", "positions": "learned", "max_positions": 251, "word_dim": 10, "weight_norm": True, "init": "convs2s",
+        "encoder": CONVOLUTIONAL, "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
         "bridge": {"kind": "dense_attention_2"},
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
     "nag-plateau": {},
     "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
-}
+}  # fmt: skip
 PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
 
 
