@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import UserError
+
 MINIMAL = """\
 source: {paper: demo, table: small}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
@@ -15,6 +17,13 @@ model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: 
 train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
 rows:
 """
+
+
+def refused(call: Callable[..., object], *arguments: object, **options: object) -> list[str]:
+    """The lines of the UserError that the call ends with."""
+    with pytest.raises(UserError) as caught:
+        call(*arguments, **options)
+    return caught.value.lines
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from orchestrator.data.corpus import read_lines
 from orchestrator.data.formats import Columns
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import load_entry
+from tests.unit.conftest import refused
 
 PAIRS = [(f"Satz {i} mit „ä“, Komma\tund Nummer".replace("\t", " "), f'sentence {i} with "ä", comma') for i in range(30)]
 DE_EN = Columns(("de", "en"))
@@ -84,9 +85,7 @@ FAULTS = {
 def test_a_fault_is_one_line_with_its_place(name: str, tmp_path) -> None:
     content, expected = FAULTS[name]
     (tmp_path / name).write_bytes(content.encode("latin-1" if "\xff" in content else "utf-8"))
-    with pytest.raises(UserError) as caught:
-        list(formats.rows(tmp_path / name, DE_EN))
-    (line,) = caught.value.lines
+    (line,) = refused(lambda: list(formats.rows(tmp_path / name, DE_EN)))
     assert line.startswith(f"{tmp_path / name}: ") and expected in line
 
 

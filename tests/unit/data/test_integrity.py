@@ -10,6 +10,7 @@ from orchestrator.data import integrity
 from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Subword
+from tests.unit.conftest import refused
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 
@@ -44,9 +45,7 @@ def test_an_altered_file_is_refused_by_name_when_it_is_opened(ready, tiny, tmp_p
         monkeypatch.setattr(integrity, "_verified", {})
         good = (ready.path / name).read_bytes()
         alter(ready.path / name)
-        with pytest.raises(UserError) as caught:
-            read(prepare(SPEC, tiny, tmp_path / "cache"))
-        (line,) = caught.value.lines
+        (line,) = refused(lambda read=read: read(prepare(SPEC, tiny, tmp_path / "cache")))
         assert line.startswith(f"{ready.path / name}: is not as it was prepared (found sha256 "), line
         assert line.endswith(f"remove the folder {ready.path} and the next run prepares it again"), line
         (ready.path / name).write_bytes(good)

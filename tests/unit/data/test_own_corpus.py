@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import refused
 
 LINES = {"ja": "これは {} 番目の文です。", "en": "This is sentence number {}."}
 SIZES = {"train": 40, "valid": 5, "test": 6}
@@ -43,17 +44,15 @@ def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]]
 
 
 def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path) -> None:
-    with pytest.raises(UserError) as raised:
-        own_corpus.add("multi30k-de-en", "jp", "en", texts)
-    assert raised.value.lines[0].startswith("--src-lang: 'jp' is no language code of ISO 639 or BCP 47; did you mean ja?")
-    assert "a corpus of the product" in raised.value.lines[1]
+    lines = refused(own_corpus.add, "multi30k-de-en", "jp", "en", texts)
+    assert lines[0].startswith("--src-lang: 'jp' is no language code of ISO 639 or BCP 47; did you mean ja?")
+    assert "a corpus of the product" in lines[1]
     own_corpus.add("talks", "ja", "en", texts)
     with pytest.raises(UserError, match="is there already, with other content"):
         own_corpus.add("talks", "en", "ja", texts)
     copied = {split: [path.rename(path.with_name(f"{path.name} copy")) for path in pair] for split, pair in texts.items()}
-    assert own_corpus.add("talks", "ja", "en", copied)[1].problems == [] and load_entry("talks").splits["test"].src == str(
-        copied["test"][0]
-    )
+    assert own_corpus.add("talks", "ja", "en", copied)[1].problems == []
+    assert load_entry("talks").splits["test"].src == str(copied["test"][0])
     texts = copied
     own_corpus.write_table("mine/first", "talks", None)
     with pytest.raises(UserError, match="is there already; expected another address"):

@@ -12,6 +12,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.sweep import Resources, parse_resources
 from orchestrator.sweeps.task import Task
+from tests.unit.conftest import refused
 
 GB = 10**9
 
@@ -97,9 +98,8 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
     ],
 )
 def test_what_cannot_fit_is_refused_with_the_numbers(nodes, workers, wanted, text):
-    with pytest.raises(UserError) as error:
-        of(cluster(*nodes, gpu_memory=8 * GB), task(workers), **wanted)
-    assert text in error.value.lines[0] and error.value.lines[0].startswith("demo/small/row: ")
+    lines = refused(of, cluster(*nodes, gpu_memory=8 * GB), task(workers), **wanted)
+    assert text in lines[0] and lines[0].startswith("demo/small/row: ")
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,8 @@ def test_threads_that_no_single_node_has():
 
 
 def test_every_row_that_cannot_fit_is_named():
-    with pytest.raises(UserError) as error:
-        of(cluster(Node(2, drivers=1)), task(3), replace(task(4), id="demo/small/other"), task())
-    assert [line.split(":")[0] for line in error.value.lines] == ["demo/small/row", "demo/small/other"]
+    lines = refused(of, cluster(Node(2, drivers=1)), task(3), replace(task(4), id="demo/small/other"), task())
+    assert [line.split(":")[0] for line in lines] == ["demo/small/row", "demo/small/other"]
 
 
 def test_memory_none_starts_it_all_the_same():

@@ -7,6 +7,7 @@ from orchestrator.data import fetch
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, yaml_file
 from orchestrator.specs.corpora import CorpusEntry, SacreBleu, load_entry, parse_entry
+from tests.unit.conftest import refused
 from tests.unit.data import hub_server
 
 TOY = """description: d
@@ -46,15 +47,12 @@ def test_an_unknown_corpus_names_the_nearest():
     ],
 )
 def test_faults_of_an_entry_name_file_line_and_key(old, new, expected):
-    with pytest.raises(UserError) as caught:
-        parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x")
-    assert any(line.startswith("x.yaml:") and expected in line for line in caught.value.lines), caught.value.lines
+    lines = refused(lambda: parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x"))
+    assert any(line.startswith("x.yaml:") and expected in line for line in lines), lines
 
 
 def test_user_supplied_text_is_refused_with_its_layout(tmp_path):
-    with pytest.raises(UserError) as caught:
-        fetch.get("nist-zh-en", tmp_path)
-    (line,) = caught.value.lines
+    (line,) = refused(fetch.get, "nist-zh-en", tmp_path)
     assert "LDC" in line and "train.zh" in line
     assert list(tmp_path.iterdir()) == []
 
@@ -67,10 +65,9 @@ def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(sacrebleu.utils, "get_source_file", offline)
-    with pytest.raises(UserError) as caught:
-        fetch.get("wmt14-en-de", tmp_path)
-    assert len(caught.value.lines) == 2
-    assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in caught.value.lines[1]
+    lines = refused(fetch.get, "wmt14-en-de", tmp_path)
+    assert len(lines) == 2
+    assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in lines[1]
 
 
 HUB_SPLITS = ("train", "validation", "test")
@@ -111,10 +108,9 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
     folder = tmp_path / "fake"
     for facts, said in (({"pairs": 29000}, "found 2 pairs, expected 29,000"), ({"sha256": ["a" * 64] * 2}, f"expected {'a' * 16}..")):
         hub(2, **facts)
-        with pytest.raises(UserError) as caught:
-            fetch.get("fake", tmp_path)
-        assert [line.partition(": ")[0] for line in caught.value.lines] == [f"fake ({split})" for split in SPLITS]
-        assert f"{folder / 'train.de'}: found" in caught.value.lines[0] and said in caught.value.lines[0]
+        lines = refused(fetch.get, "fake", tmp_path)
+        assert [line.partition(": ")[0] for line in lines] == [f"fake ({split})" for split in SPLITS]
+        assert f"{folder / 'train.de'}: found" in lines[0] and said in lines[0]
         assert list(folder.glob("[!.]*")) == []
     hub(2, pairs=2)
     assert len(fetch.get("fake", tmp_path)) == 6 and fetch.get("fake", tmp_path) == []

@@ -9,6 +9,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import profiles
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import refused
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -150,10 +151,9 @@ def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) ->
 def test_a_bad_profile_is_one_line_an_error(text: str, lines: list[str], tmp_path, mine: Callable[[str], None], cli) -> None:
     mine(text)
     path = tmp_path / "profiles" / "mine.yaml"
-    with pytest.raises(UserError) as caught:
-        resolve("dou2018/table1/row1", profile="mine")
-    assert len(caught.value.lines) == len(lines)
-    for line, expected in zip(caught.value.lines, lines, strict=True):
+    said = refused(resolve, "dou2018/table1/row1", profile="mine")
+    assert len(said) == len(lines)
+    for line, expected in zip(said, lines, strict=True):
         assert re.match(re.escape(str(path)) + expected, line), line
     code, out, err = cli("show", "dou2018/table1/row1", "--profile", "mine")
     assert (code, out, err.count("\n")) == (2, "", len(lines)) and "Traceback" not in err

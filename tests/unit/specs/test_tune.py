@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UserError
 from orchestrator.specs.index import find
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.tune import Draw, TuneSpec
-from tests.unit.conftest import MINIMAL
+from tests.unit.conftest import MINIMAL, refused
 
 RATE = "  space: {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}\n"
 LINES = MINIMAL.count("\n") + 1
@@ -52,9 +51,7 @@ def test_a_section_is_read_and_has_defaults(tmp_path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path, text: str, line: int, words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(written(tmp_path, text))
-    (found,) = caught.value.lines
+    (found,) = refused(resolve, written(tmp_path, text))
     assert words in found and f"demo.yaml:{LINES + line}:" in found, found
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs import yaml_file
+from tests.unit.conftest import refused
 
 
 @pytest.mark.parametrize(
@@ -51,15 +52,12 @@ def test_lines_of_keys_and_items() -> None:
     ],
 )
 def test_what_is_refused(text: str, line: int, word: str) -> None:
-    with pytest.raises(UserError) as caught:
-        yaml_file.parse(text, "f.yaml")
-    assert any(message.startswith(f"f.yaml:{line}: ") and word in message for message in caught.value.lines), caught.value.lines
+    lines = refused(yaml_file.parse, text, "f.yaml")
+    assert any(message.startswith(f"f.yaml:{line}: ") and word in message for message in lines), lines
 
 
 def test_all_faults_of_a_file_at_once() -> None:
-    with pytest.raises(UserError) as caught:
-        yaml_file.parse("a: 012\nb: !x 1\nc: 1\nc: 2\nd: &q 1\n", "f")
-    assert [line.split(":")[1] for line in caught.value.lines] == ["1", "2", "4", "5"]
+    assert [line.split(":")[1] for line in refused(yaml_file.parse, "a: 012\nb: !x 1\nc: 1\nc: 2\nd: &q 1\n", "f")] == ["1", "2", "4", "5"]
 
 
 def test_files_that_are_none(tmp_path) -> None:

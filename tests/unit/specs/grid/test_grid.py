@@ -11,7 +11,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.plan import plan
-from tests.unit.conftest import MINIMAL
+from tests.unit.conftest import MINIMAL, refused
 
 HEAD = MINIMAL.replace("table: small", "table: grid").replace("rows:", "rows: {base: {pinned: true}}\ngrid:")
 GRID = """\
@@ -42,9 +42,7 @@ def names(path: Path) -> list[str]:
 
 
 def problems(path: Path) -> list[str]:
-    with pytest.raises(UserError) as caught:
-        resolve(path)
-    return [line.split("spec.yaml:", 1)[1] for line in caught.value.lines]
+    return [line.split("spec.yaml:", 1)[1] for line in refused(resolve, path)]
 
 
 def test_every_combination_is_a_row_with_a_name_of_its_own(grid) -> None:
