@@ -55,8 +55,7 @@ sys.meta_path.insert(0, UntimedImports())
 import pytest
 
 from orchestrator.files.documents import sealed
-
-ROOT = Path(__file__).resolve().parent.parent
+from orchestrator.paths import ROOT
 
 
 @pytest.fixture(scope="session")

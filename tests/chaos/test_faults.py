@@ -11,8 +11,9 @@ from subprocess import PIPE
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = pytest.mark.chaos
-ROOT = Path(__file__).parents[2]
 
 SPEC = """
 source: {paper: chaos, table: tiny}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
 from orchestrator.sweeps import budget
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 SPEC = """\
 source: {paper: demo, table: cap}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 ROWS = (
     "d6-hierarchical-both-residual_top-transparent",
     "d6-mlrf-decoder-hops2-biarn-T2-gated_all",

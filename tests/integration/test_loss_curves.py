@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-ROOT = Path(__file__).parents[2]
 TABLE = """\
 source: {paper: demo, table: curves}
 analysis: loss-curves

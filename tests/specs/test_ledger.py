@@ -46,41 +46,21 @@ def hierarchical(d: int) -> int:
 
 
 ADDED = {
-    "row2": 0,
-    "row2-layer-outputs": 0,
-    "row2-final-norm": 2 * 2 * 512,
-    "row3": 2 * (4 * 512 * 6 * 512 + 4 * 512 + 4 * 512 * 512 + 512),
-    "row3-narrow": 2 * 6 * 512 * 512,
-    "row4": 2 * 5 * node(512, 2),
-    "row5": hierarchical(512),
-    "row6": 2 * 4 * (attention(512) + node(512, 2)),
-    "row7": 2 * 3 * (2 * attention(512) + node(512, 3)),
-    "row8": 2 * 5 * node(512, 2),
-    "row9": hierarchical(512),
-    "row10": 2 * 4 * (attention(512) + node(512, 2)),
-    "row1-continued": 0,
-}
+    "row2": 0, "row2-layer-outputs": 0, "row2-final-norm": 2 * 2 * 512, "row3": 2 * (4 * 512 * 6 * 512 + 4 * 512 + 4 * 512 * 512 + 512),
+    "row3-narrow": 2 * 6 * 512 * 512, "row4": 2 * 5 * node(512, 2), "row5": hierarchical(512),
+    "row6": 2 * 4 * (attention(512) + node(512, 2)), "row7": 2 * 3 * (2 * attention(512) + node(512, 3)), "row8": 2 * 5 * node(512, 2),
+    "row9": hierarchical(512), "row10": 2 * 4 * (attention(512) + node(512, 2)), "row1-continued": 0,
+}  # fmt: skip
 """dou2018/table1: the ledger's reading of what a variant adds (figures of the ledger: 14.685M, 31.493M, 23.090M, 33.600M, 37.795M)."""
 
 MLRF = {
-    "row8": (10_974_748, 10_977_824),
-    "row9": (10_974_748, 10_977_824),
-    "row10": (12_817_948, 12_821_024),
-    "row11": (16_504_348, 16_507_424),
-    "row12": (10_975_260, 10_978_336),
-    "row13": (11_632_412, 11_635_488),
-    "row14": (11_898_652, 11_901_728),
-    "row15": (12_162_844, 12_165_920),
-    "row16": (10_975_260, 10_978_336),
-    "row17": (11_632_412, 11_635_488),
-    "row18": (11_898_652, 11_901_728),
-    "row19": (12_162_844, 12_165_920),
-    "row20": (12_289_052, 12_292_128),
-    "row21": (12_821_532, 12_824_608),
-    "row22": (12_555_292, 12_558_368),
-    "row19-w1-hop": (13_473_564, 13_476_640),
-    "row19-hops-16": (13_483_804, 13_486_880),
-}
+    "row8": (10_974_748, 10_977_824), "row9": (10_974_748, 10_977_824), "row10": (12_817_948, 12_821_024),
+    "row11": (16_504_348, 16_507_424), "row12": (10_975_260, 10_978_336), "row13": (11_632_412, 11_635_488),
+    "row14": (11_898_652, 11_901_728), "row15": (12_162_844, 12_165_920), "row16": (10_975_260, 10_978_336),
+    "row17": (11_632_412, 11_635_488), "row18": (11_898_652, 11_901_728), "row19": (12_162_844, 12_165_920),
+    "row20": (12_289_052, 12_292_128), "row21": (12_821_532, 12_824_608), "row22": (12_555_292, 12_558_368),
+    "row19-w1-hop": (13_473_564, 13_476_640), "row19-hops-16": (13_483_804, 13_486_880),
+}  # fmt: skip
 """mlrf2018/table2: with the printed vocabularies; with four special tokens more on each side."""
 
 MISSED = {
@@ -92,28 +72,12 @@ MISSED = {
 
 
 HAO = {
-    "table3/row6/zh-en": (36, 23),
-    "table3/row6/en-de": (36, 23),
-    "table3/row8/zh-en": (36, 23),
-    "table3/row8/en-de": (36, 23),
-    "table3/row8-all/zh-en": (66, 53),
-    "table3/row8-all/en-de": (66, 53),
-    "table1/row2": (204, 102),
-    "table1/row3": (221, 108),
-    "table1/row4": (110, 57),
-    "table1/row5": (36, 23),
-    "table1/row5-positions": (36, 23),
-    "table1/row5-torch-gru": (36, 33),
-    "table1/row1-continued": (0, 0),
-    "table2/row2": (38, 24),
-    "table2/row3": (78, 59),
-    "table2/row5": (66, 53),
-    "table4/row3": (0, 0),
-    "table4/row4": (105, 44),
-    "table4/row3-layers": (0, 0),
-    "fig5/T1": (36, 23),
-    "fig5/TJ": (36, 23),
-}
+    "table3/row6/zh-en": (36, 23), "table3/row6/en-de": (36, 23), "table3/row8/zh-en": (36, 23), "table3/row8/en-de": (36, 23),
+    "table3/row8-all/zh-en": (66, 53), "table3/row8-all/en-de": (66, 53), "table1/row2": (204, 102), "table1/row3": (221, 108),
+    "table1/row4": (110, 57), "table1/row5": (36, 23), "table1/row5-positions": (36, 23), "table1/row5-torch-gru": (36, 33),
+    "table1/row1-continued": (0, 0), "table2/row2": (38, 24), "table2/row3": (78, 59), "table2/row5": (66, 53), "table4/row3": (0, 0),
+    "table4/row4": (105, 44), "table4/row3-layers": (0, 0), "fig5/T1": (36, 23), "fig5/TJ": (36, 23),
+}  # fmt: skip
 """What a recurrence encoder and its use add: (a, b) of a d^2 + b d.
 
 One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention 2 d^2 + d, FFN 16 d^2 + 6 d, two norms 8 d; over the layer below,
@@ -123,30 +87,15 @@ column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d.
 
 
 WEI = {
-    "table2/row1/en-de": (10_507_264, "met"),
-    "table2/row2/en-de": (15_642_112, "met"),
-    "table2/row3/en-de": (43_305_472, "met"),
-    "table2/row4/en-de": (59_903_488, "0.1M low"),
-    "table2/row5/en-de": (76_501_504, "0.1M low"),
-    "table2/row6/en-de": (76_501_504, "0.1M low"),
-    "table2/row4-three-norms/en-de": (59_964_928, "met"),
-    "table2/row6-three-norms/en-de": (76_581_376, "met"),
-    "table4/row8": (63_084_544, "met"),
-    "table4/row9": (83_577_856, "10M high"),
-    "table4/row10": (225_442_816, "10M high"),
-    "table4/row11": (282_188_800, "10M high"),
-    "table4/row12": (210_870_272, "met"),
-    "table4/row13": (292_751_360, "7M high"),
-    "table4/row14": (519_489_536, "7M high"),
-    "fig2/plain36": (26_320_384, ""),
-    "fig2/plain72": (45_296_128, ""),
-    "table5/row2": (66_257_920, ""),
-    "table5/row3": (76_500_736, ""),
-    "table5/row4": (48_060_928, ""),
-    "table5/row5": (45_296_128, ""),
-    "table5/row6": (101_387_264, ""),
-    "table5/row7": (167_613_440, ""),
-}
+    "table2/row1/en-de": (10_507_264, "met"), "table2/row2/en-de": (15_642_112, "met"), "table2/row3/en-de": (43_305_472, "met"),
+    "table2/row4/en-de": (59_903_488, "0.1M low"), "table2/row5/en-de": (76_501_504, "0.1M low"),
+    "table2/row6/en-de": (76_501_504, "0.1M low"), "table2/row4-three-norms/en-de": (59_964_928, "met"),
+    "table2/row6-three-norms/en-de": (76_581_376, "met"), "table4/row8": (63_084_544, "met"), "table4/row9": (83_577_856, "10M high"),
+    "table4/row10": (225_442_816, "10M high"), "table4/row11": (282_188_800, "10M high"), "table4/row12": (210_870_272, "met"),
+    "table4/row13": (292_751_360, "7M high"), "table4/row14": (519_489_536, "7M high"), "fig2/plain36": (26_320_384, ""),
+    "fig2/plain72": (45_296_128, ""), "table5/row2": (66_257_920, ""), "table5/row3": (76_500_736, ""), "table5/row4": (48_060_928, ""),
+    "table5/row5": (45_296_128, ""), "table5/row6": (101_387_264, ""), "table5/row7": (167_613_440, ""),
+}  # fmt: skip
 """wei2020: counted with the declared vocabularies, and how that compares with what the paper prints (nothing: it prints none)."""
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from orchestrator.paths import ROOT
+
 SOURCE = sorted(path for top in ("models", "orchestrator") for path in (ROOT / top).rglob("*.py"))
 SCRIPTS = sorted(path for top in ("cluster", "benchmarks") for path in (ROOT / top).rglob("*.py"))
 OURS = {"models", "orchestrator", "cluster", "tests", "benchmarks"}

@@ -1,14 +1,13 @@
 """The command line: exit codes, what goes where, help that is fast."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import LockedError
 from orchestrator.ledger.results import Ledger
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
     "run", "sweep", "plan", "explain", "ablate", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile",
     "gc", "export", "repro",

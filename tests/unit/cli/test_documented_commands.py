@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from orchestrator.cli.main import app, run
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "cluster" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLI = typer.main.get_command(app)
 

@@ -17,16 +17,11 @@ from tests.unit.report.test_effects import TABLE, finish
 @pytest.mark.parametrize(
     ("word", "needed", "ends"),
     [
-        ("confirmed", 9, "confirmed, why"),
-        ("no such effect", None, "no such effect, why"),
-        ("lower", None, "lower, why"),
-        ("open", 6, None),
-        ("open", 7, "open, 7 seeds needed and 6 are the most"),
-        ("open", None, "open, over 200 seeds needed and 6 are the most"),
-        ("one seed", None, None),
-        ("not run", None, None),
+        ("confirmed", 9, "confirmed, why"), ("no such effect", None, "no such effect, why"), ("lower", None, "lower, why"),
+        ("open", 6, None), ("open", 7, "open, 7 seeds needed and 6 are the most"),
+        ("open", None, "open, over 200 seeds needed and 6 are the most"), ("one seed", None, None), ("not run", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None, ends: str | None) -> None:
     assert Judged(("base",), word, "why", needed).ends(6) == ends
 

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 HEAVY = ("torch", "ray", "mlflow", "pandas", "matplotlib", "numpy")
 
 

@@ -10,8 +10,8 @@ import yaml
 from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
 from orchestrator.engines.ray import environment as ray_environment
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
 
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from orchestrator.engines.ray.capacity import DRIVER, NODE_TYPES
+from orchestrator.paths import ROOT
 from tests.unit.cluster.crds import SCHEMAS
 
-ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
 KUBERAY = CLUSTER / "kuberay"
 VERSIONS = ["1.32", "1.37"]

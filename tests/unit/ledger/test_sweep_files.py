@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.errors import UserError
+from orchestrator.files.documents import read_document, sealed
 from orchestrator.ledger import sweep_files
+from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
 from orchestrator.sweeps.status import sweep_status
 
 BAD: list[tuple[Any, str]] = [
@@ -60,10 +63,6 @@ def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path, caps
 
 def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:
     """The search refuses it; `status` names it and shows the rest. A file without a digest is none."""
-    from orchestrator.errors import UserError
-    from orchestrator.files.documents import read_document, sealed
-    from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
-
     path = tmp_path / "sweeps" / "s.asha.json"
     search = Asha([2], 3, "min", set(), path)
     assert search.decide("a:1", 2, 1.0) and not search.decide("b:1", 2, 5.0)

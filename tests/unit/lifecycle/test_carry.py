@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
@@ -68,8 +69,6 @@ def test_looks_are_merged_and_a_session_goes_on_or_is_refused(trained, tmp_path)
 
 
 def test_with_weights_it_translates_there(carried, trained, tmp_path):
-    from orchestrator.ledger.run_files import Store
-
     import_ledger(carried[1], tmp_path / "new")
     for key in rows_in(trained[1]).values():
         ours, theirs = (Store(root / key[:16], key).weights("last") for root in (trained[1], tmp_path / "new"))

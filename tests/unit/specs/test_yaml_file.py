@@ -32,25 +32,14 @@ def test_lines_of_keys_and_items() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "word"),
     [
-        ("a: 1\na: 2", 2, "twice"),
-        ("x: 1\nm:\n  a: 1\n  b: 1\n  a: 2", 5, "m.a"),
-        ("a: !!python/object/apply:os.system [x]", 1, "tags are not allowed"),
-        ("a: !x 1", 1, "tags are not allowed"),
-        ("a: !!str 1", 1, "tags are not allowed"),
-        ("a: &x 1\nb: *x", 2, "aliases are not allowed"),
-        ("a: 012", 1, "leading zeros"),
-        ("a: 1\nb:\tc", 2, "tab"),
-        ("a: 1\n---\nb: 2", 2, "second document"),
-        ("? [x]\n: 1", 1, "as a key"),
-        ("a: [1, 2", 1, "not YAML"),
-        ("a: b: c", 1, "not YAML"),
-        ("a: 123456789012345678901", 1, "18 characters"),
-        ('a: "\\ud800"', 1, "surrogate"),
-        ("a: " + "[" * 60 + "]" * 60, 1, "nesting"),
-        ("[" * 20000, 1, "nested"),
-        ("a\0b: 1", 1, "U+0000"),
+        ("a: 1\na: 2", 2, "twice"), ("x: 1\nm:\n  a: 1\n  b: 1\n  a: 2", 5, "m.a"),
+        ("a: !!python/object/apply:os.system [x]", 1, "tags are not allowed"), ("a: !x 1", 1, "tags are not allowed"),
+        ("a: !!str 1", 1, "tags are not allowed"), ("a: &x 1\nb: *x", 2, "aliases are not allowed"), ("a: 012", 1, "leading zeros"),
+        ("a: 1\nb:\tc", 2, "tab"), ("a: 1\n---\nb: 2", 2, "second document"), ("? [x]\n: 1", 1, "as a key"), ("a: [1, 2", 1, "not YAML"),
+        ("a: b: c", 1, "not YAML"), ("a: 123456789012345678901", 1, "18 characters"), ('a: "\\ud800"', 1, "surrogate"),
+        ("a: " + "[" * 60 + "]" * 60, 1, "nesting"), ("[" * 20000, 1, "nested"), ("a\0b: 1", 1, "U+0000"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(text: str, line: int, word: str) -> None:
     lines = refused(yaml_file.parse, text, "f.yaml")
     assert any(message.startswith(f"f.yaml:{line}: ") and word in message for message in lines), lines

@@ -48,16 +48,11 @@ OPTIMS = st.fixed_dictionaries(
 )
 TRAINS = st.fixed_dictionaries(
     {
-        "max_steps": st.integers(6, 10),
-        "max_epochs": st.sampled_from([None, 1, 2, 3]),
-        "validate_every": EVERY,
-        "checkpoint_every": EVERY,
-        "snapshots": st.integers(0, 2),
-        "snapshot_every": st.none() | EVERY,
-        "patience": st.sampled_from([None, 1, 3]),
+        "max_steps": st.integers(6, 10), "max_epochs": st.sampled_from([None, 1, 2, 3]), "validate_every": EVERY, "checkpoint_every": EVERY,
+        "snapshots": st.integers(0, 2), "snapshot_every": st.none() | EVERY, "patience": st.sampled_from([None, 1, 3]),
         "log_gradient_norms": st.integers(0, 2),
     }
-)
+)  # fmt: skip
 TINY = {"num_layers": 1}
 ADAM = {"kind": "adam", "ema": None, "schedule": WSD}
 TRAIN = {"max_steps": 10, "validate_every": 4, "checkpoint_every": 4}

@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from orchestrator.paths import ROOT
 
 pytest.importorskip("ray")
 from orchestrator import interrupt
@@ -19,8 +20,6 @@ from orchestrator.engines.ray import cluster
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
-
-ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])

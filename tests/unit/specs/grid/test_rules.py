@@ -28,21 +28,13 @@ def rows(spec) -> Callable[[str], dict[str, Row]]:
 @pytest.mark.parametrize(
     ("condition", "values"),
     [
-        ({"n": {"at_least": 4}}, {4, 5, 6, 8}),
-        ({"n": {"at_most": 4}}, {2, 3, 4}),
-        ({"n": {"above": 4}}, {5, 6, 8}),
-        ({"n": {"below": 4}}, {2, 3}),
-        ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}),
-        ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
-        ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}),
-        ({"n": [2, 8]}, {2, 8}),
-        ({"n": {"above": 3}, "b": True}, set()),
-        ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}),
-        ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}),
-        ({"absent": "x"}, set()),
+        ({"n": {"at_least": 4}}, {4, 5, 6, 8}), ({"n": {"at_most": 4}}, {2, 3, 4}), ({"n": {"above": 4}}, {5, 6, 8}),
+        ({"n": {"below": 4}}, {2, 3}), ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}), ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
+        ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}), ({"n": [2, 8]}, {2, 8}), ({"n": {"above": 3}, "b": True}, set()),
+        ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}), ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}), ({"absent": "x"}, set()),
         ({"absent": {"not": "x"}}, set()),
     ],
-)
+)  # fmt: skip
 def test_a_condition_holds_for_these_values(condition, values: set[int]) -> None:
     """Of n, where the axis b is false and the axis `absent` does not apply."""
     assert {n for n in (2, 3, 4, 5, 6, 8) if holds(condition, {"n": n, "b": False})} == values
