@@ -251,9 +251,8 @@ def test_mirror(ledger, tmp_path, bad):
     dest = tmp_path / "docs" / "ledger"
     publish(ledger, TRAIN, dest)
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
-    assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
-        f"{DECODE[:16]}.{s}" for s in ("json", "txt")
-    } | {f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
+    records = {f"{DECODE[:16]}.json", f"{DECODE[:16]}.txt", f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
+    assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | records
     reader = Ledger(tmp_path / "empty", [dest], on_bad=bad)
     check(reader)
     assert reader.runs() == [TRAIN]

@@ -142,6 +142,7 @@ ROWS = [
 # (in place of `rows:`, row, what the message says; its line)
 HEADS = [
     ("row:", "r: {}", "unknown key; .*did you mean rows"),
+    ("none: null\nrows:", "r: {}", "none: unknown key; "),
     ("sweep: {seeds: [1, 1]}\nrows:", "r: {}", "not distinct"),
     ("sweep: {seeds: [4294967296]}\nrows:", "r: {}", "expected a number <= 4294967295"),
     ("sweep: {scheduler: {kind: asha, rungs: [4, 2]}}\nrows:", "r: {}", "do not increase"),
@@ -161,9 +162,7 @@ HEADS = [
 
 
 def check(path: Path, line: int, message: str) -> None:
-    lines = refused(resolve, path)
-    assert len(lines) == 1, lines
-    text = lines[0]
+    (text,) = refused(resolve, path)
     assert "\n" not in text and text.isprintable()
     assert re.search(rf"spec\.yaml:{line}: ", text), text
     assert re.search(message, text), text

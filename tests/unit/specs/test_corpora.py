@@ -1,7 +1,5 @@
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
+import sacrebleu.utils
 
 from orchestrator.data import fetch
 from orchestrator.errors import UserError
@@ -58,8 +56,6 @@ def test_user_supplied_text_is_refused_with_its_layout(tmp_path):
 
 
 def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
-    import sacrebleu.utils
-
     def offline(*args):
         raise SystemExit(1)
 
@@ -122,21 +118,6 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
     assert len(list(folder.glob("[!.p]*"))) == 6, "files that were there stay"
 
 
-class Cut(BaseHTTPRequestHandler):
-    """Announces 1,500 bytes more than it sends, until `whole`."""
-
-    whole, text = False, b"eins zwei\n" * 3897
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.text) + 1500 * (not self.whole)))
-        self.end_headers()
-        self.wfile.write(self.text)
-
-    def log_message(self, *args):
-        pass
-
-
 def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch, hub):
     from sacrebleu import dataset, utils
     from sacrebleu.dataset import base
@@ -148,18 +129,17 @@ def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch
     entry = fetch.load_entry("fake")
     entry.sources.insert(0, SacreBleu(kind="sacrebleu", langpair="de-en", splits={"test": "cut"}))
     entry.sources[1].splits.pop("test")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        urls = [f"http://127.0.0.1:{server.server_port}/test.{side}" for side in ("de", "en")]
+    text = b"eins zwei\n" * 3897
+    with hub_server.serving(hub_server.TextServer(lambda path: text, more=1500)) as server:
+        urls = [f"{server.url}/test.{side}" for side in ("de", "en")]
         files = {"de-en": ["cut.test.de", "cut.test.en"]}
         monkeypatch.setitem(dataset.DATASETS, "cut", PlainTextDataset("cut", data=urls, langpairs=files))
         with pytest.raises(UserError, match=r"fake \(test\): sacrebleu could not .*IncompleteRead\(38970 bytes read, 1500 more expected\)"):
             fetch.get("fake", tmp_path)
         assert not list((tmp_path / "fake").glob("*test*"))
-        monkeypatch.setattr(Cut, "whole", True)
+        server.more = 0
         assert [path.name for path in fetch.get("fake", tmp_path)] == SPLITS["test"]
-        server.shutdown()
     for path in [*(tmp_path / "fake").glob("test*"), *(tmp_path / "sacrebleu/cut").glob("cut.*")]:
-        path.unlink() if path.parent.name == "fake" else path.write_bytes(Cut.text[:-1500])  # as a killed process leaves it
+        path.unlink() if path.parent.name == "fake" else path.write_bytes(text[:-1500])  # as a killed process leaves it
     with pytest.raises(UserError, match=r"test.de: found 3,747 pairs, expected 3,897$"):
         fetch.get("fake", tmp_path)

@@ -15,12 +15,6 @@ from orchestrator.sweeps.plan import plan
 from tests.unit.conftest import refused
 
 DENSE = {"kind": "dense"}
-
-
-def sides(layers, connection):
-    return {side: {"num_layers": layers, "connection": connection} for side in ("encoder", "decoder")}
-
-
 ROWS = """\
   written: {model: {norm: post, encoder: {num_layers: 6, connection: {kind: dense}}}}
   shallow: {model: {norm: post, encoder: {num_layers: 2, connection: {kind: dense}}}}
@@ -57,7 +51,8 @@ def test_training_in_bf16_is_warned_of_and_keeps_its_keys(spec, tmp_path, monkey
 
 def off(connection, layers):
     """How far bf16 decoding is from fp32, as log-probability, at most."""
-    model = build({"d_model": 32, "d_ff": 64, "num_heads": 2, "norm": "post"} | sides(layers, connection), 60, 60, 3).eval()
+    sides = {side: {"num_layers": layers, "connection": connection} for side in ("encoder", "decoder")}
+    model = build({"d_model": 32, "d_ff": 64, "num_heads": 2, "norm": "post"} | sides, 60, 60, 3).eval()
     g = torch.Generator().manual_seed(1)
     src, tgt = torch.randint(4, 60, (3, 8), generator=g), torch.randint(4, 60, (3, 8), generator=g)
     found = []

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from models import build, count_parameters
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
@@ -71,10 +73,6 @@ def test_a_row_is_what_its_values_set(grid) -> None:
 
 
 def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid, tmp_path) -> None:
-    import torch
-
-    from models import build, count_parameters
-
     rows = resolve(grid())
     made = plan(rows, [1], ledger=Ledger(tmp_path / "r"))
     assert len({row.keys.train for row in made.rows}) == len(rows) - 1, "d2 is the row base"
