@@ -129,9 +129,8 @@ def test_shown_rows_come_back(spec, tmp_path) -> None:
 
 
 def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path) -> None:
-    path = spec("  base: {}\n  leaf: {init_from: base}\n")
     file = tmp_path / "shown.yaml"
-    file.write_text(to_yaml(one(path, "leaf")))
+    file.write_text(to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf")))
     (row,) = resolve(file, sets=["model.d_ff=8"], seed=4, profile="smoke")
     assert (row.spec.model.d_ff, row.spec.seed, row.parent.spec.model.d_ff, row.parent.spec.seed) == (8, 4, 8, 4)
 
@@ -188,9 +187,8 @@ def test_quoted_rows_have_no_spec(spec) -> None:
 
 
 def test_too_many_runs_are_refused(spec) -> None:
-    rows = resolve(spec())
     with pytest.raises(UserError, match="expected at most 20000"):
-        runs(rows, list(range(MAX_RUNS + 1)))
+        runs(resolve(spec()), list(range(MAX_RUNS + 1)))
 
 
 def test_a_row_is_compared_with_the_one_that_its_file_names(spec) -> None:

@@ -11,7 +11,7 @@ from orchestrator.training.trainer import Trainer
 KEY = "ab" * 32
 
 SIDES = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
-DROPOUT = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.1)
+DROPOUT, OFF = (dict.fromkeys(("embedding", "residual", "attention", "ffn"), rate) for rate in (0.1, 0.0))
 SPEC = RunSpec.model_validate(
     {
         "data": {"corpus": "toy-smoke", "subword": {"kind": "word", "size": 300, "joint": False}},

@@ -10,16 +10,12 @@ from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.state import Progress
 from tests.unit.training.support import Recorder, changed, fit
 
-OPTIM = {
-    "kind": "nag",
-    "betas": [0.9, 0.98],
-    "clip_norm": 0.1,
-    "schedule": {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"},
-}
+SCHEDULE = {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"}
+OPTIM = {"kind": "nag", "betas": [0.9, 0.98], "clip_norm": 0.1, "schedule": SCHEDULE}
 
 
 def nag(train=None, **schedule):
-    return changed(optim=OPTIM | {"schedule": OPTIM["schedule"] | schedule}, train={"validate_every": 2} | (train or {}))
+    return changed(optim=OPTIM | {"schedule": SCHEDULE | schedule}, train={"validate_every": 2} | (train or {}))
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Objective, Validator
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
-from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+from tests.unit.training.support import KEY, OFF, SPEC, Recorder, changed, fit
 
-OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)
 BOS, EOS = 2, 3
 B1, B2, EPS, CLIP, SMOOTHING, WEIGHT, SEED = 0.8, 0.95, 1e-3, 0.1, 0.2, 0.3, 2
 STEPS, FIRST = 6, 3
@@ -56,16 +55,9 @@ def rate_by_hand(step):
 
 def tensors(pairs, indices):
     """(sources with EOS, targets behind BOS, targets with EOS), padded with 0."""
-    sides = [pairs[int(i)] for i in indices]
-
-    def padded(rows):
-        return torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows])
-
-    return (
-        padded([[int(w) for w in s] + [EOS] for s, _ in sides]),
-        padded([[BOS] + [int(w) for w in t] for _, t in sides]),
-        padded([[int(w) for w in t] + [EOS] for _, t in sides]),
-    )
+    sides = [[list(map(int, side)) for side in pairs[int(i)]] for i in indices]
+    parts = [[*s, EOS] for s, _ in sides], [[BOS, *t] for _, t in sides], [[*t, EOS] for _, t in sides]
+    return [torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows]) for rows in parts]
 
 
 def gradients_by_hand(model, pairs, group):
