@@ -4,7 +4,6 @@ import copy
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +116,3 @@ def own(lab, tmp_path) -> Lab:
     shutil.copytree(lab.results, made.results)
     made.ledger = Ledger(made.results)
     return made
-
-
-@pytest.fixture
-def about() -> Callable[..., Row]:
-    """A copy of a row with other fields."""
-    return lambda row, **changes: replace(row, **changes)

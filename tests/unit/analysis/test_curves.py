@@ -1,6 +1,6 @@
 """BLEU by hops and by recurrent steps, accuracy by update, gradient norms."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -25,9 +25,9 @@ def test_bleu_by_hops(lab) -> None:
     assert bleu[1] == 100.0 and bleu[3] < 100.0 and made.notes == OVER_SENTENCES
 
 
-def test_other_figures_and_their_means(lab, about) -> None:
+def test_other_figures_and_their_means(lab) -> None:
     """`also` is another scoring of the same training; a mean needs all of its parts."""
-    row = about(
+    row = replace(
         lab.rows["hop1"], also={"cased": ScoreSpec(metric="multi-bleu")}, means={"both": ["bleu", "cased"], "none": ["bleu", "gone"]}
     )
     context = lab.context("hops", "base")
@@ -84,20 +84,15 @@ def test_bleu_by_steps(recurrent) -> None:
     assert list(dashed.get_ydata()) == [made.records[0]["bleu"]] * 2
     one, three = [container.lines[0] for container in axes.containers]
     moved = 0.012 * (14 - 1) / 2  # bars of two lines do not cover each other
-    assert list(one.get_xdata()) == pytest.approx([1 - moved, 8 - moved, 14 - moved]) and list(three.get_xdata()) == pytest.approx(
-        [2 + moved]
-    )
+    assert list(one.get_xdata()) == pytest.approx([1 - moved, 8 - moved, 14 - moved])
+    assert list(three.get_xdata()) == pytest.approx([2 + moved])
     assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [f"baseline: {made.records[0]['bleu']:.2f}", "layers: 1"]
 
 
-def logged(lab, name: str, samples: list[Any]) -> None:
-    """As a training writes them."""
-    folder = lab.ledger.run_dir(lab.subject(name).train_key)
-    HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples}, None)
-
-
 def test_norms_have_a_record_for_each_layer_and_update(own) -> None:
-    logged(own, "base", [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]])
+    samples = [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]]
+    folder = own.ledger.run_dir(own.subject("base").train_key)
+    HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples}, None)
     context = own.context("gradient-norms", "base", "hier", options=["steps=20"])
     made = gradient_norms(context)
     assert [(r["layer"], r["step"], r["norm"]) for r in made.records][:3] == [(1, 10, 0.5), (1, 20, 0.75), (2, 10, 0.25)]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,23 +124,19 @@ def test_epochs_decide_not_updates() -> None:
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 
 
-def test_a_panel_for_each_analysis_row_with_the_papers_figures(own, about) -> None:
+def test_a_panel_for_each_analysis_row_with_the_papers_figures(own) -> None:
     for name in ("base", "hier", "iter", "hop1"):
         trained(own, name, [4.0, 3.0, 2.0])
     expect = {"epochs_to_first_cut": 13, "time_saved_to_end_pct": 22.9, "words_per_second": 1571}
     names = {name: own.rows[name].id for name in own.rows}
-    left = about(own.rows["later"], id="demo/small/left", label="left panel", spec=None, of=[names["base"], names["hier"]], expect=expect)
-    right = about(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
-    base = about(own.rows["base"], expect={"words_per_second": 1710})
+    left = replace(own.rows["later"], id="demo/small/left", label="left panel", spec=None, of=[names["base"], names["hier"]], expect=expect)
+    right = replace(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
+    base = replace(own.rows["base"], expect={"words_per_second": 1710})
     context = own.context("loss-curves", "base")
     context.subjects[:] = [own.subject(base, left), own.subject("hier", left), own.subject("hop1", right), own.subject("iter", right)]
     made = analyse(context)
-    assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == [
-        ("left panel", "base"),
-        ("left panel", "hier"),
-        ("right panel", "hop1"),
-        ("right panel", "iter"),
-    ]
+    places = [("left panel", "base"), ("left panel", "hier"), ("right panel", "hop1"), ("right panel", "iter")]
+    assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == places
     assert papers(made, "hier") == expect | {"speed_ratio": 0.9187} and papers(made, "base") == {"words_per_second": 1710}
     assert papers(made, "iter") == {}
     figure = drawn(made)

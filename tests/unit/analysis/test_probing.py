@@ -166,10 +166,10 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
     assert made.records == analyse(lab.context("probing", "base", options=options)).records
 
 
-def test_papers_figures_stand_beside_ours(lab, about, tmp_path, monkeypatch) -> None:
+def test_papers_figures_stand_beside_ours(lab, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(probing, "TASKS", {"Length": TASKS["Length"]})
     written(lab, tmp_path, "Length", lambda line: str(len(line.split()) > 7))
-    asked = about(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})
+    asked = replace(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})
     context = lab.context("probing", "base", options=[f"data={tmp_path}"])
     context.subjects[0] = lab.subject("base", asked)
     made = analyse(context)
@@ -178,11 +178,11 @@ def test_papers_figures_stand_beside_ours(lab, about, tmp_path, monkeypatch) -> 
     assert made.summary[-1].split() == ["paper", "92.20"]
 
 
-def test_a_row_whose_source_is_another_language_is_left_out(lab, about) -> None:
+def test_a_row_whose_source_is_another_language_is_left_out(lab) -> None:
     spec = lab.rows["base"].spec
     german = spec.model_copy(update={"data": spec.data.model_copy(update={"corpus": "multi30k-de-en"})})
     context = lab.context("probing", "base")
-    context.subjects[0] = replace(context.subjects[0], row=about(lab.rows["base"], spec=german))
+    context.subjects[0] = replace(context.subjects[0], row=replace(lab.rows["base"], spec=german))
     with pytest.raises(UserError, match="demo/small/base: its source language is de, SentEval's is en; left out"):
         analyse(context)
 

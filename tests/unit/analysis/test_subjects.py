@@ -1,5 +1,7 @@
 """Which rows an analysis looks at, under which kind, and what is said of rows without a run."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of
@@ -12,15 +14,15 @@ from tests.unit.history import publish
 SMOKE = RowOptions(profile="smoke")
 
 
-def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab, about) -> None:
-    asks = about(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
+def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab) -> None:
+    asks = replace(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
     found, _ = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger)
     assert [(s.row.id, s.label, s.analysis_row is asks) for s in found] == [
         ("demo/small/hop1", "one hop", False),
         ("demo/small/hier", "hierarchical", True),
         ("demo/small/base", "baseline", True),
     ]
-    alone = about(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
+    alone = replace(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
     assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger)[0]] == ["(a) without diversity"]
 
 
@@ -56,9 +58,9 @@ def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab,
     assert [[o.status for o in finder.outcomes(s.row, [1])] for s in found] == [["done"], ["done"]]
 
 
-def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab, about) -> None:
+def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab) -> None:
     plain = lab.rows["base"]
-    one, two = about(plain, id="a/b/c", analysis="hops"), about(plain, id="a/b/d", analysis="accuracy")
+    one, two = replace(plain, id="a/b/c", analysis="hops"), replace(plain, id="a/b/d", analysis="accuracy")
     assert kinds_of([one, plain], None) == {"hops": [one, plain]}
     assert kinds_of([one, two, plain], None) == {"hops": [one], "accuracy": [two]}
     assert kinds_of([one, two], "length") == {"length": [one, two]}

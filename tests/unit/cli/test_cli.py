@@ -4,14 +4,14 @@ import json
 
 import pytest
 
+from orchestrator.cli.commands import run as command
 from orchestrator.errors import LockedError
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import ROOT
 
 COMMANDS = [
     "run", "sweep", "plan", "explain", "ablate", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile",
-    "gc", "export", "repro",
-    "data get", "data prepare", "data check", "results export", "results import",
+    "gc", "export", "repro", "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip
 QUICK = "quickstart/fusion"
 
@@ -27,12 +27,8 @@ def test_plan_prints_json_and_nothing_else(cli, spec, tmp_path) -> None:
     assert code == 0 and out.count("\n") == 1 and "4 runs" in err, "a table that is given twice counts once"
     found = json.loads(out)["rows"]
     assert json.loads(out)["rates"] == dict.fromkeys(("demo/small/a", "demo/small/b"), "adam, noam x1, warmup 4000")
-    assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == [
-        ("demo/small/a", 1, "new", None),
-        ("demo/small/b", 1, "shared", "demo/small/a"),
-        ("demo/small/a", 2, "new", None),
-        ("demo/small/b", 2, "shared", "demo/small/a"),
-    ]
+    expected = [each for seed in (1, 2) for each in (("demo/small/a", seed, "new", None), ("demo/small/b", seed, "shared", "demo/small/a"))]
+    assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == expected
     assert set(found[0]["keys"]) == {"train", "decode", "score"} and not (tmp_path / "r").exists()
 
 
@@ -79,8 +75,6 @@ class Fake:
     """An engine that gives back records, or raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
-        from orchestrator.cli.commands import run as command
-
         self.calls: list[tuple[list[str], list[int], object]] = []
 
         def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]

@@ -20,12 +20,8 @@ TRAIN = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracki
 def test_a_command_loads_what_it_needs(tmp_path) -> None:
     """One fresh process, the lightest commands first: after each, what has been loaded so far."""
     (tmp_path / "results").mkdir()
-    script = "\n".join(
-        [
-            "import sys", "from orchestrator.cli.main import run", f"for command in {[*LIGHT, SHOW, TRAIN]!r}:",
-            "    assert run(command) == 0, command", "    print('\\n@' + ' '.join(sys.modules))",
-        ]
-    )  # fmt: skip
+    script = f"import sys\nfrom orchestrator.cli.main import run\nfor command in {[*LIGHT, SHOW, TRAIN]!r}:\n"
+    script += "    assert run(command) == 0, command\n    print('\\n@' + ' '.join(sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     *light, show, train = [set(line[1:].split()) for line in done.stdout.splitlines() if line.startswith("@")]
