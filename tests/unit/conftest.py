@@ -1,6 +1,7 @@
 """What tests of several packages share: spec files, a corpus, processes that die at a fault, prepared data, a trained row."""
 
 import os
+import shutil
 import signal
 import traceback
 from collections.abc import Callable
@@ -81,6 +82,12 @@ def trained(tmp_path_factory) -> tuple[Path, Path, Path]:
     arguments = ["--results", str(base / "results"), "--cache-dir", str(base / "cache"), "--no-tracking", "--json"]
     assert run(["sweep", str(spec), "--engine", "local", *arguments]) == 0
     return spec, base / "results", base / "cache"
+
+
+@pytest.fixture
+def copy(trained, tmp_path) -> Path:
+    """The results of `trained`, to be changed."""
+    return Path(shutil.copytree(trained[1], tmp_path / "results"))
 
 
 LINES = [

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of
 from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -17,11 +18,7 @@ SMOKE = RowOptions(profile="smoke")
 def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab) -> None:
     asks = replace(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
     found, _ = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger)
-    assert [(s.row.id, s.label, s.analysis_row is asks) for s in found] == [
-        ("demo/small/hop1", "one hop", False),
-        ("demo/small/hier", "hierarchical", True),
-        ("demo/small/base", "baseline", True),
-    ]
+    assert [(s.label, s.analysis_row is asks) for s in found] == [("one hop", False), ("hierarchical", True), ("baseline", True)]
     alone = replace(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
     assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger)[0]] == ["(a) without diversity"]
 
@@ -35,8 +32,6 @@ def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab) -> No
 
 def test_weights_that_are_gone(lab, tmp_path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
-    from orchestrator.ledger.results import Ledger
-
     published = tmp_path / "published"
     publish(lab.ledger, lab.subject("hier").train_key, published)
     mirrored = Ledger(tmp_path / "results", [published])
@@ -69,15 +64,9 @@ def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab) -> None:
 
 
 def test_folders_of_different_analyses_differ(lab) -> None:
-    rows = list(lab.rows.values())
-    names = [
-        folder_name(rows, RowSelection()),
-        folder_name(rows, RowSelection(SMOKE)),
-        folder_name(rows, RowSelection(SMOKE, 2)),
-        folder_name(rows[:1], RowSelection()),
-        folder_name(rows, RowSelection(RowOptions(sets=["model.d_model=8"]))),
-        folder_name(rows, RowSelection(), ["edges=3"]),
-        folder_name(rows[:2], RowSelection(), several_targets=True),
-        folder_name(rows[1:3], RowSelection(), several_targets=True),
-    ]
-    assert len(set(names)) == len(names) and names[:4] == ["demo-small", "demo-small@smoke", "demo-small@smoke-seed2", "demo-small-base"]
+    rows, plain = list(lab.rows.values()), RowSelection()
+    scaled = plain, RowSelection(SMOKE), RowSelection(SMOKE, 2), RowSelection(RowOptions(sets=["model.d_model=8"]))
+    names = [*(folder_name(rows, each) for each in scaled), folder_name(rows[:1], plain), folder_name(rows, plain, ["edges=3"])]
+    names += [folder_name(some, plain, several_targets=True) for some in (rows[:2], rows[1:3])]
+    assert len(set(names)) == 8 and names[:3] == ["demo-small", "demo-small@smoke", "demo-small@smoke-seed2"]
+    assert names[4] == "demo-small-base"

@@ -69,16 +69,12 @@ def counted(lab, tmp_path):
     return type(lab)(tmp_path, SIZED)
 
 
-def asked(lab, **expect):
-    """All four rows, asked for by an analysis row."""
-    context = lab.context("parameters", "base")
-    row = replace(lab.rows["base"], id="demo/text/params", spec=None, of=[r.id for r in lab.rows.values()], expect=expect)
-    context.subjects[:] = [lab.subject(name, row) for name in lab.rows]
-    return context
-
-
 def test_each_row_against_the_first_of_its_depth(counted) -> None:
-    made = analyse_parameters(asked(counted, **{"small/small-deep": 40}))
+    """All four rows, asked for by an analysis row."""
+    context, of = counted.context("parameters", "base"), [row.id for row in counted.rows.values()]
+    row = replace(counted.rows["base"], id="demo/text/params", spec=None, of=of, expect={"small/small-deep": 40})
+    context.subjects[:] = [counted.subject(name, row) for name in counted.rows]
+    made = analyse_parameters(context)
     sizes = counted.prepared.src_size, counted.prepared.tgt_size
     expected = {n: count_parameters(build(row.spec.model.model_dump(), *sizes)) for n, row in counted.rows.items()}
     found = {r["row"].rpartition("/")[2]: r for r in made.records}

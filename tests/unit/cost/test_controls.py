@@ -65,10 +65,9 @@ def test_shipped_tables_meet_the_tolerance(address: str, profile: str | None, da
         of = by_id[row.control.of]
         assert row.control.against == before.id and abs(params(row, data) / params(before, data) - 1) <= TOLERANCE, row.id
         assert row.spec.model_dump(exclude={"model", "init_from"}) == of.spec.model_dump(exclude={"model", "init_from"})
-        if (
-            before.spec is not None and before.spec.init_from == of.id
-        ):  # the variant starts from the baseline's weights, so its control starts from the widened baseline's
-            assert row.parent is not None and row.parent.spec == row.spec.model_copy(update={"init_from": None})
+        # where the variant starts from the baseline's weights, its control starts from the widened baseline's
+        if before.spec.init_from == of.id:
+            assert row.parent.spec == row.spec.model_copy(update={"init_from": None})
         else:
             assert row.parent is of.parent
         mine, its = row.spec.model.model_dump(), of.spec.model.model_dump()
@@ -127,14 +126,10 @@ def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> N
     (by_params,), _ = resolve(f"{path}#base@params=deep", data, preparing=True)
     (by_flops,), _ = resolve(f"{path}#base@flops=wide", data)
     steps, schedule = by_flops.spec.train.max_steps, by_flops.spec.optim.schedule
-    written = spec(
-        ROWS
-        + f"  by_hand: {{model: {{d_ff: {by_params.spec.model.d_ff}}}}}\n"
-        + f"  longer: {{init_from: base, train: {{max_steps: {steps}, validate_every: {by_flops.spec.train.validate_every}}}, "
-        + f"optim: {{schedule: {{warmup: {schedule.warmup}, factor: {schedule.factor}}}}}}}\n",
-        head=HEAD,
-        name="other.yaml",
-    )
+    rows = f"{ROWS}  by_hand: {{model: {{d_ff: {by_params.spec.model.d_ff}}}}}\n"
+    rows += f"  longer: {{init_from: base, train: {{max_steps: {steps}, validate_every: {by_flops.spec.train.validate_every}}}, "
+    rows += f"optim: {{schedule: {{warmup: {schedule.warmup}, factor: {schedule.factor}}}}}}}\n"
+    written = spec(rows, head=HEAD, name="other.yaml")
     for control, name in ((by_params, "by_hand"), (by_flops, "longer")):
         (row,) = specs.resolve(f"{written}#{name}")
         assert keys_for(row, data) == keys_for(control, data)
@@ -199,9 +194,8 @@ def test_why_there_is_no_control(control: str, with_: str, message: str, spec, d
 def test_narrower_than_any_d_ff(spec) -> None:
     """d_model gives way, with d_ff in its proportion and then alone."""
     (row,) = specs.resolve(spec("  a: {model: {d_model: 64, d_ff: 256}}\n"))
-    small = parameters.params(
-        row.spec.model_copy(update={"model": row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})}), 200, 200
-    )
+    narrow = row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})
+    small = parameters.params(row.spec.model_copy(update={"model": narrow}), 200, 200)
     model, how = widened(row.spec, (200, 200), small)
     assert model.d_model % 4 == 0 and model.d_model < 64 and how == f"d_model {model.d_model}, d_ff {model.d_ff}"
     assert 2 < model.d_ff / model.d_model < 8

@@ -117,18 +117,3 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def toy():
-    return ToyModel
-
-
-@pytest.fixture
-def search_exhaustively():
-    return exhaustive
-
-
-@pytest.fixture
-def search_slowly():
-    return slow_beam

@@ -1,16 +1,9 @@
-import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def copy(trained, tmp_path) -> Path:
-    """The results of `trained`, to be changed."""
-    return Path(shutil.copytree(trained[1], tmp_path / "results"))
 
 
 @pytest.fixture

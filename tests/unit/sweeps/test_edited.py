@@ -15,11 +15,6 @@ TOP, LINEAR = "models/plain.py", "models/aggregations/linear.py"
 
 
 @pytest.fixture
-def copy(trained, tmp_path) -> Path:
-    return Path(shutil.copytree(trained[1], tmp_path / "results"))
-
-
-@pytest.fixture
 def edit(tmp_path, monkeypatch) -> Callable[[str, str], None]:
     """`edit(file, text)` adds text to a file of a copy of `models`, which is from then on what the program is made of."""
     shutil.copytree(ROOT / "models", tmp_path / "code" / "models", ignore=shutil.ignore_patterns("__pycache__"))

@@ -34,12 +34,8 @@ def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean(
 
 def test_a_run_that_resumes_is_timed_anew() -> None:
     run = progress("t/a/b", "running")
-    for step, now, more in (
-        (0, 0.0, {"total_steps": 40}),
-        (10, 20.0, {}),
-        (10, 500.0, {"total_steps": 40}),
-        (20, 510.0, {"train/nll": 2.5}),
-    ):
+    whole = {"total_steps": 40}
+    for step, now, more in ((0, 0.0, whole), (10, 20.0, {}), (10, 500.0, whole), (20, 510.0, {"train/nll": 2.5})):
         run.add({"step": step, "t": now} | more)
     assert (run.rate, run.left, run.note) == (1.0, 20, "nll 2.50")
 

@@ -47,9 +47,8 @@ def test_each_arm_is_halved_alone_and_its_written_trial_goes_on(searched: Callab
 
 
 def test_a_bad_written_trial_is_trained_to_its_end(searched: Callable[..., Any]) -> None:
-    search, (arm,), _ = searched(
-        lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0, names=["base"], stop={"rungs": [1]}
-    )
+    loss = lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0  # noqa: E731
+    search, (arm,), _ = searched(loss, names=["base"], stop={"rungs": [1]})
     assert search.statuses(arm.trials[0]) == ["done"] and len(arm.ended) == 3 and record_of(arm, search)["chosen"] != 0
 
 

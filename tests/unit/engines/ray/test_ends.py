@@ -13,13 +13,15 @@ import pytest
 from orchestrator.paths import ROOT
 
 pytest.importorskip("ray")
+from ray.tune.execution import class_cache
+
 from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
-from orchestrator.errors import UserError
+from tests.unit.conftest import refused
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
@@ -48,9 +50,7 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if address is not None:
         monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(UserError) as error, cluster.cluster(tmp_path, several_workers=True):
-        pass
-    (line,) = error.value.lines
+    (line,) = refused(cluster.cluster(tmp_path, several_workers=True).__enter__)
     assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
     assert len(starts) == (2 if address is None else 1), "a Ray of our own is started once more: a busy machine exceeds Ray's 30 s"
 
@@ -78,8 +78,6 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
 
 
 def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
-    from ray.tune.execution import class_cache
-
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE | set(SECRETS))
     limit_variables(tmp_path)
@@ -108,10 +106,8 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
         listening.listen()
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         before = time.monotonic()
-        with pytest.raises(UserError) as error:
-            ray_address.check_address(address.replace("LISTENING", here))
+        (line,) = refused(ray_address.check_address, address.replace("LISTENING", here))
     assert time.monotonic() - before < 5
-    (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))
 
 
