@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 import pytest
 import typer
+from typer.cli import get_docs_for_click
 
 from orchestrator.cli.main import app, run
 from orchestrator.paths import ROOT
@@ -186,3 +187,9 @@ def test_documented_targets_and_scripts_exist() -> None:
                     bad += [f"{page.name}: {script} {option}" for option in re.findall(r"--[\w-]+", rest) if f'"{option}"' not in shared]
             seen += len(made) + len(scripts)
     assert bad == [] and seen > 30
+
+
+def test_the_page_is_made_from_help() -> None:
+    made = get_docs_for_click(obj=CLI, ctx=typer.Context(CLI), name="nmt-ablate", title="Commands")
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert page.strip() == made.strip(), "run make docs"

@@ -11,7 +11,7 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import figure
-from orchestrator.report.figures import figures, ratio_of, ratios
+from orchestrator.report.figures import figures, front, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.table import Table, make
@@ -188,3 +188,26 @@ def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path)
 
 def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
     return parameter_differences([replace(row, expect={"params": reported})], finder, {})
+
+
+# ---------------------------------------------------------------- the front of score, parameters and speed
+
+
+def standing(bleu: float, params: int, speed: float | None = None) -> dict:
+    return {"bleu": bleu, "params": params} | ({} if speed is None else {"train_speed": speed})
+
+
+def test_what_is_beaten_in_nothing_is_on_the_front() -> None:
+    ours = {"a": standing(30.0, 100), "b": standing(31.0, 120), "c": standing(30.5, 130), "same": standing(30.0, 100)}
+    ours |= {"stopped": {"status": "stopped"}, "new": None}
+    assert front(ours) == {"a": True, "b": True, "c": False, "same": True}
+    assert front({"a": standing(30.0, 100), "x": None}) == {}, "a row alone"
+
+
+def test_speed_counts_where_it_was_measured_for_all() -> None:
+    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100, 1.5)}) == {"a": True, "b": True}
+    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100)}) == {"a": True, "b": False}
+
+
+def test_summaries_are_ranked_by_rouge() -> None:
+    assert front({"a": standing(9.0, 100) | {"rougeL": 20.0}, "b": standing(8.0, 100) | {"rougeL": 21.0}}) == {"a": False, "b": True}

@@ -64,3 +64,15 @@ def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: T
     md, latex = FORMATS["md"](table), FORMATS["latex"](table)
     assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
     assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
+
+
+def test_looking_changes_nothing(spec, tmp_path, cli) -> None:
+    rows = "  base: {expect: {params: 9.9M, bleu: 27.64}}\n  wide: {model: {d_ff: 48}, expect: {params_added: +0.0M, bleu: 28.1}}\n"
+    call = "table", spec(rows), "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache"
+    code, out, _ = cli(*call)
+    assert code == 0 and out.count("not run") == 2 and "**demo/small**" in out
+    assert "base: params reported as 9.9M, counted" in out and "wide: params" not in out
+    out = cli(*call, "--set", "model.d_ff=64")[1]
+    assert "counted" not in out and "--set model.d\\_ff=64; not comparable" in out, "scaled, it is not held to the paper's counts"
+    assert not (tmp_path / "results").exists() and not (tmp_path / "cache").exists()
+    assert cli(*call, "--baseline", "demo/small/wide")[0] == cli(*call, "--baseline", "wide")[0] == 0
