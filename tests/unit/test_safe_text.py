@@ -10,6 +10,7 @@ from rich.console import Console
 from orchestrator import safe_text
 from orchestrator.cli.main import run
 from orchestrator.ledger.results import Ledger
+from orchestrator.lifecycle.export_row import model_card
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
 from orchestrator.specs.rows import resolve
@@ -63,8 +64,6 @@ def test_progress_lines_show_escapes(tmp_path) -> None:
 
 
 def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
-    from orchestrator.lifecycle.export_row import model_card
-
     about: dict[str, Any] = {"id": HOSTILE, "label": HOSTILE, "seed": 1, "languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE]}
     about |= {"facts": {"corpus": HOSTILE, "started from": HOSTILE}, "capsule": {"a": HOSTILE, HOSTILE: ["|"]}}
     card = model_card(about | {"scores": {HOSTILE: {"bleu": 1.0, "signature": f"`{HOSTILE}"}}}, "0" * 64)

@@ -25,7 +25,7 @@ NOTHING = {"rate": 0.0, "update": 1.0, "memory": 123}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Data:
     found = Data(None, tmp_path_factory.mktemp("cache"))
-    prepare(spec_of(rows()[0]).data, None, found.cache_dir or Path())
+    prepare(rows()[0].spec.data, None, found.cache_dir or Path())
     return found
 
 
@@ -33,12 +33,8 @@ def rows() -> list[Row]:
     return resolve("modern/depth", profile="smoke")[:4]
 
 
-def spec_of(row: Row):
-    return row.spec
-
-
 def with_train(row: Row, **changes) -> Row:
-    return replace(row, spec=spec_of(row).model_copy(update={"train": spec_of(row).train.model_copy(update=changes)}))
+    return replace(row, spec=row.spec.model_copy(update={"train": row.spec.train.model_copy(update=changes)}))
 
 
 def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
@@ -52,8 +48,8 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
     """7 updates, a validation after 2, 4, 6 and at the end."""
     row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2)
     ready = data.prepared(row.spec.data)
-    model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
-    update = model.training(lengths.training(spec_of(row), ready).tokens)
+    model, lengths = work(row.spec.model, ready.src_size, ready.tgt_size), Lengths()
+    update = model.training(lengths.training(row.spec, ready).tokens)
     valid = model.forward(lengths.split(ready, "valid"))
     costs = probed(data, tmp_path, row, rate=1 / update)
     found = costs.of(row)
@@ -154,8 +150,8 @@ def test_a_diverged_training_is_never_decoded() -> None:
 
 def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data, tmp_path) -> None:
     base, middle, last = rows()[:3]
-    middle = replace(middle, parent=base, spec=spec_of(middle).model_copy(update={"init_from": base.id}))
-    last = replace(last, parent=middle, spec=spec_of(last).model_copy(update={"init_from": middle.id}))
+    middle = replace(middle, parent=base, spec=middle.spec.model_copy(update={"init_from": base.id}))
+    last = replace(last, parent=middle, spec=last.spec.model_copy(update={"init_from": middle.id}))
     made = plan([last], [1, 2], ledger=Ledger(tmp_path), data=data)
     found = Costs(data, tmp_path).of_all([last])
     assert [each.id for each in made.parents] == 2 * [base.id, middle.id] and set(found) == {base.id, middle.id, last.id}

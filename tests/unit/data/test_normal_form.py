@@ -25,9 +25,7 @@ def mixed(tiny: Path) -> Path:
     return tiny
 
 
-def test_mixed_forms_are_found_and_read_in_one(
-    mixed: Path, tmp_path, tiny_entry: Callable[..., CorpusEntry], catalogued: Callable[[CorpusEntry], None]
-) -> None:
+def test_mixed_forms_are_found_and_read_in_one(mixed: Path, tmp_path, tiny_entry, catalogued) -> None:
     report = check(tiny_entry(), mixed)
     said = [Path(line.partition(":")[0]).name for line in report.warnings if ": decomposed letters (not NFC), in " in line]
     assert said == ["valid.a", "valid.b", "test.a", "test.b"]

@@ -36,9 +36,7 @@ def cut(tiny: Path) -> Callable[[Pieces], Path]:
 
 
 @pytest.mark.parametrize("pieces", MARKS)
-def test_pieces_are_refused_or_joined(
-    pieces: Pieces, tiny: Path, cut: Callable[[Pieces], Path], tmp_path, tiny_entry: Callable[..., CorpusEntry], catalogued
-) -> None:
+def test_pieces_are_refused_or_joined(pieces: Pieces, tiny: Path, cut: Callable[[Pieces], Path], tmp_path, tiny_entry, catalogued) -> None:
     plain = prepare(DATA, tiny, tmp_path / "cache")
     cut(pieces)
     with pytest.raises(UserError, match=rf"train.a: line 1: 60 of 60 lines are cut into subwords .* pieces: {pieces} in") as raised:

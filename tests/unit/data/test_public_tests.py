@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sacrebleu import dataset, utils
+from sacrebleu.dataset import DATASETS, base
+from sacrebleu.dataset.plain_text import PlainTextDataset
 
 from orchestrator.cli.main import run
 from orchestrator.data.prepare import manifest, prepare
@@ -21,10 +24,6 @@ TEXT = {"de": "".join(f"ein Satz {i}\n" for i in range(5)), "en": "".join(f"a se
 @pytest.fixture
 def public(tmp_path, monkeypatch) -> Iterator[tuple[Path, TextServer]]:
     """sacreBLEU's folder of the set `news/full` (de-en), which is downloaded once, and a table of a corpus `speeches` that names it."""
-    from sacrebleu import dataset, utils
-    from sacrebleu.dataset import base
-    from sacrebleu.dataset.plain_text import PlainTextDataset
-
     monkeypatch.chdir(tmp_path)
     for module in (base, utils):
         monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
@@ -66,8 +65,6 @@ def test_a_row_is_scored_on_it(public, capsys) -> None:
 
 @pytest.mark.usefixtures("public")
 def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch) -> None:
-    from sacrebleu.dataset import DATASETS
-
     spec = resolve("mine.yaml#a")[0].spec
     found = manifest(spec.data, None)
     scores = [spec.score.model_copy(update={"test": test}) for test in ("test", "news/full")]

@@ -14,6 +14,7 @@ from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding import translate
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.errors import UserError
+from orchestrator.lifecycle import loader
 from orchestrator.specs.schema import DecodeSpec
 
 
@@ -66,8 +67,6 @@ def test_lines_are_those_of_the_text() -> None:
 
 
 def test_an_exported_script_says_it_in_one_line(monkeypatch, capsys) -> None:
-    from orchestrator.lifecycle import loader
-
     monkeypatch.setattr(loader, "load", lambda folder: SimpleNamespace(translate=lambda lines: lines))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(SystemExit) as end:

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.main import run
+from orchestrator.data.prepare import prepare
+from orchestrator.lifecycle.loader import load
+from orchestrator.specs.rows import resolve
 from tests.unit.lifecycle.life import rows_in
 
 
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory) -> Path:
-    from orchestrator.cli.main import run
-
     spec, results, cache = trained
     folder = tmp_path_factory.mktemp("exported") / "model"
     assert run(["export", f"{spec}#child", "--results", str(results), "--cache-dir", str(cache), "--to", str(folder)]) == 0
@@ -25,9 +27,6 @@ def exported(trained, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trained, cli, monkeypatch, tmp_path):
-    from orchestrator.data.prepare import prepare
-    from orchestrator.specs.rows import resolve
-
     spec, results, cache = trained
     lines = prepare(resolve(f"{spec}#child")[0].spec.data, None, cache).sources("test")[:20]
     text = "\n".join([*lines, "", "xyzzy " + lines[0]]) + "\n"
@@ -65,8 +64,6 @@ def test_the_folder_says_what_it_is(exported, trained, cli):
 
 
 def test_damaged_weights_are_not_used(exported, tmp_path):
-    from orchestrator.lifecycle.loader import load
-
     for path in exported.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -79,8 +76,6 @@ def test_damaged_weights_are_not_used(exported, tmp_path):
 
 
 def test_killed_half_way_nothing_is_there(trained, tmp_path, forked):
-    from orchestrator.cli.main import run
-
     spec, results, cache = trained
     arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]
     assert forked(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL

@@ -45,9 +45,8 @@ def _losses(matmul: str) -> list[float]:
     for seed in range(6):
         batch = _batch(seed)
         optimizer.zero_grad()
-        loss, _ = objective(
-            batch.src, batch.tgt_in, batch.tgt_out, Normalizer(int((batch.src > 0).sum()), int((batch.tgt_out > 0).sum()), 1.0)
-        )
+        share = Normalizer(int((batch.src > 0).sum()), int((batch.tgt_out > 0).sum()), 1.0)
+        loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, share)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -32,14 +32,9 @@ def written(spec, rows: str = ROWS, head: str = HEAD, name: str = "spec.yaml") -
 
 def test_a_row_has_the_files_figures_and_its_own(spec) -> None:
     base, lower, theirs, look = resolve(written(spec))
-    assert {name: (s.test, s.metric, s.lowercase) for name, s in base.also.items()} == {
-        "valid": ("valid", "sacrebleu", False),
-        "greedy-cased": ("test", "mteval", False),
-    }
-    assert {name: (s.test, s.metric, s.lowercase) for name, s in lower.also.items()} == {
-        "valid": ("valid", "sacrebleu", True),
-        "extra": ("test", "mteval", False),
-    }
+    figures = [{name: (s.test, s.metric, s.lowercase) for name, s in row.also.items()} for row in (base, lower)]
+    assert figures[0] == {"valid": ("valid", "sacrebleu", False), "greedy-cased": ("test", "mteval", False)}
+    assert figures[1] == {"valid": ("valid", "sacrebleu", True), "extra": ("test", "mteval", False)}
     assert (base.means, lower.means) == ({"average": ["valid", "bleu"]}, {"best": ["extra"]})
     assert (theirs.also, theirs.means, theirs.analysis) == ({}, {}, None)
     assert (look.of, look.analysis, look.note) == (["demo/small/base", "demo/small/lower"], "length", 'as plotted: "higher"')
@@ -50,11 +45,8 @@ def test_a_row_has_the_files_figures_and_its_own(spec) -> None:
 def test_overrides_and_profiles_reach_other_scorings(spec) -> None:
     path = written(spec, "  r: {also: {news: {test: test_2016_flickr}}, data: {corpus: multi30k-de-en}}\n")
     row = resolve(f"{path}#r", sets=["score.lowercase=true"])[0]
-    assert {name: (s.test, s.lowercase) for name, s in row.also.items()} == {
-        "valid": ("valid", True),
-        "greedy-cased": ("test", True),
-        "news": ("test_2016_flickr", True),
-    }
+    expected = {"valid": ("valid", True), "greedy-cased": ("test", True), "news": ("test_2016_flickr", True)}
+    assert {name: (s.test, s.lowercase) for name, s in row.also.items()} == expected
     smoke = resolve(f"{path}#r", profile="smoke")[0]
     assert {name: s.test for name, s in smoke.also.items()} == {"valid": "valid", "greedy-cased": "test", "news": "test"}
 

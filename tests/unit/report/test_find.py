@@ -44,9 +44,7 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
 
 
 @pytest.mark.parametrize(("said", "also_in_spec", "found"), [(True, False, 20.0), (False, True, 20.0), (False, False, None)])
-def test_other_scorings_without_the_corpus(
-    said: bool, also_in_spec: bool, found: float | None, rows: dict[str, Row], tmp_path, monkeypatch
-) -> None:
+def test_other_scorings_without_the_corpus(said, also_in_spec, found, rows: dict[str, Row], tmp_path, monkeypatch) -> None:
     finish(Ledger(tmp_path / "r"), rows["base"], 3, said=said, also_in_spec=also_in_spec)
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     finder = Finder(Ledger(tmp_path / "none", [tmp_path / "r"]), Data(None))

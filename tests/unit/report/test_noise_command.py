@@ -9,22 +9,17 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.specs.rows import resolve
-from tests.unit.conftest import MINIMAL
 
-TABLE = (
-    MINIMAL
-    + """\
+ROWS = """\
   base: {pinned: true, expect: {bleu: 27.0}}
   fused: {model: {d_ff: 40}, expect: {bleu: 27.5}}
   other: {train: {max_steps: 5}}
 """
-)
 
 
 @pytest.fixture
-def table(tmp_path) -> Path:
-    (tmp_path / "demo.yaml").write_text(TABLE, encoding="utf-8")
-    return tmp_path / "demo.yaml"
+def table(spec) -> Path:
+    return spec(ROWS)
 
 
 @pytest.mark.slow

@@ -107,15 +107,14 @@ def test_what_a_session_refuses_or_leaves_open(tmp_path, cli) -> None:
         ("{model: {d_ff: 48}}", "[model.d_ff]", []),
         ("{model: {d_ff: 48}}", "[model]", []),
         (
-            "{model: {d_ff: 48}, optim: {schedule: {warmup: 8}}}",
-            "[model.d_ff]",
+            "{model: {d_ff: 48}, optim: {schedule: {warmup: 8}}}", "[model.d_ff]",
             ["claims[0].changes: fused differs in optim.schedule.warmup, too; expected it to differ from demo/small/base only in what"],
         ),
         ("{model: {encoder: {connection: {kind: dense}}}}", "[model.enc]", ["fused differs in model.encoder.connection, too; expected it"]),
         ("{train: {max_steps: 8}}", "null", ["fused differs in train.max_steps; expected it"]),
         ("{kind: external}", "[model]", ["found a row of kind external; expected rows whose specs can be compared"]),
     ],
-)
+)  # fmt: skip
 def test_changes_that_a_claim_does_not_name(tmp_path, row: str, changes: str, expected: list[str]) -> None:
     text = MINIMAL + f"  base: {{}}\n  fused: {row}\nclaims:\n  - {{row: fused, effect: 1, changes: {changes}}}\n"
     (tmp_path / "demo.yaml").write_text(text, encoding="utf-8")

@@ -1,5 +1,8 @@
 import pytest
 import sacrebleu.utils
+from sacrebleu import dataset, utils
+from sacrebleu.dataset import base
+from sacrebleu.dataset.plain_text import PlainTextDataset
 
 from orchestrator.data import fetch
 from orchestrator.errors import UserError
@@ -119,10 +122,6 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
 
 
 def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch, hub):
-    from sacrebleu import dataset, utils
-    from sacrebleu.dataset import base
-    from sacrebleu.dataset.plain_text import PlainTextDataset
-
     for module in (base, utils):
         monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
     hub(3897, pairs=3897)

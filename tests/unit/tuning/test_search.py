@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engines.execute import suggest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
@@ -144,8 +145,6 @@ def test_search_seeds_are_no_results_and_the_tuned_row_has_the_judging_seeds_alo
 
 def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any]) -> None:
     pytest.importorskip("optuna")
-    from orchestrator.engines.execute import suggest_of
-
     whole = {"sampler": "tpe", "trials": 7, "space": RATES}
     search, arms, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
     drawn = [[trial.draws for trial in arm.trials] for arm in arms]

@@ -104,10 +104,9 @@ def test_false_positives_and_power(effect: float, low: float, high: float) -> No
         by_sentence = 0.1 * generator.normal()  # of the mean over this test set, as resampled sentences would have it
         a, b = (0.15 * generator.normal(size=3) for _ in range(2))
         v1 = pooled([a, b, *(0.15 * generator.normal(size=3) for _ in range(4))])
-        variance = v1.variance * 2 / 3 + 0.1**2
-        rejected += (
-            answer(a.mean() - b.mean() + by_sentence + effect, variance, variance**2 / ((v1.variance * 2 / 3) ** 2 / v1.df)).p < 0.05
-        )
+        own = v1.variance * 2 / 3
+        variance = own + 0.1**2
+        rejected += answer(a.mean() - b.mean() + by_sentence + effect, variance, variance**2 / (own**2 / v1.df)).p < 0.05
     assert low < rejected / 2000 < high
 
 

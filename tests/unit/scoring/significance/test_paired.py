@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
@@ -66,9 +68,6 @@ def test_sign_test_is_the_exchange_of_one_sentence(metric: str) -> None:
 
 @pytest.mark.parametrize("share", [0.12, 0.3])
 def test_bootstrap_is_sacrebleus(share: float) -> None:
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.significance import PairedTest
-
     reference, good, _ = corpus(50)
     rng = random.Random(9)
     other = [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in reference]
