@@ -81,10 +81,8 @@ def test_only_this_machine_and_no_jobs(server: Served) -> None:
     assert status("/ajax-api/2.0/mlflow/experiments/search?max_results=5", Host="evil.example") == 403
     assert status("/ajax-api/3.0/jobs/1") in (403, 404)
     port = server.url.rpartition(":")[2]
-    listening = [
-        line for line in subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines() if f":{port} " in line
-    ]
-    assert all("127.0.0.1:" in line for line in listening)
+    listening = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines()
+    assert all("127.0.0.1:" in line for line in listening if f":{port} " in line)
 
 
 def test_ends_by_signals_and_takes_the_next_port(results: Path, server: Served) -> None:

@@ -40,10 +40,7 @@ def test_what_counts_as_a_change(tree: Path) -> None:
     linear, mlrf = ({"sources": sources.hashes(model(kind))} for kind in ("linear", "mlrf-fnn"))
     ledger, file = Ledger(tree / "results"), tree / "models/aggregations/linear.py"
     text = file.read_text()
-    for same in (
-        "# a comment\n" + text.replace("self, ", "self, \\\n"),  # layout
-        text.replace('"""', '"""Other words. ', 1),
-    ):
+    for same in ("# a comment\n" + text.replace("self, ", "self, \\\n"), text.replace('"""', '"""Other words. ', 1)):
         assert same != text
         file.write_text(same)
         assert sources.changed(linear, ledger) == []

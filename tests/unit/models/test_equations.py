@@ -188,9 +188,10 @@ def test_mlrf_self_attention(options):
     same(hidden, want)
 
 
-def attention(mha, q, keys, causal):
-    """One sentence [T, D], head by head."""
-    query, key, value = (x @ m.weight.T + m.bias for x, m in ((q, mha.query), (keys, mha.key), (keys, mha.value)))
+def attention(mha, q, keys, causal, values=None):
+    """One sentence [T, D], head by head. values: of others than the keys."""
+    read = (q, mha.query), (keys, mha.key), (keys if values is None else values, mha.value)
+    query, key, value = (x @ m.weight.T + m.bias for x, m in read)
     heads = []
     for i in range(mha.num_heads):
         part = slice(i * mha.d_head, (i + 1) * mha.d_head)

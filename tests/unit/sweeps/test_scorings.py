@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,20 +29,15 @@ def options(tmp_path) -> ExecutionOptions:
 @pytest.fixture
 def counted(monkeypatch) -> dict[str, int]:
     """How often the pipeline trained and decoded."""
-    functions = {"train": "_train", "decode_corpus": "decode_corpus"}
+    functions = {"train": pipeline._train, "decode_corpus": pipeline.decode_corpus}
     counts = dict.fromkeys(functions, 0)
+    for name, real in functions.items():
 
-    def counting(name: str) -> Callable[..., Any]:
-        real = getattr(pipeline, functions[name])
-
-        def call(*args, **kwargs):
+        def call(*args, name=name, real=real, **kwargs):
             counts[name] += 1
             return real(*args, **kwargs)
 
-        return call
-
-    for name, function in functions.items():
-        monkeypatch.setattr(pipeline, function, counting(name))
+        monkeypatch.setattr(pipeline, real.__name__, call)
     return counts
 
 
@@ -79,9 +72,8 @@ def test_damage_is_told_and_made_again_from_the_weights(spec, options: Execution
 
 def test_a_score_may_name_its_own_beam(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
-    rows = resolve(
-        spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
-    )
+    text = "  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n"
+    rows = resolve(spec(text))
     beam, greedy = execute(rows, [1], options)
     assert counted == {"train": 1, "decode_corpus": 2}
     assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
@@ -124,16 +116,12 @@ def test_a_task_travels_with_its_scorings(spec, options: ExecutionOptions) -> No
     assert again.scorings["same"] == again.scorings[""] and again.scorings["valid"].spec.test == "valid"
 
 
-def test_a_precision_that_this_machine_lacks_is_told_before_training(
-    spec, options: ExecutionOptions, counted: dict[str, int], monkeypatch
-) -> None:
+def test_a_precision_that_this_machine_lacks_is_told_before_training(spec, options: ExecutionOptions, counted, monkeypatch) -> None:
     def lacks(precision: str, device) -> None:
         raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")
 
     monkeypatch.setattr("models.inference.check_precision", lacks)
     rows = resolve(spec("  a: {decode: {precision: int8}}\n  b: {decode: {precision: bf16}}\n  c: {}\n"))
-    assert refused(execute, rows, [1], options) == [
-        "demo/small/a: decode.precision int8: found a toaster; expected fp32",
-        "demo/small/b: decode.precision bf16: found a toaster; expected fp32",
-    ]
+    told = [f"demo/small/{row}: decode.precision {what}: found a toaster; expected fp32" for row, what in (("a", "int8"), ("b", "bf16"))]
+    assert refused(execute, rows, [1], options) == told
     assert counted["train"] == 0 and not list((options.results / "runs").glob("*/*"))

@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from orchestrator.data.store import Pairs
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import Runtime
@@ -28,6 +31,14 @@ def changed(spec: RunSpec = SPEC, **sections: dict[str, Any]) -> RunSpec:
     for section, values in sections.items():
         data[section] = data[section] | values
     return RunSpec.model_validate(data)
+
+
+def small_pairs(*lengths: tuple[int, int]) -> Pairs:
+    """One pair for each (source, target)."""
+    arrays = []
+    for side in zip(*lengths, strict=True):
+        arrays += [np.full(sum(side), 5, np.uint16), np.cumsum([0, *side])]
+    return Pairs(*arrays)
 
 
 class Recorder:

@@ -3,14 +3,12 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from models import build
 from models.initialise import stream_seed
 from orchestrator.data.batching import Batches
-from orchestrator.data.store import Pairs
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import BatchSpec, TrainSpec
@@ -19,7 +17,7 @@ from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Objective, Validator
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
-from tests.unit.training.support import KEY, OFF, SPEC, Recorder, changed, fit
+from tests.unit.training.support import KEY, OFF, SPEC, Recorder, changed, fit, small_pairs
 
 BOS, EOS = 2, 3
 B1, B2, EPS, CLIP, SMOOTHING, WEIGHT, SEED = 0.8, 0.95, 1e-3, 0.1, 0.2, 0.3, 2
@@ -197,13 +195,6 @@ def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_t
     other = Meter(Runtime(rank=1))
     other.load(state)
     assert (other.steps, other.tokens, set(map(float, other.sums.values()))) == (2, 20, {0.0})
-
-
-def small_pairs(*lengths):
-    arrays = []
-    for side in zip(*lengths, strict=True):
-        arrays += [np.full(sum(side), 5, np.uint16), np.cumsum([0, *side])]
-    return Pairs(*arrays)
 
 
 def test_an_update_counts_the_tokens_of_both_sides_and_its_padding():
