@@ -152,12 +152,6 @@ def fake_results(tmp_path) -> FakeResults:
     return FakeResults(tmp_path / "results")
 
 
-@pytest.fixture(scope="module")
-def make_fake_results(tmp_path_factory) -> Callable[[], FakeResults]:
-    """The same for fixtures that several tests share."""
-    return lambda: FakeResults(tmp_path_factory.mktemp("results"))
-
-
 @pytest.fixture
 def cli(capsys) -> Callable[..., tuple[int, str, str]]:
     """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""

@@ -7,12 +7,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
+from tests.conftest import FakeResults
 from tests.unit.tracking.serving import Served, served
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -22,11 +22,11 @@ QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usa
 
 
 @pytest.fixture(scope="module")
-def results(make_fake_results: Callable[[], Any]) -> Path:
-    fake = make_fake_results()
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    fake = FakeResults(tmp_path_factory.mktemp("results"))
     fake.typical()
     reconcile(fake.root)
-    return Path(fake.root)
+    return fake.root
 
 
 @pytest.fixture(scope="module")

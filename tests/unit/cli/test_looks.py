@@ -26,10 +26,8 @@ def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None
     assert Judged(("base",), word, "why", needed).ends(6) == ends
 
 
-def test_rows_that_open_ones_need_go_on(tmp_path) -> None:
-    file = tmp_path / "family.yaml"
-    rows = "rows:\n  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n"
-    file.write_text(TABLE.partition("rows:")[0] + rows)
+def test_rows_that_open_ones_need_go_on(spec) -> None:
+    file = spec("  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n")
     found = {name: f"demo/small/{name}" for name in ("base", "root", "child", "other", "alone")}
     start = {found[name]: found["base"] for name in ("root", "child", "other", "alone")}
     done = [Judged((found["base"],), "confirmed", "p", 2)]

@@ -91,9 +91,8 @@ def test_a_fault_is_one_line_with_its_place(name: str, tmp_path) -> None:
 
 def test_a_code_with_a_region_takes_no_other_region(tmp_path) -> None:
     units = [("pt-BR", "do Brasil", "zh-TW", "a"), ("pt", "sem lugar", "zh-CN", "b"), ("pt-PT", "de Portugal", "zh", "c")]
-    text = "".join(
-        f'<tu><tuv xml:lang="{one}"><seg>{a}</seg></tuv><tuv xml:lang="{two}"><seg>{b}</seg></tuv></tu>' for one, a, two, b in units
-    )
+    side = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
+    text = "".join(f"<tu>{side.format(one, a)}{side.format(two, b)}</tu>" for one, a, two, b in units)
     (tmp_path / "t.tmx").write_text(f"<tmx><body>{text}</body></tmx>")
     read = lambda *codes: list(formats.rows(tmp_path / "t.tmx", Columns(codes)))  # noqa: E731
     assert read("pt-PT", "zh") == [("sem lugar", "b"), ("de Portugal", "c")]

@@ -30,15 +30,10 @@ class Codec(TextProcessor):
         return [str(len(ids)) for ids in ids_list]
 
 
-@pytest.fixture
-def echo(monkeypatch) -> Codec:
-    """A model whose translation is its source."""
+def test_a_very_long_line_is_cut_and_told(monkeypatch) -> None:
+    """By a model whose translation is its source."""
     monkeypatch.setattr(translate, "decode_corpus", lambda model, ids, decode: [Hypothesis(list(i), 0.0, 0.0) for i in ids])
-    return Codec()
-
-
-def test_a_very_long_line_is_cut_and_told(echo: Codec) -> None:
-    told: list[str] = []
+    echo, told = Codec(), list[str]()
     lines = ["ab" * 3, "ab" * 500_000, "ab" * translate.MAX_SUBWORDS]
     out = translate.translate_lines(None, echo, lines, Any, told.append)
     assert echo.longest == translate.MAX_CHARACTERS  # what takes lines apart need not see the rest

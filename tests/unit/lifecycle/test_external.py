@@ -29,10 +29,8 @@ def cache(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def table(tmp_path) -> Path:
-    path = tmp_path / "mine.yaml"
-    path.write_text(TABLE, encoding="utf-8")
-    return path
+def table(spec) -> Path:
+    return spec(text=TABLE, name="mine.yaml")
 
 
 @pytest.fixture

@@ -39,6 +39,10 @@ def x_and_y() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(2, 3, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
 
 
+def streams(width: int = 3) -> torch.Tensor:
+    return torch.randn(2, 3, width, 8, generator=torch.Generator().manual_seed(3))
+
+
 def problems(**changes) -> list[tuple[tuple[str | int, ...], str]]:
     sides: dict[str, Any] = {side: {"num_layers": 4} | changes.pop(side, {}) for side in ("encoder", "decoder")}
     base = {"d_model": 16, "num_heads": 2, "norm": "pre"} | sides

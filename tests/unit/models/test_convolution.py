@@ -187,14 +187,9 @@ def test_the_encoder_gets_its_gradient_divided_by_twice_the_attending_layers(bri
     torch.testing.assert_close(grads[0] * 8, grads[1], atol=1e-6, rtol=1e-4)
 
 
-def _normed(out, width):
-    normed = NormedLinear(width, out)
-    random_map(normed)
-    return normed
-
-
 def test_weight_norm_has_the_gradients_of_its_definition():
-    own, x = _normed(5, 4).double(), torch.randn(3, 4, dtype=torch.double, requires_grad=True)
+    own, x = NormedLinear(4, 5).double(), torch.randn(3, 4, dtype=torch.double, requires_grad=True)
+    random_map(own)
     assert torch.autograd.gradcheck(lambda t: own(t), (x,))
     direction, gain = (p.detach().clone().requires_grad_() for p in (own.direction, own.gain))
     own(x).square().sum().backward()

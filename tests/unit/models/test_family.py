@@ -8,15 +8,11 @@ import torch
 from models import build
 from models.site import Flow
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config, off_start
-from tests.unit.models.residual_cases import model_of, sublayer, x_and_y
+from tests.unit.models.residual_cases import model_of, streams, sublayer, x_and_y
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
-
-
-def streams() -> torch.Tensor:
-    return torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3))
 
 
 def rms(h: torch.Tensor) -> torch.Tensor:

@@ -94,10 +94,6 @@ def reader(ledger: Ledger) -> StatisticsReader:
     return StatisticsReader(ledger)
 
 
-def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str = "") -> Table:
-    return make("demo/small", rows, finder, ["bleu"], scale=scale)
-
-
 def named(table: Table) -> dict[str, dict[str, Any]]:
     return {line.label: line.ours or {} for line in table.rows}
 
@@ -143,8 +139,8 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> No
     assert f"standard deviation over seeds ({effects['better']['sd']:.2f} to {effects['worse']['sd']:.2f}" in note
 
 
-def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
-    table = made(rows, finder, reader, "profile mini")
+def test_columns_and_verdicts(rows: list[Row], finder: Finder) -> None:
+    table = make("demo/small", rows, finder, ["bleu"], scale="profile mini")
     cell, ours = shown(table), named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert words == {
@@ -228,23 +224,27 @@ def test_rows_scored_in_other_ways_are_neither_pooled_nor_compared(rows: list[Ro
 def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     """`better` against `mine` as its control: 5 BLEU over the baseline, hardly any over the control. A control that is the baseline's run
     counts once, and a control claims nothing."""
+
+    def made(rows: list[Row], scale: str = "") -> Table:
+        return make("demo/small", rows, finder, ["bleu"], scale=scale)
+
     base = next(row for row in rows if row.id == "demo/small/base")
     twin = replace(base, id="demo/small/better@flops", control=Control("flops", base.id, "demo/small/better"))
-    alone = named(made([*rows, twin], finder, reader, "mini"))["better"]
+    alone = named(made([*rows, twin], "mini"))["better"]
     assert alone["verdict"]["word"] == "confirmed" and alone["controls"] == []
-    assert alone == named(made(rows, finder, reader, "mini"))["better"]
-    said = [state(line) for line in made([*rows, twin], finder, reader).rows]
+    assert alone == named(made(rows, "mini"))["better"]
+    said = [state(line) for line in made([*rows, twin]).rows]
     assert said.count("done: it is base") == 1 and said[-1] == "done: it is base"
     matched = [replace(row, control=Control("params", base.id, "demo/small/better")) if row.label == "mine" else row for row in rows]
     by_name = [replace(row, control_rows=("demo/small/mine",)) if row.label == "better" else row for row in rows]
     for controlled in ([*matched, twin], by_name):
-        table = made(controlled, finder, reader, "mini")
+        table = made(controlled, "mini")
         ours = named(table)["better"]
         assert ours["effect"]["against"] == "demo/small/mine" and ours["verdict"]["word"] == "open"
         assert ours["nll"]["verdict"]["word"] == "open"
         assert [effect["against"] for effect in ours["controls"]] == [base.id] and ours["verdict"]["p"] > 0.05
         assert {"strongest control", "delta to other controls"} <= shown(table)["base"].keys()
-    assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
+    assert "mine" not in " ".join(note for note in made(matched).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
     assert "demo/small/mine" not in [each.claim.row for each in records]
 

@@ -37,10 +37,8 @@ RUNS = {"base": ("done", 30.0), "poor": ("done", 4.99), "wild": ("diverged", Non
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
-    made = tmp_path / "deep.yaml"
-    made.write_text(HEAD, encoding="utf-8")
-    return made
+def path(spec) -> Path:
+    return spec(text=HEAD)
 
 
 @pytest.fixture

@@ -21,10 +21,8 @@ SHARES = {"base": 0.60, "mine": 0.62, "worse": 0.55}
 
 
 @pytest.fixture
-def rows(tmp_path) -> list[Row]:
-    file = tmp_path / "demo.yaml"
-    file.write_text(TABLE, encoding="utf-8")
-    return [row for row in resolve(file) if row.id.rpartition("/")[2] in SHARES]
+def rows(spec) -> list[Row]:
+    return [row for row in resolve(spec(text=TABLE)) if row.id.rpartition("/")[2] in SHARES]
 
 
 def judge(rows: list[Row], ledger: Ledger, planned: int | None = None) -> Judgement:

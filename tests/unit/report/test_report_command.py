@@ -86,9 +86,8 @@ def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(render, "page", lambda *_, **options: 1 / 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "the table:" in out
-    assert [line for line in err.splitlines() if "warning" in line] == [
-        "warning: the page of the results could not be written (ZeroDivisionError: division by zero)"
-    ]
+    (warning,) = [line for line in err.splitlines() if "warning" in line]
+    assert warning == "warning: the page of the results could not be written (ZeroDivisionError: division by zero)"
     monkeypatch.setattr(command, "MOST_ROWS", 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "no page is written" in err

@@ -204,10 +204,7 @@ def test_what_is_beaten_in_nothing_is_on_the_front() -> None:
     assert front({"a": standing(30.0, 100), "x": None}) == {}, "a row alone"
 
 
-def test_speed_counts_where_it_was_measured_for_all() -> None:
+def test_speed_counts_where_it_was_measured_for_all_and_summaries_are_ranked_by_rouge() -> None:
     assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100, 1.5)}) == {"a": True, "b": True}
     assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100)}) == {"a": True, "b": False}
-
-
-def test_summaries_are_ranked_by_rouge() -> None:
     assert front({"a": standing(9.0, 100) | {"rougeL": 20.0}, "b": standing(8.0, 100) | {"rougeL": 21.0}}) == {"a": False, "b": True}

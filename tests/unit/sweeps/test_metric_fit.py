@@ -47,9 +47,8 @@ def test_what_lines_look_like(raw_lines, token_lines):
 )
 def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tmp_path, data, score, said):
     undeclared = prepare(data, talks(token_lines), tmp_path / "cache")
-    assert [line[:73] for line in metric_warnings(undeclared, data, score)] == (
-        ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
-    )
+    expected = ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
+    assert [line[:73] for line in metric_warnings(undeclared, data, score)] == expected
     assert metric_warnings(prepare(data, talks(token_lines, "tokenised-escaped"), tmp_path / "cache"), data, score) == []
 
 

@@ -15,7 +15,6 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for
 from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import Tuning
-from tests.unit.conftest import MINIMAL
 
 RATES = {"optim.schedule.lr": {"factor": {"loguniform": [0.25, 4.0]}}}
 ROWS = """\
@@ -61,9 +60,8 @@ class Fake:
 
 
 @pytest.fixture
-def rows(tmp_path) -> list[Row]:
-    (tmp_path / "demo.yaml").write_text(MINIMAL + ROWS, encoding="utf-8")
-    return resolve(tmp_path / "demo.yaml")
+def rows(spec) -> list[Row]:
+    return resolve(spec(ROWS))
 
 
 @pytest.fixture
