@@ -30,20 +30,16 @@ def rows(spec) -> list[Row]:
 
 
 @pytest.fixture
-def ledger(rows: list[Row], tmp_path) -> Ledger:
-    made = Ledger(tmp_path / "results")
+def made(rows: list[Row], tmp_path):
+    """`made(**options)`: the table of FIGURES."""
+    ledger = Ledger(tmp_path / "results")
     for row in rows:
         for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():
             own = row.at(seed)
             for one, bleu in zip(
                 (*(rescored(own, row.also[name]) for name in ("valid", "folded")), own), (*scores[1:], scores[0]), strict=True
             ):
-                write_run(made, one, bleu=bleu)
-    return made
-
-
-@pytest.fixture
-def made(rows: list[Row], ledger: Ledger):
+                write_run(ledger, one, bleu=bleu)
     return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)
 
 

@@ -25,9 +25,7 @@ from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import shown
 
-TABLE = (
-    MINIMAL
-    + """\
+ROWS = """\
   base: {label: Baseline, pinned: true, expect: {bleu: 27.0}}
   better: {label: better, model: {d_ff: 40}, expect: {bleu: 32.0}}
   less: {label: less, model: {d_ff: 48}, expect: {delta: 6.0}}
@@ -37,7 +35,7 @@ TABLE = (
   lost: {label: lost, model: {d_ff: 80}, failed_below: 5, expect: {bleu: failed}}
   waiting: {label: waiting, model: {d_ff: 88}, expect: {bleu: 28.0}}
 """
-)
+TABLE = MINIMAL + ROWS
 MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.642, "lost": 0.05}
 SENTENCES = 200
 

@@ -34,11 +34,6 @@ REAL = 4
 """The only file whose change has an effect."""
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def put(folder: Path, number: int, row: str = "", changes: str = "[optim.label_smoothing]") -> Path:
     path = folder / f"try{number}.yaml"
     row = row or f"{{optim: {{label_smoothing: {number / 100:.2f}}}}}"
@@ -58,7 +53,7 @@ def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_loop_of_twenty_files(tmp_path, cache: Path, cli) -> None:
+def test_a_loop_of_twenty_files(tmp_path, cli) -> None:
     """Every file trains its own change, 19 of them without an effect; the same call again changes nothing."""
     generator, ledger = np.random.default_rng(3), Ledger(tmp_path / "results")
     files = [put(tmp_path, number) for number in range(1, 21)]
@@ -66,7 +61,7 @@ def test_a_loop_of_twenty_files(tmp_path, cache: Path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "none", "--session", "loop")
     for number, file in enumerate(files, 1):
         base, changed = resolve(file)
-        corpus = prepare(base.spec.data, None, cache)
+        corpus = prepare(base.spec.data, None, tmp_path / "cache")
         for seed in SEEDS:
             if number == 1:
                 run(ledger, base.at(seed), corpus, 0.25 + generator.normal(0, 0.01), generator)
