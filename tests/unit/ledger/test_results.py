@@ -103,15 +103,10 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 def test_killed_at_each_point(ledger, forked, bad, kind, point):
     assert forked(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
     present = {
-        "train": ledger.read_train(TRAIN),
-        "rung": ledger.read_rungs(TRAIN).get(50),
-        "score": ledger.read_score(TRAIN, SCORE),
-        "tune": ledger.read_tune(TRAIN, TUNE),
-        "capsule": ledger.read_capsule(TRAIN),
-        "spec": ledger.read_spec(TRAIN),
-        "decode": ledger.read_decode(TRAIN, DECODE),
-        "hypotheses": None,
-    }[kind]
+        "train": ledger.read_train(TRAIN), "rung": ledger.read_rungs(TRAIN).get(50), "score": ledger.read_score(TRAIN, SCORE),
+        "tune": ledger.read_tune(TRAIN, TUNE), "capsule": ledger.read_capsule(TRAIN), "spec": ledger.read_spec(TRAIN),
+        "decode": ledger.read_decode(TRAIN, DECODE), "hypotheses": None,
+    }[kind]  # fmt: skip
     assert (present is not None) == (point == "post_rename" and kind != "hypotheses")
     ledger.remove_temporary(TRAIN)
     assert not [name for name in files(ledger) if "tmp" in name]
