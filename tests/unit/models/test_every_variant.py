@@ -26,7 +26,10 @@ def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("case", "within"), [(case, nullcontext) for case in ONCE] + [(case, prepared) for case in DEFAULTS])
+BOTH = [(case, nullcontext) for case in ONCE] + [(case, prepared) for case in DEFAULTS]
+
+
+@pytest.mark.parametrize(("case", "within"), BOTH, ids=lambda each: "-".join(each) if isinstance(each, tuple) else each.__name__)
 def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case, within):
     """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave: each row's step is that of
     its own tokens without a cache. Each component with its defaults by prepared maps too, which are oneDNN's products where those are."""
