@@ -2,11 +2,12 @@
 
 import functools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from models import build
+from models import Cache, build
 from models.bridges.mixtures import DepthAttentionBridge, MuddBridge
 from models.registry import REGISTRIES
 from models.seams import Residual
@@ -218,3 +219,28 @@ def batch(sentences: int = 3, src: int = 7, tgt: int = 6) -> tuple[torch.Tensor,
     target = torch.randint(4, VOCAB, (sentences, tgt), generator=generator)
     target[:, 0] = 2
     return source, target
+
+
+def beams(model) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each step of a search, and the same of its rows' own tokens without a cache: three hypotheses a sentence with parents that change,
+    sources with much padding, a sentence that leaves."""
+    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
+    src[1, 3:], src[2, 2:] = 0, 0
+    tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
+    encoded, cache = model.encode(src), Cache()
+    rows, place = torch.full((3, 1), 2), torch.arange(3)
+    model.decode(rows, encoded, cache)
+    cache.reorder(place.repeat_interleave(3))
+    rows = rows.repeat_interleave(3, 0)
+    for t in range(5):
+        if t == 3:  # the second sentence leaves
+            kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
+            encoded, place = encoded.select(kept), place[kept]
+            cache.reorder(rows_kept)
+            cache.select(kept)
+            rows, tgt = rows[rows_kept], tgt[rows_kept]
+        rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
+        yield model.decode(rows[:, -1:], encoded, cache)[:, -1], model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
+        parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
+        cache.reorder(parents)
+        rows = rows[parents]

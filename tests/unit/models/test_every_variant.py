@@ -1,15 +1,12 @@
 """What every component must pass, over the registries."""
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from models import Cache, build, count_parameters
 from models.dropout import Dropout
-from models.inference import prepared
 from models.paths import PATHS
-from tests.unit.models.model_cases import DEFAULTS, ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
+from tests.unit.models.model_cases import ONCE, VOCAB, batch, beams, fresh, full, off_start, tiny, variant
 
 once = pytest.mark.parametrize("case", ONCE, ids="-".join)
 """Each component under one norm, for what norms have no part in."""
@@ -26,38 +23,11 @@ def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
-BOTH = [(case, nullcontext) for case in ONCE] + [(case, prepared) for case in DEFAULTS]
-
-
-@pytest.mark.parametrize(("case", "within"), BOTH, ids=lambda each: "-".join(each) if isinstance(each, tuple) else each.__name__)
-def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case, within):
-    """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave: each row's step is that of
-    its own tokens without a cache. Each component with its defaults by prepared maps too, which are oneDNN's products where those are."""
-    model = tiny(case)
-    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
-    src[1, 3:], src[2, 2:] = 0, 0
-    tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
-    with torch.no_grad(), within(model):
-        encoded, cache = model.encode(src), Cache()
-        rows = torch.cat((torch.full((3, 1), 2), tgt[::3, :1]), dim=1)[:, :1]
-        place = torch.arange(3)
-        model.decode(rows, encoded, cache)
-        cache.reorder(place.repeat_interleave(3))
-        rows = rows.repeat_interleave(3, 0)
-        for t in range(5):
-            if t == 3:  # the second sentence leaves
-                kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
-                encoded, place = encoded.select(kept), place[kept]
-                cache.reorder(rows_kept)
-                cache.select(kept)
-                rows, tgt = rows[rows_kept], tgt[rows_kept]
-            rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
-            got = model.decode(rows[:, -1:], encoded, cache)[:, -1]
-            want = model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
-            torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
-            parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
-            cache.reorder(parents)
-            rows = rows[parents]
+@once
+def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
+    with torch.no_grad():
+        for step, whole in beams(tiny(case)):
+            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
 
 
 @once

@@ -7,7 +7,7 @@ import models.inference
 from benchmarks.switches import without
 from models import Cache
 from models.inference import PrecisionError, check_precision, prepared
-from tests.unit.models.model_cases import DEFAULTS, batch, fresh, full, tiny
+from tests.unit.models.model_cases import DEFAULTS, batch, beams, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
@@ -22,7 +22,10 @@ def steps(model, src, tgt):
         return model.logits(hidden)
 
 
-@pytest.mark.parametrize("case", DEFAULTS, ids="-".join)
+every_component = pytest.mark.parametrize("case", DEFAULTS, ids="-".join)
+
+
+@every_component
 def test_prepared_decoding_equals_the_full_forward(case):
     """The tests of every variant decode every option without prepared maps."""
     model = tiny(case)
@@ -36,6 +39,14 @@ def test_prepared_decoding_equals_the_full_forward(case):
             torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
         close = CLOSE_DELTA if precision == "int8" and case[0] == "residual" and case[1].startswith("delta") else CLOSE[precision]
         assert torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0) > close, precision
+
+
+@every_component
+def test_beams_by_prepared_maps_too_equal_the_full_forward_of_each_hypothesis(case):
+    model = tiny(case)
+    with torch.no_grad(), prepared(model):
+        for step, whole in beams(model):
+            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])

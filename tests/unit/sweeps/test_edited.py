@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger import component_sources
-from tests.unit.lifecycle.life import ROOT, rows_in
+from orchestrator.paths import ROOT
+from tests.unit.lifecycle.life import rows_in
 
 TOP, LINEAR = "models/plain.py", "models/aggregations/linear.py"
 
