@@ -30,7 +30,7 @@ rows:
 STEPS, INTERVAL = 40, 10
 POINTS = ["step@17", "ckpt_pre_fsync@20", "ckpt_pre_rename@20", "ckpt_pre_delete@30", "history_post_append@20", "snapshot_pre_rename@20"]
 POINTS += ["weights_post_rename", "train_pre_rename", "decode_pre_rename", "score_pre_rename"]
-"""Every point of writing a checkpoint or a record: tests/unit/ledger."""
+"""One of each kind; tests/unit/ledger takes every point of writing a checkpoint or a record."""
 
 
 def command(spec: Path, results: Path, cache: Path) -> list[str]:
