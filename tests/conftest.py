@@ -16,17 +16,8 @@ from typing import Any
 
 for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING"))]:
     del os.environ[_name]
-os.environ |= {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "MPLBACKEND": "Agg",
-    "COLUMNS": "140",
-}
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "Agg", "COLUMNS": "140"}
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "HF_HUB_OFFLINE": "1"}
 
 # A shell that puts the tests in the background lets Ctrl-C be ignored, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,7 +32,7 @@ class UntimedImports(MetaPathFinder):
 
     LIBRARIES = ("torch", "ray", "mlflow", "pandas", "scipy", "sklearn", "matplotlib")
 
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path=None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in self.LIBRARIES or threading.current_thread() is not threading.main_thread():
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -64,8 +55,7 @@ sys.meta_path.insert(0, UntimedImports())
 import pytest
 
 from orchestrator.files.documents import sealed
-
-ROOT = Path(__file__).resolve().parent.parent
+from orchestrator.paths import ROOT
 
 
 @pytest.fixture(scope="session")
@@ -87,16 +77,13 @@ class FakeResults:
     def keys(self, name: str) -> dict[str, str]:
         return {kind: hashlib.sha256(f"{kind}:{name}".encode()).hexdigest() for kind in ("train", "decode", "score")}
 
-    def row(self, row: str, seed: int = 1, **changes: Any) -> dict[str, Any]:
-        spec = {
-            "seed": seed,
-            "model": {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}},
-            "optim": {"peak_lr": 2e-3},
-        }
+    def row(self, row: str, seed: int = 1, **changes) -> dict[str, Any]:
+        model = {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}}
+        spec = {"seed": seed, "model": model, "optim": {"peak_lr": 2e-3}}
         about = {"id": f"fake/table1/{row}", "label": f"{row} connection", "seed": seed, "paper": "fake2020", "table": "table1", "row": row}
         return about | {"keys": self.keys(f"{row}:{seed}"), "spec": spec} | changes
 
-    def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes: Any) -> str:
+    def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes) -> str:
         record = {"sweep_id": sweep_id, "name": "fake sweep", "started": 1_700_000_000.0, "rows": rows} | changes
         self._write(self.root / "sweeps" / f"{sweep_id}.json", json.dumps(record))
         return sweep_id
@@ -108,30 +95,18 @@ class FakeResults:
         self._write(self.run_dir(row) / "spec.yaml", _sealed({"key": row["keys"]["train"], **row["spec"]}))
         os.utime(self.run_dir(row) / "spec.yaml", (1_700_000_100, 1_700_000_100))
 
-    def history(self, row: Mapping[str, Any], first: int, last: int, **extra: Any) -> None:
+    def history(self, row: Mapping[str, Any], first: int, last: int, **extra) -> None:
         """Appends one report a step, `first` to `last`."""
         self.run_dir(row).mkdir(parents=True, exist_ok=True)
         with (self.run_dir(row) / "history.jsonl").open("a") as file:
             for step in range(first, last + 1):
-                report = {
-                    "step": step,
-                    "t": 1_700_000_200.0 + step,
-                    "train/loss": 5 / step,
-                    "valid": {"bleu": math.sqrt(step)},
-                    "note": "text",
-                }
-                file.write(json.dumps(report | extra) + "\n")
+                report = {"step": step, "t": 1_700_000_200.0 + step, "train/loss": 5 / step, "valid": {"bleu": math.sqrt(step)}}
+                file.write(json.dumps(report | {"note": "text"} | extra) + "\n")
 
-    def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra: Any) -> None:
-        about = {
-            "key": row["keys"]["train"],
-            "status": status,
-            "steps": steps,
-            "params": 123_456,
-            "tokens_per_second": 4321.5,
-            "seconds": 12.5,
-        }
-        self._write(self.run_dir(row) / "train.json", _sealed(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
+    def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra) -> None:
+        about = {"key": row["keys"]["train"], "status": status, "steps": steps, "reason": "", "weights_sha256": "ab" * 32}
+        about |= {"params": 123_456, "tokens_per_second": 4321.5, "seconds": 12.5}
+        self._write(self.run_dir(row) / "train.json", _sealed(about | extra))
         self._write(self.run_dir(row) / "capsule.json", _sealed({"key": row["keys"]["train"], "python": "3", "git_commit": "c0ffee"}))
 
     def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:
@@ -172,19 +147,13 @@ class FakeResults:
 
 
 @pytest.fixture
-def fake_results(tmp_path: Path) -> FakeResults:
+def fake_results(tmp_path) -> FakeResults:
     """An empty results directory and the means to fill it."""
     return FakeResults(tmp_path / "results")
 
 
-@pytest.fixture(scope="module")
-def make_fake_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], FakeResults]:
-    """The same for fixtures that several tests share."""
-    return lambda: FakeResults(tmp_path_factory.mktemp("results"))
-
-
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def cli(capsys) -> Callable[..., tuple[int, str, str]]:
     """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:

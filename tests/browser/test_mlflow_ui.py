@@ -7,12 +7,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
+from tests.conftest import FakeResults
 from tests.unit.tracking.serving import Served, served
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -22,11 +22,11 @@ QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usa
 
 
 @pytest.fixture(scope="module")
-def results(make_fake_results: Callable[[], Any]) -> Path:
-    fake = make_fake_results()
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    fake = FakeResults(tmp_path_factory.mktemp("results"))
     fake.typical()
     reconcile(fake.root)
-    return Path(fake.root)
+    return fake.root
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +81,8 @@ def test_only_this_machine_and_no_jobs(server: Served) -> None:
     assert status("/ajax-api/2.0/mlflow/experiments/search?max_results=5", Host="evil.example") == 403
     assert status("/ajax-api/3.0/jobs/1") in (403, 404)
     port = server.url.rpartition(":")[2]
-    listening = [
-        line for line in subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines() if f":{port} " in line
-    ]
-    assert all("127.0.0.1:" in line for line in listening)
+    listening = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines()
+    assert all("127.0.0.1:" in line for line in listening if f":{port} " in line)
 
 
 def test_ends_by_signals_and_takes_the_next_port(results: Path, server: Served) -> None:

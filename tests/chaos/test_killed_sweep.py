@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
-ROOT = Path(__file__).parents[2]
 KILLS, INTERVAL, STEPS = 10, 5, 40
 SPEC = f"""
 source: {{paper: chaos, table: sweep}}

@@ -15,16 +15,10 @@ from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, off_
 
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 INDUCTOR = [
-    ("connection", "residual", "pre"),
-    ("connection", "dense", "post"),
-    ("connection", "dlcl", "pre"),
-    ("aggregation", "iterative", "post"),
-    ("aggregation", "mlrf-self-attention", "post"),
-    ("self_attention", "multi_layer", "post"),
-    ("extra_encoder", "biarn", "post"),
-    ("residual", "hyper", "pre"),
-    ("residual", "depth_attention", "pre"),
-]
+    ("connection", "residual", "pre"), ("connection", "dense", "post"), ("connection", "dlcl", "pre"), ("aggregation", "iterative", "post"),
+    ("aggregation", "mlrf-self-attention", "post"), ("self_attention", "multi_layer", "post"), ("extra_encoder", "biarn", "post"),
+    ("residual", "hyper", "pre"), ("residual", "depth_attention", "pre"),
+]  # fmt: skip
 """Compiled by inductor, which takes half a minute each; all cases are captured as graphs."""
 
 

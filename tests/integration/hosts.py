@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from orchestrator.paths import ROOT
+
 PORT = 6379  # free in every namespace
 PYTHON = Path(sys.executable)
 

@@ -21,8 +21,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1200)]
-ROOT = Path(__file__).parents[2]
 CHECKOUT = ["models", "orchestrator", "search_spaces", "cluster", "docs/results", "pyproject.toml", "requirements.lock"]
 CHECKOUT += [".gitignore", ".rayignore"]
 CANARIES = [

@@ -1,16 +1,14 @@
 """A sweep that meets its cap goes on under a larger one with the same bits; probes measure the real loop."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.sweeps import budget
+from tests.integration.command import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 SPEC = """\
 source: {paper: demo, table: cap}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
@@ -21,13 +19,6 @@ rows:
   plain: {}
   linear: {model: {encoder: {aggregation: {kind: linear}}}}
 """
-
-
-def call(*arguments: str | Path, code: int | None = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
-    assert code is None or done.returncode == code, f"{arguments}: {done.stderr[-3000:]}"
-    return done
 
 
 def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path) -> None:

@@ -1,27 +1,19 @@
 """Rows of the shipped grid, and the ablation of one, train end to end under the smoke profile."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.command import call
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 ROWS = (
     "d6-hierarchical-both-residual_top-transparent",
     "d6-mlrf-decoder-hops2-biarn-T2-gated_all",
     "d6-dense-encoder-msc",
     "d6-hyper-decoder-streams2-transparent",
 )
-
-
-def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, f"{arguments}: {done.stderr[-3000:]}"
-    return done
 
 
 def test_rows_of_the_grid_train(tmp_path: Path) -> None:

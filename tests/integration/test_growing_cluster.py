@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0
 """Seconds: a bound for what must not hang, on a machine that may be busy."""
 SPEC = """

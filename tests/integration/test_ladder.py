@@ -41,9 +41,8 @@ def test_a_table_at_three_sizes(cli: Any, tmp_path: Path) -> None:
     params = [size["params"] for size in rows["nll"]["sizes"]]
     assert params == sorted(params) and params[0] < params[-1] and rows["nll"]["slope"]["low"] < rows["nll"]["slope"]["per_doubling"]
     for size, name in zip(rows["nll"]["sizes"], names, strict=True):
-        (alone,) = [
-            row for row in json.loads(cli("table", table, "--profile", name, "--json", *places)[1])["rows"] if row["id"].endswith("long")
-        ]
+        scaled = json.loads(cli("table", table, "--profile", name, "--json", *places)[1])["rows"]
+        (alone,) = [row for row in scaled if row["id"].endswith("long")]
         assert size["effect"] == alone["ours"]["nll"]["effect"] and size["verdict"] == alone["ours"]["nll"]["verdict"]["word"]
     assert any("tokens per parameter" in note for note in found["notes"]) and all(size["speed_up"] for size in rows["nll"]["sizes"])
     judged = [json.loads(line) for line in cli("verdict", table, "--ladder", "file", "--json", *places)[1].splitlines()]

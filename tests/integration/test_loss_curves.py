@@ -1,15 +1,13 @@
 """From a training whose rate is cut to its loss curves: the analysis finds the cut where the training made it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.integration.command import call
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-ROOT = Path(__file__).parents[2]
 TABLE = """\
 source: {paper: demo, table: curves}
 analysis: loss-curves
@@ -25,19 +23,12 @@ rows:
 """
 
 
-def call(*arguments: str) -> Any:
-    command = [sys.executable, "-m", "orchestrator", *arguments, "--no-tracking", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, f"{arguments}: {done.stderr[-3000:]}"
-    return done.stdout
-
-
 def test_cuts_epochs_and_ends_are_those_of_the_training(tmp_path: Path) -> None:
     table = tmp_path / "curves.yaml"
     table.write_text(TABLE)
-    places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
-    call("sweep", str(table), "--engine", "local", *places)
-    made = json.loads(call("analyse", str(table), "--out", str(tmp_path / "out"), *places))
+    places = ["--results", tmp_path / "results", "--cache-dir", tmp_path / "cache", "--no-tracking", "--json"]
+    call("sweep", table, "--engine", "local", *places)
+    made = json.loads(call("analyse", table, "--out", tmp_path / "out", *places).stdout)
     kept = json.loads((tmp_path / "out" / "loss-curves.json").read_text())
     for subject in kept["subjects"]:
         record = json.loads((tmp_path / "results" / subject["keys"]["train"][:16] / "train.json").read_text())
@@ -49,6 +40,6 @@ def test_cuts_epochs_and_ends_are_those_of_the_training(tmp_path: Path) -> None:
         assert own["best_valid_nll"] == pytest.approx(record["valid"]["best_nll"], abs=1e-5)
         marked = [r for r in made["records"] if r["row"] == subject["id"] and r.get("data") == "validation" and r["note"] == "first cut"]
         assert [r["step"] for r in marked] == [cut["step"]] and len(made["records"]) > record["epochs"]
-    early = json.loads(call("analyse", str(table), "--option", "until=first-cut", "--out", str(tmp_path / "early"), *places))
+    early = json.loads(call("analyse", table, "--option", "until=first-cut", "--out", tmp_path / "early", *places).stdout)
     assert len(early["records"]) < len(made["records"])
     assert sorted(path.suffix for path in (tmp_path / "early").iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"]

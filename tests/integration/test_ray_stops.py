@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
 from tests.integration.ray_processes import folder_of, users
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 SECRET = "canary-of-a-cloud"
 SPEC = """
 source: {paper: try, table: many}

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ROOT = Path(__file__).parents[2]
 
 
 def _commands() -> dict[str, str]:

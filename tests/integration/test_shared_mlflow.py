@@ -16,6 +16,7 @@ import pytest
 from benchmarks import mlflow_server
 from benchmarks.mlflow_server import SharedServer
 from benchmarks.synthetic_ledger import fill
+from orchestrator.paths import ROOT
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from orchestrator.tracking.ui import runs_page
@@ -25,7 +26,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(mlflow_server.absent()), reason=str(mlflow_server.absent())),
 ]
-ROOT = Path(__file__).resolve().parents[2]
 WRITERS, RUNS, REPORTS = 16, 4, 10
 
 WRITER = """

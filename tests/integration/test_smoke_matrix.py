@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
 from orchestrator.specs.row import Row
 from tests.specs import shipped
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-ROOT = Path(__file__).parents[2]
 FOLDERS = {address.split("/")[0] for address in shipped.TABLES} - {"quickstart", "sweeps", "modern"}
 TARGETS = [*sorted(FOLDERS), "modern/family", "modern/residual"]
 """Folders and tables. The two have the methods of modern/; test_ray and test_grid_smoke train rows of other folders."""

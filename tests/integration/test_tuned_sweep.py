@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 SPEC = """
 source: {paper: try, table: tuned}
 data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}

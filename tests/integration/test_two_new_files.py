@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
 TREE = ("benchmarks", "models", "orchestrator", "search_spaces", "tests", "pyproject.toml")
 FILES = ("models/aggregations/gated.py", "models/connections/mixed.py", "search_spaces/mine/gates.yaml")
 NEW = "gated or mixed or mine"

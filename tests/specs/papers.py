@@ -108,11 +108,7 @@ SAME = {
     "wei2020/table5/row1": "wei2020/table2/row6/en-de",
     "wei2020/fig2/msc36": "wei2020/table2/row3/en-de",
     "wei2020/fig2/msc72": "wei2020/table2/row6/en-de",
-    **{
-        f"shen2018/table2/row{row}/{corpus}": f"shen2018/table1/row{other}/{corpus}-e256"
-        for row, other in ((1, 1), (5, 2), (6, 3))
-        for corpus in CORPORA
-    },
+    **{f"shen2018/table2/row{i}/{name}": f"shen2018/table1/row{j}/{name}-e256" for i, j in ((1, 1), (5, 2), (6, 3)) for name in CORPORA},
     "shen2018/table3/row2": "shen2018/table1/row4/tr-en-morph-e256",
     "shen2018/table3/row3": "shen2018/table1/row6/tr-en-morph-e256",
     "shen2018/table4/row6": "shen2018/table1/row5/de-en-e256",

@@ -4,7 +4,6 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index, profiles, table_file
@@ -74,7 +73,6 @@ def profile_problems(address: str) -> Iterator[str]:
 
 def stated(name: str, row: Row) -> set[str]:
     """What the file of a profile says that it changes for a row."""
-    assert row.spec is not None
     profile = profiles.load(name)[0].of(row.spec.data.corpus)
     changes = {"dropout": profile.dropout < 1, "schedule": "schedule" in profile.optim}
     changes |= {"checkpoint": "checkpoint" in profile.decode, "search": "length_penalty" in profile.decode}
@@ -92,7 +90,6 @@ def different(rows: list[Row]) -> set[str]:
 
 def variant(row: Row) -> dict[str, object]:
     """What a profile must leave alone: components without their widths, depth, heads, norm, embeddings, objective."""
-    assert row.spec is not None
     model = row.spec.model.model_dump()
     found: dict[str, object] = {key: model[key] for key in ("num_heads", "norm", "embeddings", "dropout", "init", "activation")}
     for slot in SLOTS:
@@ -141,7 +138,7 @@ def statement_problems(address: str) -> Iterator[str]:
             yield f"{row.id}: expected `expect` with the paper's figures, or {NOT_THE_PAPERS!r} in the label"
 
 
-def is_key(spec: Any, dotted: str) -> bool:
+def is_key(spec, dotted: str) -> bool:
     for part in dotted.split("."):
         if isinstance(spec, list):
             spec = spec[0]

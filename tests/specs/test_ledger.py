@@ -17,7 +17,6 @@ import pytest
 
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.parameters import declared, params
 
@@ -47,41 +46,21 @@ def hierarchical(d: int) -> int:
 
 
 ADDED = {
-    "row2": 0,
-    "row2-layer-outputs": 0,
-    "row2-final-norm": 2 * 2 * 512,
-    "row3": 2 * (4 * 512 * 6 * 512 + 4 * 512 + 4 * 512 * 512 + 512),
-    "row3-narrow": 2 * 6 * 512 * 512,
-    "row4": 2 * 5 * node(512, 2),
-    "row5": hierarchical(512),
-    "row6": 2 * 4 * (attention(512) + node(512, 2)),
-    "row7": 2 * 3 * (2 * attention(512) + node(512, 3)),
-    "row8": 2 * 5 * node(512, 2),
-    "row9": hierarchical(512),
-    "row10": 2 * 4 * (attention(512) + node(512, 2)),
-    "row1-continued": 0,
-}
+    "row2": 0, "row2-layer-outputs": 0, "row2-final-norm": 2 * 2 * 512, "row3": 2 * (4 * 512 * 6 * 512 + 4 * 512 + 4 * 512 * 512 + 512),
+    "row3-narrow": 2 * 6 * 512 * 512, "row4": 2 * 5 * node(512, 2), "row5": hierarchical(512),
+    "row6": 2 * 4 * (attention(512) + node(512, 2)), "row7": 2 * 3 * (2 * attention(512) + node(512, 3)), "row8": 2 * 5 * node(512, 2),
+    "row9": hierarchical(512), "row10": 2 * 4 * (attention(512) + node(512, 2)), "row1-continued": 0,
+}  # fmt: skip
 """dou2018/table1: the ledger's reading of what a variant adds (figures of the ledger: 14.685M, 31.493M, 23.090M, 33.600M, 37.795M)."""
 
 MLRF = {
-    "row8": (10_974_748, 10_977_824),
-    "row9": (10_974_748, 10_977_824),
-    "row10": (12_817_948, 12_821_024),
-    "row11": (16_504_348, 16_507_424),
-    "row12": (10_975_260, 10_978_336),
-    "row13": (11_632_412, 11_635_488),
-    "row14": (11_898_652, 11_901_728),
-    "row15": (12_162_844, 12_165_920),
-    "row16": (10_975_260, 10_978_336),
-    "row17": (11_632_412, 11_635_488),
-    "row18": (11_898_652, 11_901_728),
-    "row19": (12_162_844, 12_165_920),
-    "row20": (12_289_052, 12_292_128),
-    "row21": (12_821_532, 12_824_608),
-    "row22": (12_555_292, 12_558_368),
-    "row19-w1-hop": (13_473_564, 13_476_640),
-    "row19-hops-16": (13_483_804, 13_486_880),
-}
+    "row8": (10_974_748, 10_977_824), "row9": (10_974_748, 10_977_824), "row10": (12_817_948, 12_821_024),
+    "row11": (16_504_348, 16_507_424), "row12": (10_975_260, 10_978_336), "row13": (11_632_412, 11_635_488),
+    "row14": (11_898_652, 11_901_728), "row15": (12_162_844, 12_165_920), "row16": (10_975_260, 10_978_336),
+    "row17": (11_632_412, 11_635_488), "row18": (11_898_652, 11_901_728), "row19": (12_162_844, 12_165_920),
+    "row20": (12_289_052, 12_292_128), "row21": (12_821_532, 12_824_608), "row22": (12_555_292, 12_558_368),
+    "row19-w1-hop": (13_473_564, 13_476_640), "row19-hops-16": (13_483_804, 13_486_880),
+}  # fmt: skip
 """mlrf2018/table2: with the printed vocabularies; with four special tokens more on each side."""
 
 MISSED = {
@@ -93,28 +72,12 @@ MISSED = {
 
 
 HAO = {
-    "table3/row6/zh-en": (36, 23),
-    "table3/row6/en-de": (36, 23),
-    "table3/row8/zh-en": (36, 23),
-    "table3/row8/en-de": (36, 23),
-    "table3/row8-all/zh-en": (66, 53),
-    "table3/row8-all/en-de": (66, 53),
-    "table1/row2": (204, 102),
-    "table1/row3": (221, 108),
-    "table1/row4": (110, 57),
-    "table1/row5": (36, 23),
-    "table1/row5-positions": (36, 23),
-    "table1/row5-torch-gru": (36, 33),
-    "table1/row1-continued": (0, 0),
-    "table2/row2": (38, 24),
-    "table2/row3": (78, 59),
-    "table2/row5": (66, 53),
-    "table4/row3": (0, 0),
-    "table4/row4": (105, 44),
-    "table4/row3-layers": (0, 0),
-    "fig5/T1": (36, 23),
-    "fig5/TJ": (36, 23),
-}
+    "table3/row6/zh-en": (36, 23), "table3/row6/en-de": (36, 23), "table3/row8/zh-en": (36, 23), "table3/row8/en-de": (36, 23),
+    "table3/row8-all/zh-en": (66, 53), "table3/row8-all/en-de": (66, 53), "table1/row2": (204, 102), "table1/row3": (221, 108),
+    "table1/row4": (110, 57), "table1/row5": (36, 23), "table1/row5-positions": (36, 23), "table1/row5-torch-gru": (36, 33),
+    "table1/row1-continued": (0, 0), "table2/row2": (38, 24), "table2/row3": (78, 59), "table2/row5": (66, 53), "table4/row3": (0, 0),
+    "table4/row4": (105, 44), "table4/row3-layers": (0, 0), "fig5/T1": (36, 23), "fig5/TJ": (36, 23),
+}  # fmt: skip
 """What a recurrence encoder and its use add: (a, b) of a d^2 + b d.
 
 One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention 2 d^2 + d, FFN 16 d^2 + 6 d, two norms 8 d; over the layer below,
@@ -124,30 +87,15 @@ column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d.
 
 
 WEI = {
-    "table2/row1/en-de": (10_507_264, "met"),
-    "table2/row2/en-de": (15_642_112, "met"),
-    "table2/row3/en-de": (43_305_472, "met"),
-    "table2/row4/en-de": (59_903_488, "0.1M low"),
-    "table2/row5/en-de": (76_501_504, "0.1M low"),
-    "table2/row6/en-de": (76_501_504, "0.1M low"),
-    "table2/row4-three-norms/en-de": (59_964_928, "met"),
-    "table2/row6-three-norms/en-de": (76_581_376, "met"),
-    "table4/row8": (63_084_544, "met"),
-    "table4/row9": (83_577_856, "10M high"),
-    "table4/row10": (225_442_816, "10M high"),
-    "table4/row11": (282_188_800, "10M high"),
-    "table4/row12": (210_870_272, "met"),
-    "table4/row13": (292_751_360, "7M high"),
-    "table4/row14": (519_489_536, "7M high"),
-    "fig2/plain36": (26_320_384, ""),
-    "fig2/plain72": (45_296_128, ""),
-    "table5/row2": (66_257_920, ""),
-    "table5/row3": (76_500_736, ""),
-    "table5/row4": (48_060_928, ""),
-    "table5/row5": (45_296_128, ""),
-    "table5/row6": (101_387_264, ""),
-    "table5/row7": (167_613_440, ""),
-}
+    "table2/row1/en-de": (10_507_264, "met"), "table2/row2/en-de": (15_642_112, "met"), "table2/row3/en-de": (43_305_472, "met"),
+    "table2/row4/en-de": (59_903_488, "0.1M low"), "table2/row5/en-de": (76_501_504, "0.1M low"),
+    "table2/row6/en-de": (76_501_504, "0.1M low"), "table2/row4-three-norms/en-de": (59_964_928, "met"),
+    "table2/row6-three-norms/en-de": (76_581_376, "met"), "table4/row8": (63_084_544, "met"), "table4/row9": (83_577_856, "10M high"),
+    "table4/row10": (225_442_816, "10M high"), "table4/row11": (282_188_800, "10M high"), "table4/row12": (210_870_272, "met"),
+    "table4/row13": (292_751_360, "7M high"), "table4/row14": (519_489_536, "7M high"), "fig2/plain36": (26_320_384, ""),
+    "fig2/plain72": (45_296_128, ""), "table5/row2": (66_257_920, ""), "table5/row3": (76_500_736, ""), "table5/row4": (48_060_928, ""),
+    "table5/row5": (45_296_128, ""), "table5/row6": (101_387_264, ""), "table5/row7": (167_613_440, ""),
+}  # fmt: skip
 """wei2020: counted with the declared vocabularies, and how that compares with what the paper prints (nothing: it prints none)."""
 
 
@@ -155,16 +103,11 @@ def rows(table: str) -> dict[str, Row]:
     return {row.id.split("/", 2)[2]: row for row in resolve(table) if row.spec is not None}
 
 
-def spec_of(row: Row) -> RunSpec:
-    assert row.spec is not None
-    return row.spec
-
-
 @pytest.mark.parametrize("name", [n for n in ADDED if n != "row1"])
 def test_what_the_variants_of_dou_add(name: str) -> None:
     table = rows("dou2018/table1")
-    base = params(spec_of(table["row1"]), EN_DE, EN_DE)
-    added = params(spec_of(table[name]), EN_DE, EN_DE) - base
+    base = params(table["row1"].spec, EN_DE, EN_DE)
+    added = params(table[name].spec, EN_DE, EN_DE) - base
     assert added == ADDED[name]
     reported = number(table[name].expect.get("params_added"))
     assert reported is None or f"{added / 1e6:.1f}" == f"{reported / 1e6:.1f}"
@@ -173,18 +116,18 @@ def test_what_the_variants_of_dou_add(name: str) -> None:
 @pytest.mark.parametrize("name", [f"row{i}/{pair}" for i in (6, 7, 8, 9) for pair in ("en-de", "zh-en")])
 def test_the_models_of_dou(name: str) -> None:
     row = rows("dou2018/table2")[name]
-    d, size = spec_of(row).model.d_model, EN_DE if name.endswith("en-de") else ZH_EN
-    counted = params(spec_of(row), size, size)
+    d, size = row.spec.model.d_model, EN_DE if name.endswith("en-de") else ZH_EN
+    counted = params(row.spec, size, size)
     assert counted == body(d) + d + 3 * size * d + (hierarchical(d) if name[3] in "79" else 0)
     assert f"{counted / 1e6:.0f}M" == row.expect["params"]
 
 
 def test_sides_and_options_of_the_nodes() -> None:
     sides, options = rows("dou2018/table3"), rows("dou2018/table4")
-    base = params(spec_of(sides["row1"]), EN_DE, EN_DE)
-    counted = {name: params(spec_of(row), EN_DE, EN_DE) - base for name, row in sides.items()}
+    base = params(sides["row1"].spec, EN_DE, EN_DE)
+    counted = {name: params(row.spec, EN_DE, EN_DE) - base for name, row in sides.items()}
     assert counted == {"row1": 0, "row2": hierarchical(512) // 2, "row3": hierarchical(512) // 2, "row4": hierarchical(512)}
-    added = {name: params(spec_of(row), EN_DE, EN_DE) - base for name, row in options.items()}
+    added = {name: params(row.spec, EN_DE, EN_DE) - base for name, row in options.items()}
     attending = 2 * (attention(512, 2) + 2 * attention(512, 3) + 3 * 2 * 512)
     assert added.pop("row1") == 0 and added.pop("row6") == attending and f"{attending / 1e6:.2f}" == "14.17"
     assert set(added.values()) == {hierarchical(512)}
@@ -193,8 +136,8 @@ def test_sides_and_options_of_the_nodes() -> None:
 @pytest.mark.parametrize("name", list(MLRF))
 def test_the_models_of_wang(name: str) -> None:
     row = rows("mlrf2018/table2")[name]
-    assert spec_of(row).data.vocab.model_dump() == dict(zip(("src", "tgt"), PRINTED, strict=True))
-    rounded, cut = (params(spec_of(row), *(size + more for size in PRINTED)) for more in (0, SPECIALS))
+    assert row.spec.data.vocab.model_dump() == dict(zip(("src", "tgt"), PRINTED, strict=True))
+    rounded, cut = (params(row.spec, *(size + more for size in PRINTED)) for more in (0, SPECIALS))
     assert (rounded, cut) == MLRF[name]
     reported = row.expect.get("params")
     met = {"round": f"{rounded / 1e6:.2f}M" == reported, "cut": f"{math.floor(cut / 1e4) / 100:.2f}M" == reported}
@@ -206,7 +149,7 @@ def test_the_models_of_wang(name: str) -> None:
 def test_fusion_options_of_wang() -> None:
     """Word embedding: a state less for the FNN (d_f x d) and a row less of the layer embedding, which is one table for both sides."""
     table = rows("mlrf2018/table4")
-    counted = {name: params(spec_of(row), *PRINTED) for name, row in table.items()}
+    counted = {name: params(row.spec, *PRINTED) for name, row in table.items()}
     d, d_f, states = 256, 512, 4
     for full, no_layers, no_words in (("row1", "row2", "row3"), ("row4", "row5", "row6"), ("row7", "row8", "row9")):
         assert counted[full] - counted[no_layers] == states * d
@@ -216,9 +159,8 @@ def test_fusion_options_of_wang() -> None:
 @pytest.mark.parametrize("name", [f"row{i}/{pair}" for i in (5, 7) for pair in ("zh-en", "en-de")])
 def test_the_baselines_of_hao(name: str) -> None:
     row = rows("hao2019/table3")[name]
-    d, sizes = spec_of(row).model.d_model, declared(spec_of(row))
-    assert sizes is not None
-    counted = params(spec_of(row), *sizes)
+    d, sizes = row.spec.model.d_model, declared(row.spec)
+    counted = params(row.spec, *sizes)
     assert counted == body(d) + d + (sizes[0] + 2 * sizes[1]) * d
     assert f"{counted / 1e6:.1f}M" == row.expect["params"]
 
@@ -227,11 +169,9 @@ def test_the_baselines_of_hao(name: str) -> None:
 def test_what_the_recurrence_of_hao_adds(name: str) -> None:
     table, _, row_name = name.partition("/")
     row = rows(f"hao2019/{table}")[row_name]
-    assert row.parent is not None
-    d, a, b = spec_of(row).model.d_model, *HAO[name]
-    sizes = declared(spec_of(row))
-    assert sizes is not None
-    added = params(spec_of(row), *sizes) - params(spec_of(row.parent), *sizes)
+    d, a, b = row.spec.model.d_model, *HAO[name]
+    sizes = declared(row.spec)
+    added = params(row.spec, *sizes) - params(row.parent.spec, *sizes)
     assert added == a * d * d + b * d
     reported = number(row.expect.get("params_added"))
     met = reported is None or f"{added / 1e6:.1f}" == f"{reported / 1e6:.1f}"
@@ -241,18 +181,16 @@ def test_what_the_recurrence_of_hao_adds(name: str) -> None:
 def test_the_count_of_big_that_hao_reports_is_met_by_no_row_and_nearly_by_all_layers() -> None:
     table = rows("hao2019/table3")
     for pair in ("zh-en", "en-de"):
-        sizes = declared(spec_of(table[f"row7/{pair}"]))
-        assert sizes is not None
-        base = params(spec_of(table[f"row7/{pair}"]), *sizes)
-        top, every = (round((params(spec_of(table[f"{name}/{pair}"]), *sizes) - base) / 1e6, 2) for name in ("row8", "row8-all"))
+        sizes = declared(table[f"row7/{pair}"].spec)
+        base = params(table[f"row7/{pair}"].spec, *sizes)
+        top, every = (round((params(table[f"{name}/{pair}"].spec, *sizes) - base) / 1e6, 2) for name in ("row8", "row8-all"))
         assert (top, every) == (37.77, 69.26)
 
 
 def test_relative_positions_are_two_tables_a_layer_and_head() -> None:
     table = rows("hao2019/table4")
-    sizes = declared(spec_of(table["row1"]))
-    assert sizes is not None
-    counted = {name: params(spec_of(table[name]), *sizes) for name in ("row1", "row2", "row2-sinusoids")}
+    sizes = declared(table["row1"].spec)
+    counted = {name: params(table[name].spec, *sizes) for name in ("row1", "row2", "row2-sinusoids")}
     assert counted["row2"] - counted["row1"] == counted["row2-sinusoids"] - counted["row1"] == 12 * 8 * 33 * 64 * 2
 
 
@@ -260,9 +198,8 @@ def test_relative_positions_are_two_tables_a_layer_and_head() -> None:
 def test_the_models_of_wei(name: str) -> None:
     table, _, row_name = name.partition("/")
     row = rows(f"wei2020/{table}")[row_name]
-    sizes = declared(spec_of(row))
-    assert sizes is not None
-    counted = params(spec_of(row), *sizes)
+    sizes = declared(row.spec)
+    counted = params(row.spec, *sizes)
     expected, verdict = WEI[name]
     assert counted == expected
     if (reported := row.expect.get("params")) is not None:
@@ -275,21 +212,16 @@ def test_the_models_of_wei(name: str) -> None:
 
 def test_layers_and_context_of_wei() -> None:
     """What a plain layer, a layer with a context, and the context itself cost, by d and f: the layers are the same at every size."""
-    for table, d, f, shallow, deep, layers in (
-        ("table2", 256, 512, "row2/en-de", "row3/en-de", 30),
-        ("table4", 512, 2048, "row9", "row10", 30),
-    ):
+    for table, d, f, shallow, deep in (("table2", 256, 512, "row2/en-de", "row3/en-de"), ("table4", 512, 2048, "row9", "row10")):
         found = rows(f"wei2020/{table}")
-        sizes = declared(spec_of(found[shallow]))
-        assert sizes is not None
+        sizes = declared(found[shallow].spec)
         plain = 4 * (d * d + d) + 2 * d * f + f + d + 2 * 2 * d
         context = 4 * (d * d + d) + 2 * d * d + d + 2 * d  # its attention, W1 and W2 of the gate with one bias, its norm
-        assert params(spec_of(found[deep]), *sizes) - params(spec_of(found[shallow]), *sizes) == layers * (plain + context)
+        assert params(found[deep].spec, *sizes) - params(found[shallow].spec, *sizes) == 30 * (plain + context)
     found = rows("wei2020/table5")
-    sizes = declared(spec_of(found["row5"]))
-    assert sizes is not None
+    sizes = declared(found["row5"].spec)
     d = 256
-    counted = {name: params(spec_of(found[name]), *sizes) for name in ("row1", "row4", "row5")}
+    counted = {name: params(found[name].spec, *sizes) for name in ("row1", "row4", "row5")}
     context = 4 * (d * d + d) + 2 * d * d + d + 2 * d
     assert counted["row4"] - counted["row5"] == 6 * context + 6 * d * d + 6 * d, "six decoder layers and the GRU"
     assert counted["row1"] - counted["row4"] == 72 * context

@@ -15,7 +15,7 @@ from orchestrator.report.notes import parameter_differences
 from orchestrator.specs.table import number
 from orchestrator.sweeps.parameters import declared, params
 from orchestrator.sweeps.plan import Data
-from tests.specs.test_ledger import rows, spec_of
+from tests.specs.test_ledger import rows
 
 E = 256
 """Width of embedded words, keys and values in Shen's small models."""
@@ -39,12 +39,8 @@ def ends(e: int, top: int, source: int, target: int) -> int:
 def residual(layers: int, width: int, e: int, source: int, target: int) -> int:
     """BASE: E -> width and back in the encoder, E -> width in the decoder, whose layers have maps of the query and of what was attended."""
     encoder = linear(E, width) + layers * convolution(width, width) + linear(width, E)
-    return (
-        encoder
-        + linear(E, width)
-        + layers * (convolution(width, width) + linear(width, E) + linear(E, width))
-        + ends(e, width, source, target)
-    )
+    decoder = linear(E, width) + layers * (convolution(width, width) + linear(width, E) + linear(E, width))
+    return encoder + decoder + ends(e, width, source, target)
 
 
 def stacked(layers: int, width: int, each: int, group: int) -> tuple[int, int, int]:
@@ -74,13 +70,8 @@ SHEN = {
     "row6": lambda *words: densenmt(8, 96, 5, 2, *words),
 }
 """shen2018/table1: parameters by (e, words of the source, words of the target)."""
-OUTSIDE = {
-    "row1/tr-en-e128": -1.044,
-    "row1/tr-en-morph-e128": -1.056,
-    "row5/tr-en-e256": 1.043,
-    "row6/tr-en-e256": 1.045,
-    "row6/tr-en-morph-e256": 1.001,
-}
+OUTSIDE = {"row1/tr-en-e128": -1.044, "row1/tr-en-morph-e128": -1.056, "row5/tr-en-e256": 1.043}
+OUTSIDE |= {"row6/tr-en-e256": 1.045, "row6/tr-en-morph-e256": 1.001}
 """Rows whose counts are outside of the paper's +-1M, and by how much they differ [M]."""
 
 
@@ -88,11 +79,10 @@ OUTSIDE = {
 def test_the_models_of_shen(row_name: str) -> None:
     for name, row in rows("shen2018/table1").items():
         if name.startswith(f"{row_name}/"):
-            sizes = declared(spec_of(row))
-            assert sizes is not None
-            counted = params(spec_of(row), *sizes)
+            sizes = declared(row.spec)
+            counted = params(row.spec, *sizes)
             off = (counted - (number(row.expect["params"]) or 0.0)) / 1e6
-            assert counted == SHEN[row_name](spec_of(row).model.word_dim or E, *sizes), name
+            assert counted == SHEN[row_name](row.spec.model.word_dim or E, *sizes), name
             assert (abs(off) > 1) == (name in OUTSIDE) == bool(row.note), "a table says why"
             assert name not in OUTSIDE or round(off, 3) == OUTSIDE[name]
 
@@ -105,13 +95,13 @@ def test_a_table_of_shen_prints_the_counts_that_are_outside() -> None:
 
 def test_the_fewer_parameters_of_shen_are_not_met_by_the_summaries_that_meet_table_1() -> None:
     table, rerun = rows("shen2018/table5"), rows("shen2018/fig5")["convs2s-rerun"]
-    dense, gated, base = (params(spec_of(row), 40_000, 40_000) for row in (table["row5"], table["row5-glu-conv3"], rerun))
+    dense, gated, base = (params(row.spec, 40_000, 40_000) for row in (table["row5"], table["row5-glu-conv3"], rerun))
     assert (dense, gated, base) == (139_056_512, 167_079_296, 209_569_920)
     assert [f"{1 - count / base:.3f}" for count in (dense, gated)] == ["0.336", "0.203"], "the paper: 20%"
     assert "34% fewer" in table["row5"].note and "20% fewer" in table["row5-glu-conv3"].note
     small = rows("shen2018/table1")["row6/tr-en-e256"]
-    model = spec_of(small).model.model_dump()
+    model = small.spec.model.model_dump()
     for side in ("encoder", "decoder"):
         model[side]["connection"]["summary"] = "glu_conv3"
-    other = spec_of(small).model_copy(update={"model": spec_of(small).model.model_validate(model)})
+    other = small.spec.model_copy(update={"model": small.spec.model.model_validate(model)})
     assert round(params(other, 29_000, 30_000) / 1e6, 1) == 31.2, "3.2M over the 28M of table 1"

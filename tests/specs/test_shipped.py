@@ -28,7 +28,7 @@ def test_every_profile_resolves_and_leaves_the_variants_alone(address: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", shipped.TABLES)
-def test_show_is_self_contained(address: str, tmp_path: Path) -> None:
+def test_show_is_self_contained(address: str, tmp_path) -> None:
     assert list(shipped.show_problems(address, tmp_path)) == []
 
 

@@ -1,13 +1,15 @@
 """What tests of several packages share: spec files, a corpus, processes that die at a fault, prepared data, a trained row."""
 
 import os
+import shutil
 import signal
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from orchestrator.errors import UserError
 
 MINIMAL = """\
 source: {paper: demo, table: small}
@@ -18,8 +20,15 @@ rows:
 """
 
 
+def refused(call: Callable[..., object], *arguments: object, **options: object) -> list[str]:
+    """The lines of the UserError that the call ends with."""
+    with pytest.raises(UserError) as caught:
+        call(*arguments, **options)
+    return caught.value.lines
+
+
 @pytest.fixture
-def spec(tmp_path: Path) -> Callable[..., Path]:
+def spec(tmp_path) -> Callable[..., Path]:
     """Writes a file: the minimal head, then `rows` (indented by two), or a whole `text`."""
 
     def write(rows: str = "  base: {}\n", *, text: str | None = None, name: str = "spec.yaml", head: str = MINIMAL) -> Path:
@@ -54,7 +63,7 @@ def forked() -> Callable[..., int]:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def prepared(tmp_path_factory):
     """The corpus of `tests.unit.training.support.SPEC`, prepared once for all workers."""
     from orchestrator.data.prepare import prepare
     from tests.unit.training.support import SPEC
@@ -63,7 +72,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def trained(tmp_path_factory) -> tuple[Path, Path, Path]:
     """(spec file, results, cache) with `base` trained and scored for 6 updates, and `child` from it. Not to be changed."""
     from orchestrator.cli.main import run
     from tests.unit.lifecycle.life import SPEC, put
@@ -73,6 +82,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]
     arguments = ["--results", str(base / "results"), "--cache-dir", str(base / "cache"), "--no-tracking", "--json"]
     assert run(["sweep", str(spec), "--engine", "local", *arguments]) == 0
     return spec, base / "results", base / "cache"
+
+
+@pytest.fixture
+def copy(trained, tmp_path) -> Path:
+    """The results of `trained`, to be changed."""
+    return Path(shutil.copytree(trained[1], tmp_path / "results"))
 
 
 LINES = [
@@ -117,7 +132,7 @@ def token_lines() -> list[str]:
 
 
 @pytest.fixture
-def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def talks(tmp_path, monkeypatch) -> Callable[..., Path]:
     """`talks(lines, text=.., target=.., raw=..)` writes the corpus and its entry -> the data directory."""
     from orchestrator.specs import check, corpora
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from orchestrator.paths import ROOT
+
 SOURCE = sorted(path for top in ("models", "orchestrator") for path in (ROOT / top).rglob("*.py"))
 SCRIPTS = sorted(path for top in ("cluster", "benchmarks") for path in (ROOT / top).rglob("*.py"))
 OURS = {"models", "orchestrator", "cluster", "tests", "benchmarks"}
@@ -32,14 +33,16 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Dotted module names and lines, imports inside functions and under TYPE_CHECKING included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports(path: Path, *, nested: bool = True) -> Iterator[tuple[str, int]]:
+    """Dotted names of modules and of what is taken from them, with lines; nested: inside functions and under TYPE_CHECKING too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if nested else tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = ".".join(path.relative_to(ROOT).parts[: -node.level]) if node.level else ""
-            yield ".".join(filter(None, (package, node.module))), node.lineno
+            module = ".".join(filter(None, (package, node.module)))
+            yield from ((name, node.lineno) for name in (module, *(f"{module}.{alias.name}" for alias in node.names)))
 
 
 def test_what_imports_what() -> None:
@@ -70,18 +73,14 @@ ORDER += ["report", "tuning", "lifecycle", "analysis", "cli", "api"]
 
 
 def own_imports() -> dict[str, set[tuple[str, int]]]:
-    """Module of `orchestrator` -> (module that it imports, line); imports inside functions and under TYPE_CHECKING too."""
+    """Module of `orchestrator` -> (module that it imports, line); of a package, what is taken from it if that is a module."""
     named = {name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in SOURCE}
     named = {name: path for name, path in named.items() if name.partition(".")[0] == "orchestrator"}
-    found: dict[str, set[tuple[str, int]]] = {name: set() for name in named}
-    for name, path in named.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    whole = f"{node.module}.{alias.name}"
-                    found[name] |= {(module, node.lineno) for module in ([whole] if whole in named else [node.module]) if module in named}
-            elif isinstance(node, ast.Import):
-                found[name] |= {(alias.name, node.lineno) for alias in node.names if alias.name in named}
+    found = {name: {(module, line) for module, line in imports(path) if module in named} for name, path in named.items()}
+    for modules in found.values():
+        modules -= {
+            (module, line) for module, line in modules if any(at == line and other.startswith(f"{module}.") for other, at in modules)
+        }
     return found
 
 
@@ -132,24 +131,13 @@ def test_imports_in_functions_are_few() -> None:
     assert len(bad) <= MAX_FUNCTION_IMPORTS, "\n".join(bad)
 
 
-def top_level(path: Path) -> Iterator[str]:
-    """Modules imported when `path` is, from its top level alone."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    for node in body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def test_help_waits_for_nothing_heavy() -> None:
     """Follows the top-level imports from the modules that declare the commands."""
     todo = sorted((ROOT / "orchestrator" / "cli").glob("*.py"))
     seen, bad = set(todo), []
     while todo:
         path = todo.pop()
-        for module in top_level(path):
+        for module, _ in imports(path, nested=False):
             if module.partition(".")[0] in HEAVY:
                 bad.append(f"{name_of(path)}: {module}")
             base = ROOT.joinpath(*module.split("."))
@@ -167,15 +155,9 @@ def test_size() -> None:
 
 
 def test_nothing_runs_foreign_code() -> None:
-    bad = [line for path in SOURCE + SCRIPTS for line in foreign_code(path)]
-    assert not bad, "\n".join(bad)
-
-
-def foreign_code(path: Path) -> list[str]:
-    bad = [f"{name_of(path)}:{line}: {module}" for module, line in imports(path) if module.partition(".")[0] in UNSAFE_MODULES]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call):
-            continue
+    bad = [f"{path}:{line}" for path in SOURCE + SCRIPTS for module, line in imports(path) if module.partition(".")[0] in UNSAFE_MODULES]
+    trees = ((path, ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in SOURCE + SCRIPTS)
+    for path, node in ((path, node) for path, nodes in trees for node in nodes if isinstance(node, ast.Call)):
         called = ast.unparse(node.func)
         text = f"{name_of(path)}:{node.lineno}: {called}"
         if called in UNSAFE_CALLS:
@@ -183,7 +165,7 @@ def foreign_code(path: Path) -> list[str]:
         for keyword in node.keywords:
             if keyword.arg in ("allow_pickle", "shell") and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
                 bad.append(f"{text} with {keyword.arg}")
-    return bad
+    assert not bad, "\n".join(bad)
 
 
 def test_no_packages_where_there_are_none() -> None:

@@ -2,17 +2,15 @@
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from orchestrator import safe_text
 from orchestrator.cli.main import run
 from orchestrator.ledger.results import Ledger
+from orchestrator.lifecycle.export_row import model_card
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
 from orchestrator.specs.rows import resolve
@@ -39,7 +37,7 @@ def test_no_format_of_a_table_holds_them() -> None:
     assert json.loads(several([made, made], "json"))["tables"][1]["notes"] == [HOSTILE] and clean(several([made, made], "json"))
 
 
-def test_show_escapes_them_and_can_be_read_again(spec: Callable[..., Path], tmp_path: Path) -> None:
+def test_show_escapes_them_and_can_be_read_again(spec, tmp_path) -> None:
     (row,) = resolve(spec(f"  one: {{label: {json.dumps(HOSTILE)}}}\n"))
     text = to_yaml(row)
     assert clean(text) and row.label == HOSTILE
@@ -47,7 +45,7 @@ def test_show_escapes_them_and_can_be_read_again(spec: Callable[..., Path], tmp_
     assert resolve(tmp_path / "again.yaml")[0].label == HOSTILE
 
 
-def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_escapes(fake_results, capsys) -> None:
     fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
     (found,) = sweep_status(fake_results.root)
     screen = io.StringIO()
@@ -58,7 +56,7 @@ def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[s
         assert clean(capsys.readouterr().out)
 
 
-def test_progress_lines_show_escapes(tmp_path: Path) -> None:
+def test_progress_lines_show_escapes(tmp_path) -> None:
     screen = io.StringIO()
     live = LiveProgress([], Console(file=screen, width=400), Ledger(tmp_path))
     live._tell("row:1", RunProgress("row", 1, "0" * 64, ()), {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
@@ -66,8 +64,6 @@ def test_progress_lines_show_escapes(tmp_path: Path) -> None:
 
 
 def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
-    from orchestrator.lifecycle.export_row import model_card
-
     about: dict[str, Any] = {"id": HOSTILE, "label": HOSTILE, "seed": 1, "languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE]}
     about |= {"facts": {"corpus": HOSTILE, "started from": HOSTILE}, "capsule": {"a": HOSTILE, HOSTILE: ["|"]}}
     card = model_card(about | {"scores": {HOSTILE: {"bleu": 1.0, "signature": f"`{HOSTILE}"}}}, "0" * 64)
@@ -75,7 +71,7 @@ def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
     assert not any(text in card.replace("\\<", "").replace("\\[", "") for text in ("<script", "<img", "![p]", "</script"))
 
 
-def test_errors_and_notes_show_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_and_notes_show_escapes(capsys) -> None:
     safe_text.log(HOSTILE)
     assert clean(capsys.readouterr().err)
     assert json.loads(safe_text.json_text({HOSTILE: "\u202e\ud800é"})) == {HOSTILE: "\u202e\ud800é"}

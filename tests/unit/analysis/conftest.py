@@ -4,7 +4,6 @@ import copy
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +47,12 @@ class Lab:
         self.rows = {row.id.rpartition("/")[2]: row for row in resolve(self.file)}
         self.ledger = Ledger(self.results)
         spec = self.rows["base"].spec
-        assert spec is not None
         self.prepared: Prepared = prepare(spec.data, None, self.cache)
 
     def finish(self, name: str, *, spoil: Callable[[str], bool] = lambda source: False, seed: int = 1, train: float | None = 0.5) -> None:
         """Weights as they are drawn; the reference as translation, its words shuffled where `spoil` says so of the source line."""
         row = self.rows[name].at(seed)
         keys = keys_for(row, Data(None))
-        assert row.spec is not None and keys.train is not None and keys.decode is not None and keys.score is not None
         model = build(row.spec.model.model_dump(), self.prepared.src_size, self.prepared.tgt_size, seed)
         Store(self.ledger.run_dir(keys.train), keys.train).save_weights("last", dict(model.named_parameters()), {"step": 4})
         self.ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
@@ -87,7 +84,6 @@ class Lab:
 def drawn(made: Analysis) -> Figure:
     """The figure of an analysis."""
     figure = Figure(layout="constrained")
-    assert made.draw is not None
     made.draw(figure, made.records)
     figure.draw_without_rendering()
     return figure
@@ -100,7 +96,7 @@ def _shuffled(line: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def lab(tmp_path_factory) -> Lab:
     """base and iter are perfect but for what the tests spoil; `later` was never run. Read-only for the tests."""
     made = Lab(tmp_path_factory.mktemp("lab"))
     made.finish("base", spoil=lambda source: len(source.split()) > 6)
@@ -112,7 +108,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture
-def own(lab: Lab, tmp_path: Path) -> Lab:
+def own(lab, tmp_path) -> Lab:
     """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
     made = copy.copy(lab)
     made.rows = dict(lab.rows)
@@ -120,9 +116,3 @@ def own(lab: Lab, tmp_path: Path) -> Lab:
     shutil.copytree(lab.results, made.results)
     made.ledger = Ledger(made.results)
     return made
-
-
-@pytest.fixture
-def about() -> Callable[..., Row]:
-    """A copy of a row with other fields."""
-    return lambda row, **changes: replace(row, **changes)

@@ -17,7 +17,7 @@ KINDS = {"attention-maps": attention_maps, "layer-attention": layer_attention}
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("attention-maps", [None]), ("layer-attention", [1, 2, 3])])
-def test_weights_of_a_position_add_up_to_one(kind: str, hops: list[Any], lab: Any) -> None:
+def test_weights_of_a_position_add_up_to_one(kind: str, hops: list[Any], lab) -> None:
     made = KINDS[kind](lab.context(kind, "hop3", options=["sentences=0,5"]))
     sums: dict[Any, float] = {}
     for r in made.records:
@@ -29,7 +29,7 @@ def test_weights_of_a_position_add_up_to_one(kind: str, hops: list[Any], lab: An
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_are_those_of_the_source_and_of_the_translation(kind: str, lab: Any) -> None:
+def test_tokens_are_those_of_the_source_and_of_the_translation(kind: str, lab) -> None:
     context = lab.context(kind, "hop1", options=["sentences=2"])
     records = [r for r in KINDS[kind](context).records if r["sentence"] == 2]
     text = context.decoded(context.subjects[0])["hypotheses"][2]
@@ -40,7 +40,7 @@ def test_tokens_are_those_of_the_source_and_of_the_translation(kind: str, lab: A
         assert tokens == [*lab.prepared.decode_tokens(lab.prepared.encode([line], side), side)[0].split(), "</s>"]
 
 
-def test_cross_attention_is_that_of_the_top_layer(lab: Any) -> None:
+def test_cross_attention_is_that_of_the_top_layer(lab) -> None:
     """Against the layer's own maps: query of what it reads, keys of the encoder's states."""
     context = lab.context("attention-maps", "base")
     model = context.model(context.subjects[0])
@@ -59,7 +59,7 @@ def test_cross_attention_is_that_of_the_top_layer(lab: Any) -> None:
     assert torch.allclose(found, attention_weights(*split, None)[0], atol=1e-6)
 
 
-def test_batched_and_cached_passes_look_at_the_same_layers(lab: Any) -> None:
+def test_batched_and_cached_passes_look_at_the_same_layers(lab) -> None:
     """The weights of a batch of padded sentences are those that the decoder has when it goes token by token; `all` is their mean."""
     context = lab.context("layer-attention", "hop3", options=["sentences=0"])
     model, texts = context.model(context.subjects[0]), context.decoded(context.subjects[0])["hypotheses"]
@@ -82,7 +82,7 @@ def test_batched_and_cached_passes_look_at_the_same_layers(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_there(kind: str, lab: Any) -> None:
+def test_what_is_not_there(kind: str, lab) -> None:
     with pytest.raises(UserError, match="found 40; expected numbers below 40"):
         KINDS[kind](lab.context(kind, "hop1", options=["sentences=0,40"]))
     with pytest.raises(UserError, match="demo/small/base: its decoder has no mlrf-self-attention"):

@@ -15,7 +15,7 @@ from tests.unit.tracking.reading import mlflow_client
 
 
 @pytest.fixture
-def analyse(lab: Any, cli: Any, tmp_path: Path) -> Any:
+def analyse(lab, cli, tmp_path):
     """The command over the demo's results; files in a folder of the test."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -26,7 +26,7 @@ def analyse(lab: Any, cli: Any, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("length", ["base", "hier"]), ("properties", ["base", "hop3"])])
-def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, analyse: Any, tmp_path: Path) -> None:
+def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab, analyse, tmp_path) -> None:
     code, out, err = analyse(*(f"{lab.file}#{row}" for row in rows), "--kind", kind, "--json")
     assert code == 0, err
     said = json.loads(out)
@@ -43,7 +43,7 @@ def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, anal
         assert "<svg" in (tmp_path / "out" / f"{kind}.svg").read_text()[:400]
 
 
-def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path: Path) -> None:
+def test_the_same_analysis_gives_the_same_bytes(lab, analyse, tmp_path) -> None:
     contents = []
     for _ in range(2):
         assert analyse(f"{lab.file}#hier", "--kind", "exploitation")[0] == 0
@@ -51,7 +51,7 @@ def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path
     assert contents[0] == contents[1] and len(contents[0]) == 5
 
 
-def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
+def test_nothing_is_written_into_a_run(lab, analyse) -> None:
     def seen() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in lab.results.rglob("*") if path.is_file()}
 
@@ -60,12 +60,13 @@ def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     assert seen() == before
 
 
-def test_bad_input_is_one_line_and_exit_2(lab: Any, analyse: Any) -> None:
+def test_bad_input_is_one_line_and_exit_2(lab, analyse) -> None:
     for arguments, message in (
         ((f"{lab.file}#later", "--kind", "length"), "demo/small/later seed 1: found no run"),
         ((f"{lab.file}#base",), "names no analysis; give --kind"),
         ((f"{lab.file}#base", "--kind", "hop"), "--kind hop: expected one of"),
         ((f"{lab.file}#base", "--kind", "length", "--option", "edges=x"), "--option edges=x: expected whole numbers"),
+        ((f"{lab.file}#base", "--kind", "length", "--option", "edge=3"), "edge is no option of length; expected edges"),
         ((f"{lab.file}#base", "--kind", "exploitation"), "no aggregation node"),
     ):
         code, out, err = analyse(*arguments)
@@ -83,7 +84,7 @@ def runs(results: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.slow
-def test_an_analysis_is_a_run_of_its_own(fake_results: Any, tmp_path: Path) -> None:
+def test_an_analysis_is_a_run_of_its_own(fake_results, tmp_path) -> None:
     """Logged twice it is there once, with the later files; training runs are counted as before."""
     results = fake_results.root
     fake_results.sweep([row := fake_results.row("baseline")])
@@ -103,7 +104,7 @@ def test_an_analysis_is_a_run_of_its_own(fake_results: Any, tmp_path: Path) -> N
     assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
 
 
-def test_a_store_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_a_warning(tmp_path) -> None:
     file = tmp_path / "hops.csv"
     file.write_text("a\n")
     (tmp_path / "no.db").write_text("this is no database" * 100)

@@ -1,7 +1,6 @@
 """BLEU by hops and by recurrent steps, accuracy by update, gradient norms."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,7 @@ OVER_SENTENCES = ["an interval over sentences does not say what other seeds woul
 SA = {"kind": "mlrf-self-attention"}
 
 
-def test_bleu_by_hops(lab: Any) -> None:
+def test_bleu_by_hops(lab) -> None:
     made = HOPS.analyse(lab.context("hops", "hop3", "hop1", "base"))
     assert [(r["row"].rpartition("/")[2], r["hops"], r["sides"]) for r in made.records] == [
         ("base", None, None),
@@ -26,9 +25,9 @@ def test_bleu_by_hops(lab: Any) -> None:
     assert bleu[1] == 100.0 and bleu[3] < 100.0 and made.notes == OVER_SENTENCES
 
 
-def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
+def test_other_figures_and_their_means(lab) -> None:
     """`also` is another scoring of the same training; a mean needs all of its parts."""
-    row = about(
+    row = replace(
         lab.rows["hop1"], also={"cased": ScoreSpec(metric="multi-bleu")}, means={"both": ["bleu", "cased"], "none": ["bleu", "gone"]}
     )
     context = lab.context("hops", "base")
@@ -38,7 +37,7 @@ def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
     assert "demo/small/hop1 seed 1: no figure of none; run the row again" in made.notes
 
 
-def test_accuracy_by_update_in_percent(lab: Any) -> None:
+def test_accuracy_by_update_in_percent(lab) -> None:
     made = accuracy(lab.context("accuracy", "base"))
     points = [(r["data"], r["step"], r["accuracy"]) for r in made.records]
     assert points == [("training", 2, 12.5), ("training", 4, 25.0), ("validation", 2, 25.0), ("validation", 4, 50.0)]
@@ -65,7 +64,7 @@ rows:
 
 
 @pytest.fixture
-def recurrent(lab: Any, tmp_path: Path) -> Any:
+def recurrent(lab, tmp_path):
     made = type(lab)(tmp_path, RECURRENT)
     made.finish("base", spoil=lambda source: len(source.split()) > 6)
     made.finish("T8")
@@ -74,7 +73,7 @@ def recurrent(lab: Any, tmp_path: Path) -> Any:
     return made
 
 
-def test_bleu_by_steps(recurrent: Any) -> None:
+def test_bleu_by_steps(recurrent) -> None:
     made = STEPS.analyse(recurrent.context("steps", "TJ", "T8", "T1", "T2x3", "base"))
     assert [(r["layers"], r["steps"]) for r in made.records] == [(None, None), (1, 1), (1, 8), (1, "J"), (3, 2)]
     assert [r["bleu"] == 100.0 for r in made.records] == [False, False, True, False, False]
@@ -85,20 +84,15 @@ def test_bleu_by_steps(recurrent: Any) -> None:
     assert list(dashed.get_ydata()) == [made.records[0]["bleu"]] * 2
     one, three = [container.lines[0] for container in axes.containers]
     moved = 0.012 * (14 - 1) / 2  # bars of two lines do not cover each other
-    assert list(one.get_xdata()) == pytest.approx([1 - moved, 8 - moved, 14 - moved]) and list(three.get_xdata()) == pytest.approx(
-        [2 + moved]
-    )
+    assert list(one.get_xdata()) == pytest.approx([1 - moved, 8 - moved, 14 - moved])
+    assert list(three.get_xdata()) == pytest.approx([2 + moved])
     assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [f"baseline: {made.records[0]['bleu']:.2f}", "layers: 1"]
 
 
-def logged(lab: Any, name: str, samples: list[Any]) -> None:
-    """As a training writes them."""
-    folder = lab.ledger.run_dir(lab.subject(name).train_key)
+def test_norms_have_a_record_for_each_layer_and_update(own) -> None:
+    samples = [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]]
+    folder = own.ledger.run_dir(own.subject("base").train_key)
     HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples}, None)
-
-
-def test_norms_have_a_record_for_each_layer_and_update(own: Any) -> None:
-    logged(own, "base", [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]])
     context = own.context("gradient-norms", "base", "hier", options=["steps=20"])
     made = gradient_norms(context)
     assert [(r["layer"], r["step"], r["norm"]) for r in made.records][:3] == [(1, 10, 0.5), (1, 20, 0.75), (2, 10, 0.25)]

@@ -1,7 +1,5 @@
 """BLEU on sampled training pairs and on the validation set, by update where there are snapshots; losses from the history."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -18,7 +16,7 @@ from tests.unit.history import append_history
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few(monkeypatch) -> None:
     monkeypatch.setattr(training, "PAIRS", 6)
 
 
@@ -28,32 +26,23 @@ def test_the_sample_is_fixed() -> None:
 
 
 @pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def silent(monkeypatch) -> None:
     """Every translation is empty: a search takes long."""
     monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [Hypothesis([], 0.0, 0.0) for _ in ids])
 
 
 @pytest.mark.usefixtures("silent")
-def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
+def test_a_row_has_bleu_of_both_and_its_losses(own) -> None:
     append_history(own.ledger, own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
     made = degradation(own.context("degradation", "base", "hier"))
-    found = [
-        (r["measure"], r["data"], r["step"], r["sentences"] if r["measure"] == "bleu" else r["value"])
-        for r in made.records
-        if "base" in r["row"]
-    ]
-    valid = len(own.prepared.sources("valid"))
-    assert found == [
-        ("bleu", "training", 4, 6),
-        ("bleu", "validation", 4, valid),
-        ("nll", "training", 4, 1.5),
-        ("nll", "validation", 2, 2.0),
-        ("nll", "validation", 4, 2.25),
-    ]
+    base, valid = [r for r in made.records if "base" in r["row"]], len(own.prepared.sources("valid"))
+    found = [(r["measure"], r["data"], r["step"], r["sentences"] if r["measure"] == "bleu" else r["value"]) for r in base]
+    assert found[:3] == [("bleu", "training", 4, 6), ("bleu", "validation", 4, valid), ("nll", "training", 4, 1.5)]
+    assert found[3:] == [("nll", "validation", 2, 2.0), ("nll", "validation", 4, 2.25)]
     assert {r["layers"] for r in made.records} == {4}
 
 
-def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own: Any) -> None:
+def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own) -> None:
     context = own.context("degradation", "hier")
     subject = context.subjects[0]
     made = degradation(context)
@@ -63,12 +52,12 @@ def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own: Any) -> 
     assert value == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_knows_its_training_pairs_has_full_bleu(own, monkeypatch) -> None:
     """The references of training pairs are the pairs' own targets, in the order of the sources."""
     pairs = own.prepared.pairs("train")
     known = {tuple(source): target for source, target in (pairs[i] for i in range(len(pairs)))}
 
-    def by_heart(model: Any, ids: Any, spec: Any, **more: Any) -> Any:
+    def by_heart(model, ids, spec, **more):
         return [Hypothesis(known.get(tuple(source), []), 0.0, 0.0) for source in ids]
 
     monkeypatch.setattr(translations, "decode_corpus", by_heart)
@@ -79,7 +68,7 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
 
 
 @pytest.mark.usefixtures("silent")
-def test_snapshots_give_points_of_a_curve(own: Any) -> None:
+def test_snapshots_give_points_of_a_curve(own) -> None:
     context = own.context("degradation", "base", options=["points=3"])
     subject = context.subjects[0]
     store = Store(own.ledger.run_dir(subject.train_key), subject.train_key)
@@ -95,7 +84,7 @@ def test_snapshots_give_points_of_a_curve(own: Any) -> None:
 
 
 @pytest.mark.usefixtures("silent")
-def test_more_pairs_than_there_are_and_bad_options(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pairs_than_there_are_and_bad_options(own, monkeypatch) -> None:
     monkeypatch.setattr(training, "PAIRS", 100000)
     made = degradation(own.context("degradation", "base"))
     (record,) = (r for r in made.records if r["measure"] == "bleu" and r["data"] == "training")

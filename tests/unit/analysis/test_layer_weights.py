@@ -64,7 +64,7 @@ def test_columns_belong_to_the_input_of_their_name(kind: str) -> None:
             node.inner.weight.copy_(kept)
 
 
-def test_a_row_from_its_weights(lab: Any) -> None:
+def test_a_row_from_its_weights(lab) -> None:
     made = exploitation(lab.context("exploitation", "base", "hier", "iter"))
     sums: dict[Any, float] = {}
     for r in made.records:
@@ -75,7 +75,7 @@ def test_a_row_from_its_weights(lab: Any) -> None:
     assert len(drawn(made).axes) == 2 + 1, "two maps and one bar"
 
 
-def test_no_row_has_a_node(lab: Any) -> None:
+def test_no_row_has_a_node(lab) -> None:
     with pytest.raises(UserError, match="demo/small/base: its encoder has no aggregation node"):
         exploitation(lab.context("exploitation", "base"))
     with pytest.raises(UserError, match="side=left: expected one of"):
@@ -93,7 +93,7 @@ def test_multiplied_out_weights_give_what_each_sub_layer_reads(kind: str) -> Non
     gave: list[torch.Tensor] = []
     weights: list[dict[str, torch.Tensor]] = []
 
-    def watched(module: SubLayer, given: Any) -> None:
+    def watched(module: SubLayer, given) -> None:
         weights.append(module.residual.weights(given[0]))
         write = type(module.residual).write
         read.append(module.residual.read(given[0])[0])
@@ -148,7 +148,7 @@ def test_every_method_has_its_ways(side: dict[str, Any], ways: set[str]) -> None
     assert {way for _, _, way in found} == ways and {name for name, _, _ in found} == {"encoder", "decoder"}
 
 
-def test_a_row_has_records_a_figure_and_a_summary(own: Any) -> None:
+def test_a_row_has_records_a_figure_and_a_summary(own) -> None:
     sets = ["model.norm=pre", "model.encoder.residual={kind: depth_attention}", "model.decoder.connection={kind: dlcl}"]
     own.rows["base"] = resolve(f"{own.file}#base", sets=sets)[0]
     own.finish("base")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,9 +35,7 @@ def falling(epochs: int, rise: int, *, start: float = 6.0, end: float = 2.0) -> 
     return [*fall, end + 0.5, *([end - 0.125] * (epochs - rise))]
 
 
-def trained(
-    lab: Any, name: str, valid: Sequence[float], *, words: float = 100.0, ended_by: str = "min_lr", cuts: Sequence[int] = ()
-) -> None:
+def trained(lab, name: str, valid: Sequence[float], *, words: float = 100.0, ended_by: str = "min_lr", cuts: Sequence[int] = ()) -> None:
     """A run of the demo gets this history, and a record that goes with it."""
     key = lab.subject(name).train_key
     lines = "".join(json.dumps(report) + "\n" for report in history(valid))
@@ -45,11 +44,11 @@ def trained(
     lab.ledger.write_train(key, about | {"ended_by": ended_by} | (cut_after(*cuts) if cuts else {}))
 
 
-def values(made: Any, row: str) -> dict[str, Any]:
+def values(made, row: str) -> dict[str, Any]:
     return {r["measure"]: r["value"] for r in made.records if r["row"].endswith(f"/{row}") and r["measure"] != "nll"}
 
 
-def papers(made: Any, row: str) -> dict[str, Any]:
+def papers(made, row: str) -> dict[str, Any]:
     found = {r["measure"]: r.get("paper") for r in made.records if r["row"].endswith(f"/{row}")}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -78,7 +77,7 @@ def test_the_cut_belongs_to_the_validation_that_rose() -> None:
     assert losses_of(history([3.0, 2.0]), {}).cut is None
 
 
-def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
+def test_time_saved_is_reckoned_as_in_the_paper(own) -> None:
     """Cuts after 20 and 13 epochs and four epochs more, 1710 and 1571 words/s: 35% of the epochs, 29.3% and 22.9% of the time."""
     trained(own, "base", falling(24, 20), words=1710.0, cuts=(20, 21, 22, 23))
     trained(own, "hier", falling(17, 13), words=1571.0, cuts=(13, 14, 15, 16))
@@ -94,7 +93,7 @@ def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
     assert "epochs_saved_to_first_cut_pct" not in values(made, "base"), "a baseline saves nothing of its own"
 
 
-def test_what_never_happens_is_said(own: Any) -> None:
+def test_what_never_happens_is_said(own) -> None:
     trained(own, "base", [4.0, 3.0, 2.0], ended_by="max_epochs")
     trained(own, "hier", [4.5, 4.0, 3.5], ended_by="max_epochs")
     made = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
@@ -125,23 +124,19 @@ def test_epochs_decide_not_updates() -> None:
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 
 
-def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: Any) -> None:
+def test_a_panel_for_each_analysis_row_with_the_papers_figures(own) -> None:
     for name in ("base", "hier", "iter", "hop1"):
         trained(own, name, [4.0, 3.0, 2.0])
     expect = {"epochs_to_first_cut": 13, "time_saved_to_end_pct": 22.9, "words_per_second": 1571}
     names = {name: own.rows[name].id for name in own.rows}
-    left = about(own.rows["later"], id="demo/small/left", label="left panel", spec=None, of=[names["base"], names["hier"]], expect=expect)
-    right = about(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
-    base = about(own.rows["base"], expect={"words_per_second": 1710})
+    left = replace(own.rows["later"], id="demo/small/left", label="left panel", spec=None, of=[names["base"], names["hier"]], expect=expect)
+    right = replace(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
+    base = replace(own.rows["base"], expect={"words_per_second": 1710})
     context = own.context("loss-curves", "base")
     context.subjects[:] = [own.subject(base, left), own.subject("hier", left), own.subject("hop1", right), own.subject("iter", right)]
     made = analyse(context)
-    assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == [
-        ("left panel", "base"),
-        ("left panel", "hier"),
-        ("right panel", "hop1"),
-        ("right panel", "iter"),
-    ]
+    places = [("left panel", "base"), ("left panel", "hier"), ("right panel", "hop1"), ("right panel", "iter")]
+    assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == places
     assert papers(made, "hier") == expect | {"speed_ratio": 0.9187} and papers(made, "base") == {"words_per_second": 1710}
     assert papers(made, "iter") == {}
     figure = drawn(made)
@@ -149,7 +144,7 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
 
 
-def test_rows_without_losses_are_left_out(own: Any) -> None:
+def test_rows_without_losses_are_left_out(own) -> None:
     trained(own, "base", [4.0, 3.0])
     (own.ledger.run_dir(own.subject("hier").train_key) / "history.jsonl").write_text('{"step": 4, "train/nll": 2.0}\n')
     made = analyse(own.context("loss-curves", "base", "hier"))

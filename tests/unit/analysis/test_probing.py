@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ class Second(nn.Module):
         super().__init__()
         self.linear = nn.Linear(d_model, 2 * d_model)
 
-    def forward(self, words: torch.Tensor, h_0: torch.Tensor, flow: Any) -> Memory:
+    def forward(self, words: torch.Tensor, h_0: torch.Tensor, flow) -> Memory:
         keys = self.linear(words[:, :1]).repeat(1, 3, 1) * torch.tensor([1.0, 2.0, 30.0])[:, None]
         mask = torch.ones(len(words), 3, dtype=torch.bool)
         mask[::2, 2] = False
@@ -35,13 +34,13 @@ class Second(nn.Module):
 
 
 @pytest.fixture
-def model(lab: Any) -> Any:
+def model(lab):
     context = lab.context("probing", "base")
     return context.model(context.subjects[0])
 
 
 @pytest.fixture
-def ids(lab: Any) -> list[list[int]]:
+def ids(lab) -> list[list[int]]:
     return list(lab.prepared.encode(lab.prepared.sources("test")))
 
 
@@ -54,7 +53,7 @@ def blobs(count: int, classes: int = 3, *, seed: int = 1, spread: float = 0.5) -
     return m_e, labels
 
 
-def test_vectors_of_a_batch_are_those_of_the_sentences_alone(model: Any, ids: list[list[int]]) -> None:
+def test_vectors_of_a_batch_are_those_of_the_sentences_alone(model, ids: list[list[int]]) -> None:
     found, width = features(model, ids)
     assert found.shape == (len(ids), 16) and width == 16 and not found.requires_grad
     for i in (0, 7, 39):
@@ -64,7 +63,7 @@ def test_vectors_of_a_batch_are_those_of_the_sentences_alone(model: Any, ids: li
         assert torch.allclose(top.mean(0), found[i], atol=1e-5), "EOS is a position too"
 
 
-def test_a_second_encoder_gives_a_second_vector(model: Any, ids: list[list[int]]) -> None:
+def test_a_second_encoder_gives_a_second_vector(model, ids: list[list[int]]) -> None:
     model.extra_encoder = Second(16)
     found, width = features(model, ids[:1])
     assert (found.shape, width) == ((1, 48), 16)
@@ -92,7 +91,7 @@ def test_linear_classifier_agrees_with_scikit_learn() -> None:
     assert isinstance(ours.probe.head, nn.Linear)
 
 
-def test_training_ends_as_in_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_ends_as_in_the_toolkit(monkeypatch) -> None:
     """At the sixth time without a better accuracy (they need not follow each other), or at the first look after more than 200 epochs."""
     seen = iter([0.1, 0.2, 0.2, 0.1, 0.3, 0.1, 0.1, 0.1, 0.3, 1.0])
     monkeypatch.setattr(classifier, "share", lambda probe, data: next(seen))
@@ -103,7 +102,7 @@ def test_training_ends_as_in_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fit(blobs(64), blobs(9), 8, 3, ClassifierSetting(0, 0.0, 1e-5), 1).epochs == 204
 
 
-def test_the_best_state_counts_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_state_counts_not_the_last(monkeypatch) -> None:
     states = []
 
     def look(probe: Probe, data: Examples) -> float:
@@ -132,7 +131,7 @@ def test_search_first_units_and_dropout_then_decay() -> None:
 
 
 @pytest.mark.parametrize(("valid", "count"), [(199, 1), (200, 3)])
-def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeypatch) -> None:
     tried: list[ClassifierSetting] = []
     monkeypatch.setattr(probing, "fit", lambda *given: tried.append(given[4]) or fit(*given))
     data = {"tr": blobs(64), "va": blobs(valid, seed=2), "te": blobs(9, seed=3)}
@@ -140,7 +139,7 @@ def test_few_validation_sentences_choose_nothing(valid: int, count: int, monkeyp
     assert len(tried) == count and tried[0] == ClassifierSetting(0, 0.0, 1e-5) and made["classes"] == 3 and made["valid"] == valid
 
 
-def written(lab: Any, folder: Path, name: str, label: Any, lines: list[str] | None = None) -> None:
+def written(lab, folder: Path, name: str, label, lines: list[str] | None = None) -> None:
     """A file of one task: 70, 10 and 20 percent of the sentences (of the corpus), labelled by a function of the sentence."""
     lines = lines or [source for split in ("valid", "test") for source in lab.prepared.sources(split)]
     splits = ["tr"] * (7 * len(lines) // 10) + ["va"] * (len(lines) // 10)
@@ -148,9 +147,7 @@ def written(lab: Any, folder: Path, name: str, label: Any, lines: list[str] | No
     (folder / TASKS[name].file).write_text("".join(f"{s}\t{label(line)}\t{line}\n" for s, line in zip(splits, lines, strict=True)))
 
 
-def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_is_not(
-    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_is_not(lab, tmp_path, monkeypatch) -> None:
     drawn = toy.generate(ToyParams(seed=1, vocabulary=60, train=5000, valid=1, test=1))["train"]
     texts = list(dict.fromkeys(source for source, _ in drawn))
     short, long = ([line for line in texts if of(len(line.split()))][:500] for of in (lambda n: n <= 5, lambda n: n >= 13))
@@ -169,10 +166,10 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
     assert made.records == analyse(lab.context("probing", "base", options=options)).records
 
 
-def test_papers_figures_stand_beside_ours(lab: Any, about: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_papers_figures_stand_beside_ours(lab, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(probing, "TASKS", {"Length": TASKS["Length"]})
     written(lab, tmp_path, "Length", lambda line: str(len(line.split()) > 7))
-    asked = about(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})
+    asked = replace(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})
     context = lab.context("probing", "base", options=[f"data={tmp_path}"])
     context.subjects[0] = lab.subject("base", asked)
     made = analyse(context)
@@ -181,15 +178,15 @@ def test_papers_figures_stand_beside_ours(lab: Any, about: Any, tmp_path: Path, 
     assert made.summary[-1].split() == ["paper", "92.20"]
 
 
-def test_a_row_whose_source_is_another_language_is_left_out(lab: Any, about: Any) -> None:
+def test_a_row_whose_source_is_another_language_is_left_out(lab) -> None:
     spec = lab.rows["base"].spec
     german = spec.model_copy(update={"data": spec.data.model_copy(update={"corpus": "multi30k-de-en"})})
     context = lab.context("probing", "base")
-    context.subjects[0] = replace(context.subjects[0], row=about(lab.rows["base"], spec=german))
+    context.subjects[0] = replace(context.subjects[0], row=replace(lab.rows["base"], spec=german))
     with pytest.raises(UserError, match="demo/small/base: its source language is de, SentEval's is en; left out"):
         analyse(context)
 
 
-def test_a_folder_that_is_not_there_is_one_line(lab: Any) -> None:
+def test_a_folder_that_is_not_there_is_one_line(lab) -> None:
     with pytest.raises(UserError, match=r"^--option data=/nowhere: no such folder.*$"):
         analyse(lab.context("probing", "base", options=["data=/nowhere"]))

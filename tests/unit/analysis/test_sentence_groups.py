@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ def test_groups_hold_each_sentence_once() -> None:
     assert sorted(i for group in found.values() for i in group) == list(range(len(lengths)))
 
 
-def test_a_group_is_scored_by_itself(lab: Any) -> None:
+def test_a_group_is_scored_by_itself(lab) -> None:
     made = length(lab.context("length", "base", "hier", options=["edges=6,9"]))
     bleu = {(r["row"].rpartition("/")[2], r["group"]): r["bleu"] for r in made.records}
     assert bleu["base", "<=6"] == bleu["hier", "<=6"] == bleu["hier", "7-9"] == 100.0
@@ -30,19 +29,19 @@ def test_a_group_is_scored_by_itself(lab: Any) -> None:
     assert delta["hier", "7-9"] == pytest.approx(100.0 - bleu["base", "7-9"], abs=1e-3) and delta["base", "7-9"] == 0.0
 
 
-def test_all_sentences_have_the_score_of_the_ledger(lab: Any) -> None:
+def test_all_sentences_have_the_score_of_the_ledger(lab) -> None:
     record = next(r for r in length(lab.context("length", "base", options=["edges=6"])).records if r["group"] == "all")
     known = lab.score("base")
     assert record["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and record["sentences"] == known["sentences"]
 
 
 @pytest.mark.parametrize("edges", ["15,15", "30,15", "0,4", "a", "3,,4", ""])
-def test_edges_that_cannot_be(lab: Any, edges: str) -> None:
+def test_edges_that_cannot_be(lab, edges: str) -> None:
     with pytest.raises(UserError, match=r"edges|no value"):
         length(lab.context("length", "base", options=[f"edges={edges}"]))
 
 
-def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
+def with_snapshots(lab, name: str, count: int, noise: float = 0.3) -> None:
     """Snapshots of a row: its weights, each with other noise."""
     subject = lab.subject(name)
     store = Store(lab.ledger.run_dir(subject.train_key), subject.train_key)
@@ -67,7 +66,7 @@ def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
     assert quartiles(np.zeros(2)) == [[0], [1], [], []]
 
 
-def test_quartiles_of_the_test_set(own: Any) -> None:
+def test_quartiles_of_the_test_set(own) -> None:
     with_snapshots(own, "base", 3)
     made = difficulty(own.context("difficulty", "base", "hier", "iter"))
     assert [r["group"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
@@ -82,13 +81,13 @@ def test_quartiles_of_the_test_set(own: Any) -> None:
     assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
 
 
-def test_without_snapshots_it_says_what_is_needed(own: Any) -> None:
+def test_without_snapshots_it_says_what_is_needed(own) -> None:
     with pytest.raises(UserError, match=r"demo/small/base: found no snapshots .*--set train.snapshots=20") as caught:
         difficulty(own.context("difficulty", "base", "hier"))
     assert len(caught.value.lines) == 1
 
 
-def test_a_damaged_snapshot_is_told(own: Any) -> None:
+def test_a_damaged_snapshot_is_told(own) -> None:
     with_snapshots(own, "base", 1)
     (path,) = (own.ledger.run_dir(own.subject("base").train_key) / "snapshots").glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")

@@ -1,7 +1,6 @@
 """`analyse --kind significance`: who is compared with whom, seed by seed."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from orchestrator.analysis.kinds import significance
 from orchestrator.errors import UserError
 
 
-def test_rows_against_the_first(own: Any) -> None:
+def test_rows_against_the_first(own) -> None:
     made = significance.analyse(own.context("significance", "base", "hier", "iter"))
     hier, perfect = made.records
     assert (hier["row"], hier["baseline"], hier["seed"]) == ("demo/small/hier", "demo/small/base", 1)
@@ -20,7 +19,7 @@ def test_rows_against_the_first(own: Any) -> None:
     assert any("other seeds" in note for note in made.notes) and any("one seed" in note for note in made.notes)
 
 
-def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
+def test_the_bootstrap_alone_with_its_arrows(own) -> None:
     """As Hao et al. 2019 mark their rows: by what the row's file says, or by the row that asks."""
     rows = {name: replace(own.rows[name], significance="bootstrap") for name in ("base", "hier", "iter")}
     asking = replace(own.rows["base"], id="demo/text/significance", significance="bootstrap")
@@ -34,14 +33,14 @@ def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
     assert [r["test"] for r in significance.analyse(plain).records] == ["both", "both"]
 
 
-def test_rows_without_a_baseline(own: Any) -> None:
+def test_rows_without_a_baseline(own) -> None:
     with pytest.raises(UserError, match="found no row to compare"):
         significance.analyse(own.context("significance", "base"))
     with pytest.raises(UserError, match="hier: its baseline demo/small/base is not among"):
         significance.analyse(own.context("significance", "hier", "iter"))
 
 
-def test_each_seed_that_both_have(own: Any) -> None:
+def test_each_seed_that_both_have(own) -> None:
     own.finish("base", spoil=lambda source: len(source.split()) > 5, seed=2)
     own.finish("hier", spoil=lambda source: len(source.split()) > 7, seed=2)
     own.finish("hier", seed=3)
@@ -50,7 +49,7 @@ def test_each_seed_that_both_have(own: Any) -> None:
     assert not any("one seed" in note for note in made.notes)
 
 
-def test_a_parent_is_the_baseline(own: Any) -> None:
+def test_a_parent_is_the_baseline(own) -> None:
     base, hier = own.rows["base"], own.rows["hier"]
     child = replace(hier, id="demo/small/child", parent=base, spec=hier.spec.model_copy(update={"init_from": base.id}))
     own.rows = own.rows | {"child": child}

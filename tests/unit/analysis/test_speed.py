@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from orchestrator.report.figures import ratios
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
 
 
-def test_records_and_the_file_that_tables_find(own: Any) -> None:
+def test_records_and_the_file_that_tables_find(own) -> None:
     made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
     base, hier = made.records
     assert (base["weights"], hier["weights"]) == ("trained", "trained")
@@ -34,7 +33,7 @@ def test_records_and_the_file_that_tables_find(own: Any) -> None:
     assert document is not None and ratios(own.ledger, keys, "iter") == ({}, None)
 
 
-def test_the_order_of_work(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_work(own, monkeypatch) -> None:
     seen: list[tuple[str, str]] = []
 
     def train(self: speed.Case) -> float:
@@ -59,11 +58,11 @@ def test_the_order_of_work(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list((own.results / "speed").glob("*.json")) == kept, "the same rows again replace the measurement"
 
 
-def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_and_beam_are_those_asked_for(own, monkeypatch) -> None:
     seen: list[tuple[int, int]] = []
     real = translate.beam_search
 
-    def search(model: Any, src: Any, decode: Any) -> Any:
+    def search(model, src, decode):
         seen.append((len(src), decode.beam_size))
         return real(model, src, decode)
 
@@ -75,7 +74,7 @@ def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.Monkey
     assert record["decode_tokens_per_second"] == pytest.approx(record["decode_sentences_per_second"] * per_sentence, rel=1e-3)
 
 
-def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> None:
+def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own) -> None:
     made = speed.analyse(own.context("speed", "base", "later", options=SMALL))
     assert [record["weights"] for record in made.records] == ["trained", "fresh"]
     lengths = [len(ids) + 1 for ids in own.prepared.encode(own.prepared.sources("test")[::10][:4])]
@@ -83,7 +82,7 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> No
     assert any("as long as its source" in note for note in made.notes)
 
 
-def test_training_steps_leave_the_weights(own: Any) -> None:
+def test_training_steps_leave_the_weights(own) -> None:
     context: AnalysisContext = own.context("speed", "hier", options=SMALL)
     cases = [speed.make_case(context, subject, 4, 1, torch.device("cpu"), "wall") for subject in context.subjects]
     forced = speed.measure(cases, 1)
@@ -92,7 +91,7 @@ def test_training_steps_leave_the_weights(own: Any) -> None:
     assert any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in cases[0].model.parameters()), "and yet they are steps"
 
 
-def test_the_papers_ratios(own: Any) -> None:
+def test_the_papers_ratios(own) -> None:
     base, hier = (own.subject(name) for name in ("base", "hier"))
     asked = replace(own.rows["base"], kind="analysis", spec=None, expect={"a": 2.6, "b": 2.4}, of=[base.row.id, hier.row.id])
     assert [speed.paper_speed(replace(s, analysis_row=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]

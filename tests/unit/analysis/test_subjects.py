@@ -1,13 +1,12 @@
 """Which rows an analysis looks at, under which kind, and what is said of rows without a run."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.base import options_of
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of
 from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -16,43 +15,23 @@ from tests.unit.history import publish
 SMOKE = RowOptions(profile="smoke")
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "message"),
-    [
-        ("lenght", [], "--kind lenght: expected one of .*did you mean length"),
-        ("length", ["edge=3"], "edge is no option of length; expected edges, the only name; did you mean edges"),
-        ("length", ["edges"], "--option edges: found no value; expected KEY=VALUE"),
-        ("properties", ["edges=1"], "edges is no option of properties; expected none"),
-    ],
-)
-def test_bad_options_are_named(kind: str, given: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        options_of(kind, given)
-
-
-def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab: Any, about: Any) -> None:
-    asks = about(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
+def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab) -> None:
+    asks = replace(lab.rows["base"], id="demo/fig/a", label="both", kind="analysis", spec=None, of=[f"{lab.file}#hier", f"{lab.file}#base"])
     found, _ = group("length", [lab.rows["hop1"], asks, lab.rows["base"]], RowSelection(), lab.ledger)
-    assert [(s.row.id, s.label, s.analysis_row is asks) for s in found] == [
-        ("demo/small/hop1", "one hop", False),
-        ("demo/small/hier", "hierarchical", True),
-        ("demo/small/base", "baseline", True),
-    ]
-    alone = about(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
+    assert [(s.label, s.analysis_row is asks) for s in found] == [("one hop", False), ("hierarchical", True), ("baseline", True)]
+    alone = replace(asks, of=[f"{lab.file}#hier"], label="(a) without diversity")
     assert [s.label for s in group("length", [alone], RowSelection(), lab.ledger)[0]] == ["(a) without diversity"]
 
 
-def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab: Any) -> None:
+def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab) -> None:
     found, left_out = group("length", [lab.rows["base"], lab.rows["later"]], RowSelection(SMOKE), lab.ledger)
     assert [s.row.id for s in found] == ["demo/small/base"]
     expected = "run it first: nmt-ablate run demo/small/later --profile smoke"
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
 
 
-def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
+def test_weights_that_are_gone(lab, tmp_path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
-    from orchestrator.ledger.results import Ledger
-
     published = tmp_path / "published"
     publish(lab.ledger, lab.subject("hier").train_key, published)
     mirrored = Ledger(tmp_path / "results", [published])
@@ -61,7 +40,7 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
         group("exploitation", [lab.rows["hier"]], RowSelection(), mirrored)
 
 
-def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab: Any, tmp_path: Path) -> None:
+def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab, tmp_path) -> None:
     penalty = "length_penalty: {kind: exponent, alpha: tuned, candidates: [0.5, 1.5]}"
     made = type(lab)(tmp_path, lab.file.read_text(encoding="utf-8").replace("rows:", f"decode: {{{penalty}}}\nrows:"))
     for name in ("base", "hier"):
@@ -74,9 +53,9 @@ def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab:
     assert [[o.status for o in finder.outcomes(s.row, [1])] for s in found] == [["done"], ["done"]]
 
 
-def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) -> None:
+def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab) -> None:
     plain = lab.rows["base"]
-    one, two = about(plain, id="a/b/c", analysis="hops"), about(plain, id="a/b/d", analysis="accuracy")
+    one, two = replace(plain, id="a/b/c", analysis="hops"), replace(plain, id="a/b/d", analysis="accuracy")
     assert kinds_of([one, plain], None) == {"hops": [one, plain]}
     assert kinds_of([one, two, plain], None) == {"hops": [one], "accuracy": [two]}
     assert kinds_of([one, two], "length") == {"length": [one, two]}
@@ -84,16 +63,10 @@ def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) 
         kinds_of([plain], None)
 
 
-def test_folders_of_different_analyses_differ(lab: Any) -> None:
-    rows = list(lab.rows.values())
-    names = [
-        folder_name(rows, RowSelection()),
-        folder_name(rows, RowSelection(SMOKE)),
-        folder_name(rows, RowSelection(SMOKE, 2)),
-        folder_name(rows[:1], RowSelection()),
-        folder_name(rows, RowSelection(RowOptions(sets=["model.d_model=8"]))),
-        folder_name(rows, RowSelection(), ["edges=3"]),
-        folder_name(rows[:2], RowSelection(), several_targets=True),
-        folder_name(rows[1:3], RowSelection(), several_targets=True),
-    ]
-    assert len(set(names)) == len(names) and names[:4] == ["demo-small", "demo-small@smoke", "demo-small@smoke-seed2", "demo-small-base"]
+def test_folders_of_different_analyses_differ(lab) -> None:
+    rows, plain = list(lab.rows.values()), RowSelection()
+    scaled = plain, RowSelection(SMOKE), RowSelection(SMOKE, 2), RowSelection(RowOptions(sets=["model.d_model=8"]))
+    names = [*(folder_name(rows, each) for each in scaled), folder_name(rows[:1], plain), folder_name(rows, plain, ["edges=3"])]
+    names += [folder_name(some, plain, several_targets=True) for some in (rows[:2], rows[1:3])]
+    assert len(set(names)) == 8 and names[:3] == ["demo-small", "demo-small@smoke", "demo-small@smoke-seed2"]
+    assert names[4] == "demo-small-base"

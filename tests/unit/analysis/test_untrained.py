@@ -1,7 +1,6 @@
 """What is known without training: properties of layer fusions (Wang et al. 2018, Table 1), parameters in percent of a baseline."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +16,7 @@ from orchestrator.specs.schema import ModelSpec
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "embeddings": "separate"}
 
 
-def model(**decoder: Any) -> ModelSpec:
+def model(**decoder) -> ModelSpec:
     return ModelSpec.model_validate(SIZES | {"decoder": {"num_layers": 4} | decoder})
 
 
@@ -27,10 +26,10 @@ def test_the_average_weighs_all_states_alike_and_the_top_only_itself() -> None:
     assert properties(model(), "decoder")[1] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
-def test_beside_what_the_paper_says(lab: Any, about: Any) -> None:
+def test_beside_what_the_paper_says(lab) -> None:
     """A row's own `expect`, or that of the analysis row that asks for it, is compared; a wrong claim is named in a note."""
-    right = about(lab.rows["hop3"], id="demo/table/row4", label="SA", expect=dict.fromkeys(PROPERTIES, True))
-    wrong = about(lab.rows["base"], expect={"low_level_accessible": True, "parametric": False, "representation_2d": False})
+    right = replace(lab.rows["hop3"], id="demo/table/row4", label="SA", expect=dict.fromkeys(PROPERTIES, True))
+    wrong = replace(lab.rows["base"], expect={"low_level_accessible": True, "parametric": False, "representation_2d": False})
     context = lab.context("properties")
     context.subjects.extend([lab.subject("hop3", right), lab.subject(wrong), lab.subject("later"), lab.subject("hier")])
     made = analyse_properties(context)
@@ -44,7 +43,7 @@ def test_beside_what_the_paper_says(lab: Any, about: Any) -> None:
     assert made.notes == ["demo/small/base: differs from the paper's low_level_accessible"]
 
 
-def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path: Path) -> None:
+def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path) -> None:
     """mlrf2018/table1 as the command finds it: without data and without a training."""
     rows = rows_of(["mlrf2018/table1"], RowSelection())
     subjects, _ = group("properties", rows, RowSelection(), Ledger(tmp_path))
@@ -66,44 +65,35 @@ rows:
 
 
 @pytest.fixture
-def counted(lab: Any, tmp_path: Path) -> Any:
+def counted(lab, tmp_path):
     return type(lab)(tmp_path, SIZED)
 
 
-def asked(lab: Any, about: Any, **expect: Any) -> Any:
+def test_each_row_against_the_first_of_its_depth(counted) -> None:
     """All four rows, asked for by an analysis row."""
-    context = lab.context("parameters", "base")
-    row = about(lab.rows["base"], id="demo/text/params", spec=None, of=[r.id for r in lab.rows.values()], expect=expect)
-    context.subjects[:] = [lab.subject(name, row) for name in lab.rows]
-    return context
-
-
-def test_each_row_against_the_first_of_its_depth(counted: Any, about: Any) -> None:
-    made = analyse_parameters(asked(counted, about, **{"small/small-deep": 40}))
+    context, of = counted.context("parameters", "base"), [row.id for row in counted.rows.values()]
+    row = replace(counted.rows["base"], id="demo/text/params", spec=None, of=of, expect={"small/small-deep": 40})
+    context.subjects[:] = [counted.subject(name, row) for name in counted.rows]
+    made = analyse_parameters(context)
     sizes = counted.prepared.src_size, counted.prepared.tgt_size
     expected = {n: count_parameters(build(row.spec.model.model_dump(), *sizes)) for n, row in counted.rows.items()}
     found = {r["row"].rpartition("/")[2]: r for r in made.records}
     assert {name: r["params"] for name, r in found.items()} == expected
-    assert {name: r["baseline"] and r["baseline"].rpartition("/")[2] for name, r in found.items()} == {
-        "base": None,
-        "small": "base",
-        "deep": None,
-        "small-deep": "deep",
-    }
+    baselines = {name: r["baseline"] and r["baseline"].rpartition("/")[2] for name, r in found.items()}
+    assert baselines == {"base": None, "small": "base", "deep": None, "small-deep": "deep"}
     assert found["small"]["params_pct"] == pytest.approx(100 * expected["small"] / expected["base"], abs=0.01)
     assert found["small"]["paper_pct"] == 25.0, "of the printed sizes"
     assert found["small-deep"]["paper_pct"] == 40, "of the analysis row"
 
 
-def test_declared_vocabularies_need_no_corpus(counted: Any, about: Any) -> None:
+def test_declared_vocabularies_need_no_corpus(counted) -> None:
     for name, row in counted.rows.items():
-        counted.rows[name] = about(
-            row, spec=row.spec.model_copy(update={"data": row.spec.data.model_copy(update={"corpus": "wmt14-en-de"})})
-        )
+        data = row.spec.data.model_copy(update={"corpus": "wmt14-en-de"})
+        counted.rows[name] = replace(row, spec=row.spec.model_copy(update={"data": data}))
     made = analyse_parameters(counted.context("parameters", "base", "small"))
     assert {(r["src_vocab"], r["tgt_vocab"]) for r in made.records} == {(50, 60)}
     bare = counted.rows["base"].spec.data.model_copy(update={"vocab": type(counted.rows["base"].spec.data.vocab)()})
-    counted.rows["bare"] = about(counted.rows["base"], spec=counted.rows["base"].spec.model_copy(update={"data": bare}))
+    counted.rows["bare"] = replace(counted.rows["base"], spec=counted.rows["base"].spec.model_copy(update={"data": bare}))
     with pytest.raises(UserError, match="corpus wmt14-en-de lies in files") as caught:
         analyse_parameters(counted.context("parameters", "bare"))
     assert len(caught.value.lines) == 1

@@ -20,7 +20,7 @@ WHERE: dict[str, Any] = {"profile": "mini-short"}
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory) -> Path:
     """Row 1 and row 5 of Dou's table 1 under the profile mini-short, three seeds each."""
     folder = tmp_path_factory.mktemp("shipped")
     for run in packed.runs(PUBLISHED_LEDGER):
@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shipped(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(runs: Path, tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", runs)
     monkeypatch.chdir(tmp_path)
     return runs
@@ -88,7 +88,7 @@ def test_a_mapping_is_a_table(shipped: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path: Path) -> None:
+def test_the_notebook_runs(tmp_path) -> None:
     """The cells in order, in a process of their own; the last translation equals the recorded one."""
     cells = [cell for cell in json.loads((ROOT / "docs" / "api.ipynb").read_text())["cells"] if cell["cell_type"] == "code"]
     code = "\n".join("".join(cell["source"]) for cell in cells).replace("again == list(", "assert again == list(")

@@ -1,9 +1,11 @@
 """benchmarks/variants.py: it finds every reported speed, keeps the variants as they are, and says what it measured."""
 
-from typing import Any
+import importlib
+from operator import attrgetter
 
 import pytest
 import variants
+from overheads_probe import PHASES
 
 from models.registry import REGISTRIES
 
@@ -18,9 +20,12 @@ def test_at_the_benchmarks_size_a_row_keeps_its_components(address: str) -> None
             own, other = getattr(published, side), getattr(scaled, side)
             assert own.num_layers == other.num_layers
             for slot in set(REGISTRIES) & set(own.model_fields_set):
-                assert _without_widths(getattr(own, slot)) == _without_widths(getattr(other, slot))
+                one, two = (getattr(part, slot) or {} for part in (own, other))
+                assert {k: v for k, v in one.items() if k[:2] != "d_"} == {k: v for k, v in two.items() if k[:2] != "d_"}
         assert [r["kind"] for r in published.regularizers] == [r["kind"] for r in scaled.regularizers]
 
 
-def _without_widths(component: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if component is None else {k: v for k, v in component.items() if not k.startswith("d_")}
+@pytest.mark.parametrize("module", [name for name in PHASES if name.startswith("orchestrator.")])
+def test_every_phase_of_overheads_has_its_function(module):
+    for path in PHASES[module]:
+        attrgetter(path)(importlib.import_module(module))

@@ -21,15 +21,10 @@ def test_flops_by_hand() -> None:
     assert flops.forward(size, 4, 3) == encoder + decoder + 3 * 2 * 2 * 5
 
 
-def weights(norm: str = "pre", **changes) -> tuple[dict[str, np.ndarray], dict]:
-    config = TINY.model(norm=norm, **changes)
-    model = build(config, TINY.vocab, TINY.vocab)
-    return {name: p.detach().numpy() for name, p in model.named_parameters()}, config
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_converter_places_every_weight(norm: str) -> None:
-    ours, config = weights(norm)
+    config = TINY.model(norm=norm)
+    ours = {name: p.detach().numpy() for name, p in build(config, TINY.vocab, TINY.vocab).named_parameters()}
     found = ctranslate2_model.variables(ours, config)
     shared = ours["src_embedding.words.weight"]
     own = [name for name in found if "position" not in name and found[name].shape != shared.shape]

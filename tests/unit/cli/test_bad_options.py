@@ -1,10 +1,7 @@
 """Bad options and arguments: exit 2, one line that says what, where and what was expected, and nothing is started."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 import typer
 
 from orchestrator.cli import main
@@ -55,8 +52,7 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_every_bad_option_is_one_line_before_anything_starts(spec, tmp_path, capfd, monkeypatch) -> None:
     spec("  one: {}\n")
     (tmp_path / "file").write_text("x")
     for name in ("full/x", "results/sweeps"):
@@ -65,13 +61,7 @@ def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(object_store, "_mirrors", {})
-    return tmp_path
-
-
-def test_every_bad_option_is_one_line_before_anything_starts(
-    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = sorted(path.name for path in place.rglob("*"))
+    before = sorted(path.name for path in tmp_path.rglob("*"))
     monkeypatch.setattr(main, "app", typer.main.get_command(main.app))  # built once
     wrong = []
     for arguments, expected in CASES:
@@ -82,4 +72,4 @@ def test_every_bad_option_is_one_line_before_anything_starts(
         if not good or re.search(r"\w(Error|Exception)\b|Errno|Traceback", line):
             wrong.append((arguments, code, out, err))
     assert not wrong, wrong
-    assert sorted(path.name for path in place.rglob("*")) == before
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before

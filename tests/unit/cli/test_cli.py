@@ -1,50 +1,42 @@
 """The command line: exit codes, what goes where, help that is fast."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.commands import run as command
 from orchestrator.errors import LockedError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import Outcome, RunView
+from orchestrator.paths import ROOT
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import Result
 
-ROOT = Path(__file__).resolve().parents[3]
-Cli = Callable[..., tuple[int, str, str]]
-Write = Callable[..., Path]
 COMMANDS = [
     "run", "sweep", "plan", "explain", "ablate", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile",
-    "gc", "export", "repro",
-    "data get", "data prepare", "data check", "results export", "results import",
+    "gc", "export", "repro", "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip
 QUICK = "quickstart/fusion"
 
 
-def test_help_of_every_command_has_an_example(cli: Cli) -> None:
+def test_help_of_every_command_has_an_example(cli) -> None:
     """That they import nothing heavy: test_startup."""
     assert [name for name in ("", *COMMANDS) if "Example:  nmt-ablate" not in cli(*name.split(), "--help")[1]] == []
 
 
-def test_plan_prints_json_and_nothing_else(cli: Cli, spec: Write, tmp_path: Path) -> None:
+def test_plan_prints_json_and_nothing_else(cli, spec, tmp_path) -> None:
     path = spec("  a: {}\n  b: {}\n")
     code, out, err = cli("plan", path, path, "--json", "--results", tmp_path / "r", "--seeds", "1,2")
     assert code == 0 and out.count("\n") == 1 and "4 runs" in err, "a table that is given twice counts once"
     found = json.loads(out)["rows"]
     assert json.loads(out)["rates"] == dict.fromkeys(("demo/small/a", "demo/small/b"), "adam, noam x1, warmup 4000")
-    assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == [
-        ("demo/small/a", 1, "new", None),
-        ("demo/small/b", 1, "shared", "demo/small/a"),
-        ("demo/small/a", 2, "new", None),
-        ("demo/small/b", 2, "shared", "demo/small/a"),
-    ]
+    expected = [each for seed in (1, 2) for each in (("demo/small/a", seed, "new", None), ("demo/small/b", seed, "shared", "demo/small/a"))]
+    assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == expected
     assert set(found[0]["keys"]) == {"train", "decode", "score"} and not (tmp_path / "r").exists()
 
 
-def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
     path, published = spec("  a: {}\n"), tmp_path / "published"
     code, out, err = cli("plan", path, "--json", "--results", tmp_path / "r")
     (row,) = json.loads(out)["rows"]
@@ -61,9 +53,7 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "nowhere.yaml"], "no such file"),
         (["plan", "dou2018/table1", "--seeds", "1,1"], "distinct"),
-        (["plan", "dou2018/table1", "--seeds", "4294967296"], "whole numbers"),
         (["run", "dou2018/table1/row1", "--workers", "2"], "expected --engine ray"),
         (["run", "dou2018/table1/row1", "--engine", "rya"], "did you mean ray"),
         (["run", "dou2018/table1/row1", "--engine", "ray", "--jobs", "2"], "expected --engine local"),
@@ -75,13 +65,9 @@ def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monke
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),
         (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
-        (["plan", QUICK, "--set", "decode.beam_size=100000"], "decode.beam_size"),
-        (["run", QUICK, "--workers", "4096"], "4096"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
-    cli: Cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line_and_exit_2(cli, arguments: list[str], message: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = cli(*arguments)
     assert code == 2 and out == "" and message in err, err
@@ -93,8 +79,6 @@ class Fake:
     """An engine that gives back records, or raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
-        from orchestrator.cli.commands import run as command
-
         self.calls: list[tuple[list[str], list[int], object]] = []
 
         def execute(rows: list, seeds: list[int], options: ExecutionOptions) -> list[Result]:  # type: ignore[type-arg]
@@ -109,7 +93,7 @@ class Fake:
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])
-def test_exit_code_follows_the_rows(cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
+def test_exit_code_follows_the_rows(cli, spec, monkeypatch, status: str, code: int) -> None:
     Fake(monkeypatch, status)
     found, out, err = cli("run", spec(), "--json")
     assert found == code and json.loads(out)["status"] == status and "base" in err
@@ -123,15 +107,13 @@ def test_exit_code_follows_the_rows(cli: Cli, spec: Write, monkeypatch: pytest.M
         (RuntimeError("boom\nsecond line"), 1, "RuntimeError: boom second line"),
     ],
 )
-def test_errors_become_one_line(
-    cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
-) -> None:
+def test_errors_become_one_line(cli, spec, monkeypatch, error: BaseException, code: int, message: str) -> None:
     Fake(monkeypatch, error)
     found, out, err = cli("run", spec(), "--json")
     assert found == code and out == "" and message in err and err.count("\n") == 1
 
 
-def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> None:
     fake = Fake(monkeypatch, "done")
     path = spec("  a: {}\n  q: {kind: quoted, expect: {bleu: 3}}\n  b: {model: {d_ff: 8}}\n")
     path.write_text(path.read_text().replace("rows:", "sweep: {seeds: [3, 4], scheduler: {kind: asha, rungs: [2]}}\nrows:"))
@@ -154,7 +136,7 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monk
         ("  a: {workers: 4096}\n", "", "workers"),
     ],
 )
-def test_keys_that_cannot_be_meant(cli: Cli, tmp_path: Path, rows: str, claims: str, found: str) -> None:
+def test_keys_that_cannot_be_meant(cli, tmp_path, rows: str, claims: str, found: str) -> None:
     file = tmp_path / "t.yaml"
     extends = ROOT / "search_spaces" / "quickstart.yaml"
     file.write_text(f"extends: {extends}\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")

@@ -1,18 +1,14 @@
 """Matched controls on the command line: `--controls`, addresses, and a sweep that trains them."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-Cli = Callable[..., tuple[int, str, str]]
-Write = Callable[..., Path]
 ROWS = "  base: {pinned: true}\n  wide: {model: {d_ff: 70}, init_from: base}\n"
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_controls(cli: Cli, spec: Write, tmp_path: Path) -> None:
+def test_a_sweep_trains_controls(cli, spec, tmp_path) -> None:
     """It prepares the corpus that decides on them; the table has them below their variant; the same work has the same keys."""
     head = spec().read_text(encoding="utf-8").replace(", vocab: {src: 200, tgt: 200}", "").replace("  base: {}\n", "")
     path, places = spec(ROWS, head=head), ("--results", tmp_path / "r", "--cache-dir", tmp_path / "c")

@@ -1,10 +1,7 @@
 """`sweep --until-decided`: what a look decides, and that decisions stay."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,43 +14,28 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
 from tests.unit.report.test_effects import TABLE, finish
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.mark.parametrize(
     ("word", "needed", "ends"),
     [
-        ("confirmed", 9, "confirmed, why"),
-        ("no such effect", None, "no such effect, why"),
-        ("lower", None, "lower, why"),
-        ("open", 6, None),
-        ("open", 7, "open, 7 seeds needed and 6 are the most"),
-        ("open", None, "open, over 200 seeds needed and 6 are the most"),
-        ("one seed", None, None),
-        ("not run", None, None),
+        ("confirmed", 9, "confirmed, why"), ("no such effect", None, "no such effect, why"), ("lower", None, "lower, why"),
+        ("open", 6, None), ("open", 7, "open, 7 seeds needed and 6 are the most"),
+        ("open", None, "open, over 200 seeds needed and 6 are the most"), ("one seed", None, None), ("not run", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None, ends: str | None) -> None:
     assert looks.ends(Verdict(word, "why", needed), 6) == ends
 
 
-def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
-    file = tmp_path / "family.yaml"
-    rows = "rows:\n  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n"
-    file.write_text(TABLE.partition("rows:")[0] + rows)
+def test_rows_that_open_ones_need_go_on(spec) -> None:
+    file = spec("  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n")
     found = {name: f"demo/small/{name}" for name in ("base", "root", "child", "other", "alone")}
     start = {found[name]: found["base"] for name in ("root", "child", "other", "alone")}
     done = [(Verdict("confirmed", "p", 2), (found["base"],))]
-    judged = {
-        found["root"]: done,
-        found["child"]: [*done, (Verdict("open", "p", 5), (found["base"], found["other"]))],
-        found["other"]: done,
-        found["alone"]: done,
-    }
+    judged = dict.fromkeys((found["root"], found["other"], found["alone"]), done)
+    judged[found["child"]] = [*done, (Verdict("open", "p", 5), (found["base"], found["other"]))]
     decisions = looks._decide(resolve(file), judged, start, 6, last=False)
-    assert {name: decisions[row]["continue"] for name, row in found.items()} == {
-        "base": True, "root": True, "child": True, "other": True, "alone": False,
-    }  # fmt: skip
+    assert {name for name, row in found.items() if decisions[row]["continue"]} == {"base", "root", "child", "other"}
     assert decisions[found["child"]]["verdict"] == "confirmed, open" and "child needs it" in decisions[found["root"]]["reason"]
     judged[found["alone"]] = []
     decisions = looks._decide(resolve(file), judged, start, 6, last=False)
@@ -63,7 +45,7 @@ def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def rows(tmp_path_factory) -> list[Row]:
     path = tmp_path_factory.mktemp("spec") / "demo.yaml"
     path.write_text(TABLE, encoding="utf-8")
     return resolve(path)
@@ -72,7 +54,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 SHARES = {"base": 0.60, "better": 0.64, "less": 0.58, "mine": 0.70, "worse": 0.60, "alone": 0.6}
 
 
-def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: Path) -> None:
+def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) -> None:
     """base and its claims of the paper: better +5, less +6, worse +1 (found 0); mine has none; alone's seeds are not in the ledger."""
     ledger = Ledger(tmp_path)
     for row in rows:
@@ -93,7 +75,7 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: 
     assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
 
 
-def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path: Path) -> None:
+def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path) -> None:
     ledger, shares = Ledger(tmp_path), {"base": 0.60, "less": 0.58, "mine": 0.70}
     own = [row for row in rows if row.id.rpartition("/")[2] in shares]
     for row in own:
@@ -125,7 +107,7 @@ rows:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, monkeypatch) -> None:
     """short has no such effect at the first look; wide, whose claim asks for four seeds, and its base go on."""
     file, results = tmp_path / "mine.yaml", tmp_path / "results"
     file.write_text(FILE, encoding="utf-8")
@@ -133,7 +115,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
     call += ["--results", results, "--cache-dir", tmp_path / "cache"]
     execute, calls = looks.execute, []
 
-    def interrupted(rows: Any, seeds: Any, options: Any) -> Any:
+    def interrupted(rows, seeds, options):
         calls.append(list(seeds))
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -166,7 +148,6 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
     (again,) = [row for row in resolve(file) if row.id.endswith("/short")]
     options = ExecutionOptions(name="demo/small", results=results)
     assert looks._ended(first, [again], [1, 2, 3, 4], options) == [again.id]
-    assert again.spec is not None
     other = replace(again, spec=again.spec.model_copy(update={"train": again.spec.train.model_copy(update={"max_steps": 3})}))
     assert looks._ended(first, [other], [1, 2, 3, 4], options) == [], "a row that was changed was not looked at"
 
@@ -182,7 +163,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
         ),
     ],
 )
-def test_what_it_needs(tmp_path: Path, cli: Run, change: Any, options: Any, message: str) -> None:
+def test_what_it_needs(tmp_path, cli, change, options, message: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(FILE.replace(*change) if change else FILE, encoding="utf-8")
     code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)

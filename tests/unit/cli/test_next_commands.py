@@ -4,7 +4,6 @@ import io
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -34,13 +33,13 @@ def test_after_a_run() -> None:
     ]
 
 
-def test_after_an_import_and_detached(monkeypatch: Any, capsys: Any) -> None:
+def test_after_an_import_and_detached(monkeypatch, capsys) -> None:
     merged = SimpleNamespace(added=[1], completed=[], replaced=[], kept=[], same=[], sweeps=[], files=1)
     monkeypatch.setattr("orchestrator.lifecycle.transfer.import_ledger", lambda *given, **more: merged)
     results_command.import_(Path("x"), PLACE, "keep")
     assert words(capsys.readouterr().err.splitlines()[-1]) == ["reconcile", "--results", str(PLACE)]
 
-    def detach(*given: Any) -> Any:
+    def detach(*given):
         raise KeyboardInterrupt
 
     monkeypatch.setenv("RAY_AUTH_TOKEN", "x")

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 HEAVY = ("torch", "ray", "mlflow", "pandas", "matplotlib", "numpy")
 
 
@@ -17,15 +17,11 @@ SHOW = ["show", "dou2018/table1/row9"]
 TRAIN = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
 
 
-def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
+def test_a_command_loads_what_it_needs(tmp_path) -> None:
     """One fresh process, the lightest commands first: after each, what has been loaded so far."""
     (tmp_path / "results").mkdir()
-    script = "\n".join(
-        [
-            "import sys", "from orchestrator.cli.main import run", f"for command in {[*LIGHT, SHOW, TRAIN]!r}:",
-            "    assert run(command) == 0, command", "    print('\\n@' + ' '.join(sys.modules))",
-        ]
-    )  # fmt: skip
+    script = f"import sys\nfrom orchestrator.cli.main import run\nfor command in {[*LIGHT, SHOW, TRAIN]!r}:\n"
+    script += "    assert run(command) == 0, command\n    print('\\n@' + ' '.join(sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     *light, show, train = [set(line[1:].split()) for line in done.stdout.splitlines() if line.startswith("@")]
@@ -36,19 +32,9 @@ def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
     assert "torch" in train and not train & {"ray", "mlflow", "pandas", "matplotlib", *COMPILER}
 
 
-def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.specs import index, table_file
-
-    read = []
-    plain = table_file.read
-    monkeypatch.setattr(table_file, "read", lambda path: read.append(path) or plain(path))
-    assert index.find("dou2018/table1/row9").row == "row9"
-    assert [path.name for path in read] == ["table1.yaml"]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path: Path) -> None:
+def test_a_run_whose_streams_are_closed_trains_all_the_same(tmp_path) -> None:
     command = f"exec '{sys.executable}' -m orchestrator run quickstart/fusion/baseline --profile smoke --no-tracking <&- >&- 2>&-"
     places = {"NMT_RESULTS": str(tmp_path / "r"), "NMT_CACHE_DIR": str(tmp_path / "c")}
     assert subprocess.run(["bash", "-c", command], env=os.environ | places, timeout=380).returncode == 0

@@ -19,7 +19,10 @@ def choice(*values: str) -> Schema:
     return {"enum": list(values)}
 
 
-def record(required: str = "", **fields: Schema) -> Schema:
+def record(required: str = "", texts: str = "", counts: str = "", flags: str = "", objects: str = "", **fields: Schema) -> Schema:
+    """Names of required fields and of those of the plain types, by spaces; all others by their schemas."""
+    for names, one in ((texts, TEXT), (counts, COUNT), (flags, FLAG), (objects, ANY)):
+        fields |= dict.fromkeys(names.split(), one)
     return {"type": "object", "properties": fields, "required": required.split(), "additionalProperties": False}
 
 
@@ -36,68 +39,53 @@ def resource(api: str, kind: str, required: str = "spec", **fields: Schema) -> S
 
 RAY_CLUSTER = record(
     "headGroupSpec",
-    rayVersion=TEXT,
-    suspend=FLAG,
-    managedBy=TEXT,
-    enableInTreeAutoscaling=FLAG,
-    gcsFaultToleranceOptions=ANY,
+    texts="rayVersion managedBy",
+    flags="suspend enableInTreeAutoscaling",
+    objects="gcsFaultToleranceOptions",
     headServiceAnnotations=TEXTS,
     authOptions=record(mode=choice("disabled", "token"), secretName=TEXT),
     autoscalerOptions=record(
+        texts="image",
+        counts="idleTimeoutSeconds",
+        objects="resources securityContext",
         version=choice("v1", "v2"),
-        idleTimeoutSeconds=COUNT,
         upscalingMode=choice("Default", "Aggressive", "Conservative"),
-        image=TEXT,
-        resources=ANY,
-        securityContext=ANY,
     ),
     headGroupSpec=record(
         "template",
-        template=ANY,
-        headService=ANY,
-        enableIngress=FLAG,
+        flags="enableIngress",
+        objects="template headService",
         rayStartParams=TEXTS,
         serviceType=choice("ClusterIP", "NodePort", "LoadBalancer"),
     ),
     workerGroupSpecs=several(
         record(
             "groupName template",
-            groupName=TEXT,
-            template=ANY,
+            texts="groupName",
+            counts="replicas minReplicas maxReplicas numOfHosts idleTimeoutSeconds",
+            flags="suspend",
+            objects="template",
             rayStartParams=TEXTS,
-            replicas=COUNT,
-            minReplicas=COUNT,
-            maxReplicas=COUNT,
-            numOfHosts=COUNT,
-            idleTimeoutSeconds=COUNT,
-            suspend=FLAG,
         )
     ),
 )
 RAY_JOB = record(
     "entrypoint rayClusterSpec",
-    entrypoint=TEXT,
+    texts="entrypoint runtimeEnvYAML managedBy",
+    counts="backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished",
+    flags="shutdownAfterJobFinishes suspend",
+    objects="submitterPodTemplate",
     submissionMode=choice("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"),
-    backoffLimit=COUNT,
-    activeDeadlineSeconds=COUNT,
-    submitterConfig=record(backoffLimit=COUNT),
-    submitterPodTemplate=ANY,
-    shutdownAfterJobFinishes=FLAG,
-    ttlSecondsAfterFinished=COUNT,
-    suspend=FLAG,
-    runtimeEnvYAML=TEXT,
-    managedBy=TEXT,
+    submitterConfig=record(counts="backoffLimit"),
     rayClusterSpec=RAY_CLUSTER,
 )
 KUEUE = "kueue.x-k8s.io/v1beta2"
 FLAVOR = record("name resources", name=TEXT, resources=several(record("name nominalQuota", name=TEXT, nominalQuota=QUANTITY)))
+COHORT = choice("Never", "LowerPriority", "Any")
 CLUSTER_QUEUE = record(
     namespaceSelector=ANY,
     queueingStrategy=choice("StrictFIFO", "BestEffortFIFO"),
-    preemption=record(
-        withinClusterQueue=choice("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
-        reclaimWithinCohort=choice("Never", "LowerPriority", "Any"),
-    ),
+    preemption=record(withinClusterQueue=choice("Never", "LowerPriority", "LowerOrNewerEqualPriority"), reclaimWithinCohort=COHORT),
     resourceGroups=several(record("coveredResources flavors", coveredResources=several(TEXT), flavors=several(FLAVOR)), most=16),
 )
 SCHEMAS = {

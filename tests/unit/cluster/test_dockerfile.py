@@ -1,11 +1,11 @@
 """What can be said of the Dockerfile without a Docker daemon: its parts exist, it is not root, it holds no secret. It was never built."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 TEXT = (ROOT / "cluster" / "Dockerfile").read_text()
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 STAND_IN = """#!/bin/sh
 echo "$@" >> "$CALLS"
 case "$*" in *orchestrator*) ;; *) exit 0 ;; esac

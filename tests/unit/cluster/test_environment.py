@@ -10,8 +10,8 @@ import yaml
 from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
 from orchestrator.engines.ray import environment as ray_environment
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
 
 
@@ -33,18 +33,13 @@ def env_sh(**environment: str) -> dict[str, str]:
     return {name: value for name, _, value in (one.partition("=") for one in done.stdout.split("\0") if one) if name not in shell}
 
 
-@pytest.fixture
-def product(monkeypatch, tmp_path) -> dict[str, str]:
-    """What the product sets before it starts a cluster of its own."""
-    found = {"RAY_ADDRESS": "elsewhere"}
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", found)
-        ray_environment.configure(tmp_path)
-    return {name: value for name, value in found.items() if name != "RAY_ADDRESS"}
-
-
-def test_nodes_have_what_the_product_sets_on_a_cluster_of_its_own(product):
+def test_nodes_have_what_the_product_sets_on_a_cluster_of_its_own(monkeypatch, tmp_path):
     """Actors of a running cluster have their node's environment, not the driver's."""
+    product = {"RAY_ADDRESS": "elsewhere"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", product)
+        ray_environment.configure(tmp_path)
+    product.pop("RAY_ADDRESS", None)
     assert len(product) > 5
     assert product.items() <= env_sh().items()
     assert {name: value for name, value in product.items() if name != "RAY_AUTH_MODE"}.items() <= config_map().items()  # KubeRay sets it
@@ -65,10 +60,6 @@ def test_a_lab_s_own_settings_win():
     assert ours["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == "90" and ours["PATH"].startswith("/srv/nmt/.venv/bin:")
 
 
-def patterns(name: str) -> list[str]:
-    return [line.strip() for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
-
-
 SECRET = [".env", ".env.local", "deploy/id.pem", "tls.key", "auth_token", "cluster/auth_token.txt", ".ray/auth_token", "kubeconfig-lab"]
 BULKY = [".netrc", "results/ab/weights.safetensors", "data/wmt14/train.en", ".data-cache/x", ".git/HEAD", ".venv/bin/python", "mlruns/0"]
 
@@ -86,10 +77,7 @@ def ray_ignores(path: str) -> bool:
 
 def docker_ignores(path: str) -> bool:
     """Docker's rule for the patterns we use: a path or one of its folders matches, from the root, ** over any depth."""
-    parts = path.split("/")
-    heads = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    return any(
-        fnmatch.fnmatch(head, p) or (p.startswith("**/") and fnmatch.fnmatch(head, p[3:]))
-        for head in heads
-        for p in patterns(".dockerignore")
-    )
+    lines = [line.strip() for line in (ROOT / ".dockerignore").read_text().splitlines()]
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    patterns += [line.removeprefix("**/") for line in patterns]
+    return any(fnmatch.fnmatch(str(head), p) for head in [Path(path), *Path(path).parents][:-1] for p in patterns)

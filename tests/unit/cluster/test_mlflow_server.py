@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 MLFLOW = ROOT / "cluster" / "mlflow"
 
 

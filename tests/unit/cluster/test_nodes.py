@@ -1,7 +1,6 @@
 """What a driver on a cluster watches for, without a cluster: room on the nodes, a head that answers, folders that are shared."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,6 @@ from orchestrator.engines.ray.schedulers import Room
 from orchestrator.engines.ray.shared_folders import problems
 from orchestrator.engines.ray.train import interface_of
 from orchestrator.engines.resources import Capacity, Demand, Node
-
-ROOT = Path(__file__).parents[3]
 
 
 def capacities(*cpus: tuple[float, ...]) -> Callable[[], Capacity]:

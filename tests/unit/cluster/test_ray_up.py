@@ -2,15 +2,14 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from orchestrator.engines.ray.capacity import DRIVER
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 FILES = ["ray-cluster.yaml", "ray-cluster-local.yaml"]
 
 

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from orchestrator.paths import ROOT
+
 CLUSTER = ROOT / "cluster"
 
 

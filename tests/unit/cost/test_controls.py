@@ -1,8 +1,6 @@
 """Matched controls: within the tolerance, the same keys as a row written by hand, left out with a reason."""
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,6 @@ from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.plan import Data, keys_for, plan
 
-Write = Callable[..., Path]
 ROWS = (
     "  base: {pinned: true}\n  wide: {model: {d_ff: 70}, init_from: base}\n"
     "  deep: {controls: [params], model: {encoder: {num_layers: 3}}}\n"
@@ -27,12 +24,11 @@ ROWS = (
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory) -> Data:
     return Data(None, tmp_path_factory.mktemp("cache"))
 
 
 def params(row: Row, data: Data) -> int:
-    assert row.spec is not None
     sizes = data.vocabulary_sizes(row.spec)
     assert sizes is not None
     return parameters.params(row.spec, *sizes)
@@ -40,7 +36,6 @@ def params(row: Row, data: Data) -> int:
 
 def operations(row: Row, data: Data) -> float:
     """Of the training, as `plan` counts them; for trainings that end by `max_steps`."""
-    assert row.spec is not None
     prepared = data.prepared(row.spec.data)
     assert prepared is not None and row.spec.train.max_epochs is None
     length = Lengths().training(row.spec, prepared)
@@ -69,12 +64,10 @@ def test_shipped_tables_meet_the_tolerance(address: str, profile: str | None, da
             continue
         of = by_id[row.control.of]
         assert row.control.against == before.id and abs(params(row, data) / params(before, data) - 1) <= TOLERANCE, row.id
-        assert of.spec is not None and row.spec is not None
         assert row.spec.model_dump(exclude={"model", "init_from"}) == of.spec.model_dump(exclude={"model", "init_from"})
-        if (
-            before.spec is not None and before.spec.init_from == of.id
-        ):  # the variant starts from the baseline's weights, so its control starts from the widened baseline's
-            assert row.parent is not None and row.parent.spec == row.spec.model_copy(update={"init_from": None})
+        # where the variant starts from the baseline's weights, its control starts from the widened baseline's
+        if before.spec.init_from == of.id:
+            assert row.parent.spec == row.spec.model_copy(update={"init_from": None})
         else:
             assert row.parent is of.parent
         mine, its = row.spec.model.model_dump(), of.spec.model.model_dump()
@@ -93,16 +86,14 @@ def test_operations_of_shipped_tables(address: str, data: Data) -> None:
         by_id = {row.id: row for row in found}
         assert left_out == []
         for row in (row for row in found if row.control is not None):
-            assert row.control is not None and row.spec is not None
             against, of = by_id[row.control.against], by_id[row.control.of]
             error, one = operations(row, data) / operations(against, data) - 1, operations(of, data) / steps / operations(against, data)
             assert abs(error) <= max(one / 2 * 1.01, TOLERANCE if steps == 600 else 0), row.id
             assert (abs(error) > TOLERANCE) == (f"({error:+.1%})" in row.label), row.label
-            assert against.spec is not None
             assert (row.parent, row.spec.init_from) == ((of, of.id) if against.spec.init_from == of.id else (of.parent, None))
 
 
-def test_rows_ask_for_controls(spec: Write, data: Data) -> None:
+def test_rows_ask_for_controls(spec, data: Data) -> None:
     path = spec(ROWS, head="controls: [params, flops]\n" + HEAD)
     found, left_out = resolve(str(path), data, preparing=True)
     names = [row.id.removeprefix("demo/small/") for row in found]
@@ -129,21 +120,16 @@ rows:
 """
 
 
-def test_keys_are_those_of_rows_written_by_hand(spec: Write, data: Data, tmp_path: Path) -> None:
+def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> None:
     """And `show` prints a control that reads back as itself."""
     path = spec(ROWS, head=HEAD)
     (by_params,), _ = resolve(f"{path}#base@params=deep", data, preparing=True)
     (by_flops,), _ = resolve(f"{path}#base@flops=wide", data)
-    assert by_params.spec is not None and by_flops.spec is not None and by_flops.parent is not None
     steps, schedule = by_flops.spec.train.max_steps, by_flops.spec.optim.schedule
-    written = spec(
-        ROWS
-        + f"  by_hand: {{model: {{d_ff: {by_params.spec.model.d_ff}}}}}\n"
-        + f"  longer: {{init_from: base, train: {{max_steps: {steps}, validate_every: {by_flops.spec.train.validate_every}}}, "
-        + f"optim: {{schedule: {{warmup: {schedule.warmup}, factor: {schedule.factor}}}}}}}\n",
-        head=HEAD,
-        name="other.yaml",
-    )
+    rows = f"{ROWS}  by_hand: {{model: {{d_ff: {by_params.spec.model.d_ff}}}}}\n"
+    rows += f"  longer: {{init_from: base, train: {{max_steps: {steps}, validate_every: {by_flops.spec.train.validate_every}}}, "
+    rows += f"optim: {{schedule: {{warmup: {schedule.warmup}, factor: {schedule.factor}}}}}}}\n"
+    written = spec(rows, head=HEAD, name="other.yaml")
     for control, name in ((by_params, "by_hand"), (by_flops, "longer")):
         (row,) = specs.resolve(f"{written}#{name}")
         assert keys_for(row, data) == keys_for(control, data)
@@ -156,10 +142,9 @@ def test_keys_are_those_of_rows_written_by_hand(spec: Write, data: Data, tmp_pat
     assert [row.id for row in made.parents] == ["demo/small/base"] * 2 and made.trainings == 4
 
 
-def test_a_training_is_stretched_as_a_whole(spec: Write) -> None:
+def test_a_training_is_stretched_as_a_whole(spec) -> None:
     head = HEAD.replace("{warmup: 8}", "{warmup: 8}, restart: {after_steps: 20, schedule: {kind: wsd, lr: 0.1, warmup: 4, cooldown: 0.5}}")
     (row,) = specs.resolve(spec("  a: {train: {snapshots: 2, snapshot_every: 10, validate_every: epoch}}\n", head=head))
-    assert row.spec is not None
     assert lengthened(row.spec, 40, 40) is row.spec
     longer = lengthened(row.spec, 40, 60)
     train, optim = longer.train, longer.optim
@@ -170,14 +155,13 @@ def test_a_training_is_stretched_as_a_whole(spec: Write) -> None:
     assert lengthened(row.spec, 40, 1).train.checkpoint_every == 1
 
 
-def test_epochs_become_updates(spec: Write, data: Data) -> None:
+def test_epochs_become_updates(spec, data: Data) -> None:
     epochs = "train: {max_steps: null, max_epochs: 60}"
     path = spec(f"  a: {{{epochs}}}\n  b: {{model: {{d_ff: 300}}, {epochs}}}\n", head=HEAD)
     (control,), _ = resolve(f"{path}#a@flops=b", data, preparing=True)
     assert control.spec is not None and control.spec.train.max_epochs is None
     (b,) = specs.resolve(f"{path}#b")
     prepared = data.prepared(control.spec.data)
-    assert prepared is not None and b.spec is not None
     length = Lengths().training(b.spec, prepared)
     theirs = work(b.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates
     assert abs(operations(control, data) / theirs - 1) <= TOLERANCE
@@ -195,7 +179,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("control", "with_", "message"), REASONS)
-def test_why_there_is_no_control(control: str, with_: str, message: str, spec: Write, data: Data, tmp_path: Path) -> None:
+def test_why_there_is_no_control(control: str, with_: str, message: str, spec, data: Data, tmp_path) -> None:
     head = HEAD.replace("optim: {schedule: {warmup: 8}}\n", "")
     path = spec(f"  a: {{{with_}}}\n  b: {{model: {{d_ff: 40}}}}\n  q: {{kind: quoted}}\n", head=head)
     with pytest.raises(UserError, match=message) as error:
@@ -207,13 +191,11 @@ def test_why_there_is_no_control(control: str, with_: str, message: str, spec: W
         assert len(left_out) == 1 and left_out[0].startswith(f"control {control} left out: ")
 
 
-def test_narrower_than_any_d_ff(spec: Write) -> None:
+def test_narrower_than_any_d_ff(spec) -> None:
     """d_model gives way, with d_ff in its proportion and then alone."""
     (row,) = specs.resolve(spec("  a: {model: {d_model: 64, d_ff: 256}}\n"))
-    assert row.spec is not None
-    small = parameters.params(
-        row.spec.model_copy(update={"model": row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})}), 200, 200
-    )
+    narrow = row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})
+    small = parameters.params(row.spec.model_copy(update={"model": narrow}), 200, 200)
     model, how = widened(row.spec, (200, 200), small)
     assert model.d_model % 4 == 0 and model.d_model < 64 and how == f"d_model {model.d_model}, d_ff {model.d_ff}"
     assert 2 < model.d_ff / model.d_model < 8

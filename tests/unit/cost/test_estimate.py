@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,9 +23,9 @@ NOTHING = {"rate": 0.0, "update": 1.0, "memory": 123}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory) -> Data:
     found = Data(None, tmp_path_factory.mktemp("cache"))
-    prepare(spec_of(rows()[0]).data, None, found.cache_dir or Path())
+    prepare(rows()[0].spec.data, None, found.cache_dir or Path())
     return found
 
 
@@ -34,30 +33,23 @@ def rows() -> list[Row]:
     return resolve("modern/depth", profile="smoke")[:4]
 
 
-def spec_of(row: Row) -> Any:
-    assert row.spec is not None
-    return row.spec
-
-
-def with_train(row: Row, **changes: Any) -> Row:
-    return replace(row, spec=spec_of(row).model_copy(update={"train": spec_of(row).train.model_copy(update=changes)}))
+def with_train(row: Row, **changes) -> Row:
+    return replace(row, spec=row.spec.model_copy(update={"train": row.spec.train.model_copy(update=changes)}))
 
 
 def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
     costs = Costs(data, place)
     about = costs.conditions(row)
-    assert about is not None
     costs.write(about, NOTHING | measures)
     return Costs(data, place)
 
 
-def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path: Path) -> None:
+def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path) -> None:
     """7 updates, a validation after 2, 4, 6 and at the end."""
     row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2)
     ready = data.prepared(row.spec.data)
-    assert ready is not None
-    model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
-    update = model.training(lengths.training(spec_of(row), ready).tokens)
+    model, lengths = work(row.spec.model, ready.src_size, ready.tgt_size), Lengths()
+    update = model.training(lengths.training(row.spec, ready).tokens)
     valid = model.forward(lengths.split(ready, "valid"))
     costs = probed(data, tmp_path, row, rate=1 / update)
     found = costs.of(row)
@@ -69,7 +61,7 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
     assert costs.of(row.at(5)) == found, "a seed changes no cost"
 
 
-def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_share_updates_and_validations(data: Data, tmp_path, monkeypatch) -> None:
     row = rows()[0]
     costs = probed(data, tmp_path, row, rate=1e-6)
     one, four = costs.of(row), costs.of(row, workers=4)
@@ -80,7 +72,7 @@ def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Pat
     assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
 
 
-def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path) -> None:
+def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path) -> None:
     """By the operations of an update."""
     far, near, elsewhere, row = rows()[:4]
     update = Costs(data, tmp_path).of(row).flop_update or 0
@@ -92,7 +84,7 @@ def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path)
     assert costs.of(with_train(row, precision="bf16")).basis == "not probed"
 
 
-def test_without_a_probe_no_time_is_told(data: Data, tmp_path: Path) -> None:
+def test_without_a_probe_no_time_is_told(data: Data, tmp_path) -> None:
     cost = Costs(data, tmp_path).of(rows()[0])
     assert cost.basis == "not probed" and cost.updates == 6 and cost.flop == pytest.approx(6 * (cost.flop_update or 0)) and cost.flop
     assert (cost.seconds, cost.as_json()["device_hours"], cost.memory) == (None, None, None) and (cost.room or 0) > 10**8
@@ -100,7 +92,7 @@ def test_without_a_probe_no_time_is_told(data: Data, tmp_path: Path) -> None:
     assert (away.basis, away.flop, away.seconds) == ("not prepared", None, None)
 
 
-def test_a_damaged_probe_is_none(data: Data, tmp_path: Path) -> None:
+def test_a_damaged_probe_is_none(data: Data, tmp_path) -> None:
     probed(data, tmp_path, rows()[0])
     (path,) = (tmp_path / FOLDER).glob("*.json")
     whole = json.loads(path.read_text())
@@ -109,7 +101,7 @@ def test_a_damaged_probe_is_none(data: Data, tmp_path: Path) -> None:
         assert Costs(data, tmp_path).of(rows()[0]).basis == "not probed"
 
 
-def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path: Path) -> None:
+def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path) -> None:
     all_rows = rows()
     costs = probed(data, tmp_path, all_rows[0])
     chosen = [row for _, row in costs.choose([*all_rows, *(row.at(2) for row in all_rows)], 2)]
@@ -123,7 +115,7 @@ ONE = Cost("probed", 2, flop=10.0, train=3000.0, around=600.0)  # 2 hours
 UNKNOWN = Cost("not probed", 1)
 
 
-def planned(name: str, number: str | None, also: dict[str, str] | None = None, **ledger: Any) -> Planned:
+def planned(name: str, number: str | None, also: dict[str, str] | None = None, **ledger) -> Planned:
     """Training T<number>, decoding D.., score S..; `also`: name -> number of another decoding and score of it."""
     keys = Keys(number and f"T{number}", number and f"D{number}", number and f"S{number}")
     others = {each: Keys(keys.train, f"D{other}", f"S{number}{other}") for each, other in (also or {}).items()}
@@ -146,7 +138,7 @@ def test_totals_of_rows_with_several_scorings() -> None:
 
 
 @pytest.mark.parametrize(("status", "trained"), [("done", 1), ("stopped", 0), ("failed", 0), (None, 0)])
-def test_what_of_a_run_is_done(status: str | None, trained: int) -> None:
+def test_what_of_a_run_is_done(status: str | None, trained) -> None:
     """A score of a training that is not done does not count."""
     (done, left) = (counts([planned("a", "1", {"x": "2"}, trained=status, scored=("x",))])[name] for name in ("done", "left"))
     assert done == (trained, trained, trained) and left == (1 - trained, 2 - trained, 2 - trained)
@@ -156,10 +148,10 @@ def test_a_diverged_training_is_never_decoded() -> None:
     assert counts([planned("a", "1", trained="diverged")]) == {"shared": (1, 0, 0), "done": (1, 0, 0), "left": (0, 0, 0)}
 
 
-def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data, tmp_path: Path) -> None:
+def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data, tmp_path) -> None:
     base, middle, last = rows()[:3]
-    middle = replace(middle, parent=base, spec=spec_of(middle).model_copy(update={"init_from": base.id}))
-    last = replace(last, parent=middle, spec=spec_of(last).model_copy(update={"init_from": middle.id}))
+    middle = replace(middle, parent=base, spec=middle.spec.model_copy(update={"init_from": base.id}))
+    last = replace(last, parent=middle, spec=last.spec.model_copy(update={"init_from": middle.id}))
     made = plan([last], [1, 2], ledger=Ledger(tmp_path), data=data)
     found = Costs(data, tmp_path).of_all([last])
     assert [each.id for each in made.parents] == 2 * [base.id, middle.id] and set(found) == {base.id, middle.id, last.id}

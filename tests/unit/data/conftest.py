@@ -13,19 +13,9 @@ def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Corpu
     def split(stem: str, count: int) -> dict[str, object]:
         return {"src": f"{stem}.a", "tgt": [f"{stem}.b"] if count == 1 else [f"{stem}.b{i}" for i in range(count)]}
 
-    return CorpusEntry.model_validate(
-        {
-            "name": name,
-            "description": "a test",
-            "licence": "none",
-            "src": "de",
-            "tgt": "en",
-            "folders": [name],
-            "splits": {"train": split("train", 1), "valid": split("valid", 1), "test": split("test", references)},
-            "sources": [{"kind": "user", "obtain": "write it yourself"}],
-        }
-        | fields
-    )
+    splits = {"train": split("train", 1), "valid": split("valid", 1), "test": split("test", references)}
+    about = {"name": name, "description": "a test", "licence": "none", "src": "de", "tgt": "en", "folders": [name], "splits": splits}
+    return CorpusEntry.model_validate(about | {"sources": [{"kind": "user", "obtain": "write it yourself"}]} | fields)
 
 
 WORDS = "der die das hund katze haus baum sieht rennt schnell langsam gross klein rot blau und".split()  # noqa: SIM905
@@ -37,7 +27,7 @@ def sentences(count: int, start: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(tmp_path, monkeypatch) -> Path:
     """A data directory with the corpus `tiny`: 60 + 6 + 6 pairs; the target is the source in upper case."""
     folder = tmp_path / "data" / "tiny"
     folder.mkdir(parents=True)
@@ -60,7 +50,7 @@ def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
 
 
 @pytest.fixture
-def catalogued(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
+def catalogued(monkeypatch) -> Callable[[CorpusEntry], None]:
     return use_entry(monkeypatch)
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -40,7 +40,29 @@ class Hub(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
-class Answers(BaseHTTPRequestHandler):
+class Quiet(BaseHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class TextServer(ThreadingHTTPServer):
+    """Answers a path with `text(path)` after it announced `more` bytes, and counts how often it is asked."""
+
+    class Lines(Quiet):
+        def do_GET(self) -> None:
+            self.server.asked += 1
+            body = self.server.text(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body) + self.server.more))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def __init__(self, text: Callable[[str], bytes], more: int = 0) -> None:
+        super().__init__(("127.0.0.1", 0), self.Lines)
+        self.text, self.more, self.asked, self.url = text, more, 0, f"http://127.0.0.1:{self.server_port}"
+
+
+class Answers(Quiet):
     server: Hub
 
     def do_GET(self) -> None:
@@ -81,13 +103,11 @@ class Answers(BaseHTTPRequestHandler):
             self.server.stalls.set()
             time.sleep(10)
 
-    def log_message(self, *args: object) -> None:
-        pass
-
 
 @contextlib.contextmanager
-def serving() -> Iterator[Hub]:
-    with Hub() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
+def serving(server=None) -> Iterator:
+    """A server at work, a `Hub` if none is given."""
+    with server or Hub() as found:
+        threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+        yield found
+        found.shutdown()

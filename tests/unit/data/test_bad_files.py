@@ -9,21 +9,17 @@ import pytest
 from orchestrator.data import corpus
 from orchestrator.data.check import check
 from orchestrator.data.prepare import manifest
-from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Subword
+from tests.unit.conftest import refused
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 ROW = "quickstart/fusion/baseline"
 
 
-def loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
 INSTEAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "a FIFO": (os.mkfifo, "it is a FIFO; expected a file"),
     "a folder": (os.mkdir, "it is a folder; expected a file"),
-    "a loop": (loop, "it is a link that leads back to itself; expected a file"),
+    "a loop": (lambda path: path.symlink_to(path.name), "it is a link that leads back to itself; expected a file"),
     "a dead link": (lambda path: path.symlink_to("gone"), "it is a link to gone, which is not there; expected a file"),
 }
 
@@ -35,9 +31,7 @@ def test_what_is_no_file_is_named_and_never_waited_for(what: str, tiny: Path, ti
     path.unlink()
     make(path)
     for call in (lambda: check(tiny_entry(), tiny), lambda: manifest(SPEC, tiny), lambda: corpus.read_lines(path)):
-        with pytest.raises(UserError) as caught:
-            call()
-        assert caught.value.lines == [f"{path}: {expected}"]
+        assert refused(call) == [f"{path}: {expected}"]
 
 
 def test_a_text_of_empty_lines_is_a_problem(tiny: Path, tiny_entry) -> None:

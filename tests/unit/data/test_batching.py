@@ -74,25 +74,15 @@ def test_shards_are_even_and_make_up_the_batch(world_size):
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def naive(pairs: Pairs, indices: list[int]) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    rows = [pairs[i] for i in indices]
-    s, t = max(len(a) for a, _ in rows) + 1, max(len(b) for _, b in rows) + 1
-
-    def padded(ids: list[int], width: int) -> list[int]:
-        return ids + [0] * (width - len(ids))
-
-    return ([padded([*a, EOS], s) for a, _ in rows], [padded([BOS, *b], t) for _, b in rows], [padded([*b, EOS], t) for _, b in rows])
-
-
-def test_collate_is_the_obvious_loop():
+@pytest.mark.parametrize("least", [1, 16])
+def test_collate_is_the_obvious_loop(least):
     for indices in Batches(PAIRS, BatchSpec(size=300), 1).epoch(0)[:40]:
-        batch = collate(PAIRS, indices)
-        src, tgt_in, tgt_out = naive(PAIRS, indices.tolist())
-        assert (batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()) == (src, tgt_in, tgt_out)
-        assert str(batch.src.dtype) == "torch.int64"
-        longer = collate(PAIRS, indices, least=16)
-        for tensor, rows in zip(longer.tensors(), (src, tgt_in, tgt_out), strict=True):
-            assert tensor.tolist() == [row + [0] * (16 - len(row)) for row in rows]
+        pairs = [PAIRS[i] for i in indices.tolist()]
+        batch = collate(PAIRS, indices, least=least)
+        sides = [[*a, EOS] for a, _ in pairs], [[BOS, *b] for _, b in pairs], [[*b, EOS] for _, b in pairs]
+        for tensor, rows in zip((batch.src, batch.tgt_in, batch.tgt_out), sides, strict=True):
+            width = max(least, *map(len, rows))
+            assert tensor.tolist() == [row + [0] * (width - len(row)) for row in rows] and str(tensor.dtype) == "torch.int64"
 
 
 def test_collate_of_nothing_and_of_empty_sentences():

@@ -27,7 +27,7 @@ VALUES = {"max_ratio": "=3.5", "max_characters": "=400"}
 
 
 @pytest.fixture
-def noisy(pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pairs:  # noqa: F811
+def noisy(pairs: Pairs, tmp_path, monkeypatch) -> Pairs:  # noqa: F811
     """The corpus `noisy`: 300 sound training pairs, then one of each fault, a repeated pair, and a test source but for its case."""
     monkeypatch.chdir(tmp_path)
     leak = pairs["test"][0][0].upper().replace(".", "!"), "a dog runs over the street and sees a ball."
@@ -41,7 +41,7 @@ def noisy(pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair
 
 
 @pytest.mark.parametrize("rule", FAULTS)
-def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, capsys) -> None:
     capsys.readouterr()
     assert run(["data", "clean", "noisy", "--to", "clean", "--rule", rule + VALUES.get(rule, "")]) == 0, capsys.readouterr().err
     kept = [pair for number, pair in enumerate(noisy["train"]) if number != 300 + FAULTS.index(rule)]
@@ -55,7 +55,7 @@ def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, capsys: pytest.
 
 
 @pytest.mark.usefixtures("noisy")
-def test_the_rules_are_in_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rules_are_in_the_key(capsys) -> None:
     for name, option in (("a", ["copies"]), ("b", ["copies"]), ("c", ["copies", "max_characters=5000"])):
         assert run(["data", "clean", "noisy", "--to", name, *(f"--rule={each}" for each in option)]) == 0, capsys.readouterr().err
     found = {name: manifest(DataSpec(corpus=name), None) or {} for name in ("a", "b", "c", "noisy")}
@@ -64,7 +64,7 @@ def test_the_rules_are_in_the_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("noisy")
-def test_the_page_has_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_has_every_fault(capsys) -> None:
     capsys.readouterr()
     assert run(["data", "report", "noisy", "--cache-dir", "cache", "--to", "page.html"]) == 0, capsys.readouterr().err
     page = Path("page.html").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_the_page_has_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("noisy")
-def test_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(capsys) -> None:
     for call, expected in (
         (["clean", "noisy", "--to", "x"], "Missing option '--rule'"),
         (["clean", "noisy", "--to", "x", "--rule", "max_ratio=0.5"], "--rule:1: max_ratio: found 0.5; expected "),

@@ -4,13 +4,7 @@ import pytest
 
 from orchestrator.data import corpus
 from orchestrator.data.check import check
-from orchestrator.errors import UserError
-
-
-def lines_of(problem) -> list[str]:
-    with pytest.raises(UserError) as caught:
-        problem()
-    return caught.value.lines
+from tests.unit.conftest import refused
 
 
 def test_only_newlines_end_lines(tmp_path):
@@ -31,16 +25,16 @@ def test_gzip_is_told_from_the_content(tmp_path):
 def test_cut_gzip_is_one_line(tmp_path):
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b"sentence\n" * 500 + bytes(range(1, 200)))[:-20])
-    (line,) = lines_of(lambda: corpus.read_lines(path))
+    (line,) = refused(corpus.read_lines, path)
     assert "t.gz" in line and "damaged gzip" in line
-    assert "damaged gzip" in lines_of(lambda: corpus.content_of(path))[0]
+    assert "damaged gzip" in refused(corpus.content_of, path)[0]
 
 
 def test_a_huge_line_is_refused_without_reading_it_all(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MAX_LINE_BYTES", 10)
     path = tmp_path / "t"
     path.write_bytes(b"0123456789\n01234567890\n")
-    assert lines_of(lambda: corpus.read_lines(path)) == [f"{path}: line 2 is longer than 10 bytes; one sentence a line is expected"]
+    assert refused(corpus.read_lines, path) == [f"{path}: line 2 is longer than 10 bytes; one sentence a line is expected"]
 
 
 BAD = {

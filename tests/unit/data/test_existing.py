@@ -5,7 +5,6 @@ import json
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -30,7 +29,7 @@ def segmenters(folder: Path, **options: object) -> list[subword.Segmenter]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Training text of two sides, codes, a dictionary, and a sentencepiece model without PAD and with the usual ids."""
     for side, start in (("src", 0), ("tgt", 100)):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in [*sentences(60, start), LINE]), encoding="utf-8")
@@ -68,7 +67,7 @@ def test_a_sentencepiece_model_keeps_its_pieces(options: dict[str, object], fold
         assert segmenter.encode(["ж"])[0][-1] == subword.UNK
 
 
-def tokenizer_json(folder: Path) -> Any:
+def tokenizer_json(folder: Path):
     """Learns byte-level BPE with a template, truncation and special tokens, as models of Hugging Face have them."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
     made.pre_tokenizer, made.decoder = tokenizers.pre_tokenizers.Metaspace(), tokenizers.decoders.Metaspace()
@@ -93,7 +92,7 @@ def test_a_tokenizer_of_hugging_face_keeps_its_pieces(options: dict[str, object]
         assert set(segmenter.encode(["ж <s> </s>"])[0]) & {0, 2, 3} == set() and subword.UNK in segmenter.encode(["ж"])[0]
 
 
-def test_without_its_library_a_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_library_a_tokenizer_is_refused(folder: Path, monkeypatch) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(UserError, match=r"found .*; expected a tokenizer\.json of Hugging Face"):
         segmenters(folder, model=["tokenizer.json"])
@@ -123,7 +122,7 @@ def test_what_is_no_model_is_refused(folder: Path) -> None:
             Subword.model_validate(bad)
 
 
-def test_the_content_of_a_model_is_in_the_key(folder: Path, tiny: Path, tmp_path: Path) -> None:
+def test_the_content_of_a_model_is_in_the_key(folder: Path, tiny: Path, tmp_path) -> None:
     def spec(name: str, **more: object) -> DataSpec:
         return DataSpec.model_validate({"corpus": "tiny", "subword": {"model": [str(folder / name)], **more}})
 

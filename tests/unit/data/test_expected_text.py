@@ -31,7 +31,7 @@ SAID = [
 
 
 @pytest.fixture
-def small(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small(tiny: Path, monkeypatch) -> Path:
     """A data directory with 60 + 6 + 6 pairs under the name iwslt14-de-en."""
     monkeypatch.undo()  # the catalogue as it is
     folder = tiny / "iwslt14-de-en"
@@ -41,7 +41,7 @@ def small(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tiny
 
 
-def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_run_and_table_say_it(small: Path, tmp_path, capsys) -> None:
     spec = tmp_path / "small.yaml"
     spec.write_text(HEAD)
     results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(spec)
@@ -56,12 +56,12 @@ def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.C
     assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
 
 
-def test_data_check_refuses_it(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_check_refuses_it(small: Path, capsys) -> None:
     assert run(["data", "check", "iwslt14-de-en", "--data-dir", str(small)]) == 2
     assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")] == [f"error: {line}" for line in SAID]
 
 
-def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) -> None:
+def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path) -> None:
     data = DataSpec(corpus="iwslt14-de-en", subword=Subword(kind="word", size=60, joint=False), max_words=6)
     ready, entry = prepare(data, small, tmp_path / "cache"), corpora.load_entry("iwslt14-de-en")
     assert ready.stats["splits"]["train"]["pairs"] < 60

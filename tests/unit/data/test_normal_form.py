@@ -25,9 +25,7 @@ def mixed(tiny: Path) -> Path:
     return tiny
 
 
-def test_mixed_forms_are_found_and_read_in_one(
-    mixed: Path, tmp_path: Path, tiny_entry: Callable[..., CorpusEntry], catalogued: Callable[[CorpusEntry], None]
-) -> None:
+def test_mixed_forms_are_found_and_read_in_one(mixed: Path, tmp_path, tiny_entry, catalogued) -> None:
     report = check(tiny_entry(), mixed)
     said = [Path(line.partition(":")[0]).name for line in report.warnings if ": decomposed letters (not NFC), in " in line]
     assert said == ["valid.a", "valid.b", "test.a", "test.b"]
@@ -51,9 +49,7 @@ def test_text_wholly_in_one_form_is_no_warning(mixed: Path, tiny_entry: Callable
     assert not [line for line in check(tiny_entry(), mixed).warnings if "NFC" in line]
 
 
-def test_data_add_reads_nfc_and_commands_show_unknown_tokens(
-    mixed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_add_reads_nfc_and_commands_show_unknown_tokens(mixed: Path, monkeypatch, capsys) -> None:
     monkeypatch.undo()
     monkeypatch.chdir(mixed / "tiny")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", f"{split}.a", f"{split}.b")]
@@ -71,7 +67,7 @@ def test_data_add_reads_nfc_and_commands_show_unknown_tokens(
     assert "warning: own: over 1% unknown in test" in said
 
 
-def test_translations_of_decomposed_text_are_those_of_composed_text(mixed: Path, tmp_path: Path, tiny_entry, catalogued) -> None:
+def test_translations_of_decomposed_text_are_those_of_composed_text(mixed: Path, tmp_path, tiny_entry, catalogued) -> None:
     catalogued(tiny_entry(normal_form="NFC"))
     prepared = prepare(DATA, mixed, tmp_path / "cache")
     assert prepared.encode_text(["h\u00fcnd"]) == prepared.encode_text([normalize("NFD", "h\u00fcnd")])

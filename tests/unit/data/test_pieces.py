@@ -36,9 +36,7 @@ def cut(tiny: Path) -> Callable[[Pieces], Path]:
 
 
 @pytest.mark.parametrize("pieces", MARKS)
-def test_pieces_are_refused_or_joined(
-    pieces: Pieces, tiny: Path, cut: Callable[[Pieces], Path], tmp_path: Path, tiny_entry: Callable[..., CorpusEntry], catalogued
-) -> None:
+def test_pieces_are_refused_or_joined(pieces: Pieces, tiny: Path, cut: Callable[[Pieces], Path], tmp_path, tiny_entry, catalogued) -> None:
     plain = prepare(DATA, tiny, tmp_path / "cache")
     cut(pieces)
     with pytest.raises(UserError, match=rf"train.a: line 1: 60 of 60 lines are cut into subwords .* pieces: {pieces} in") as raised:
@@ -61,9 +59,7 @@ def test_marks_that_are_no_pieces_stay(tiny: Path, tiny_entry: Callable[..., Cor
     assert join("a@@ b c@@", "bpe") == "ab c" and join("▁a b ▁c", "sentencepiece") == "ab c" and join("a ￭b c￭ d", "opennmt") == "ab cd"
 
 
-def test_data_add_declares_pieces(
-    cut: Callable[[Pieces], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_add_declares_pieces(cut: Callable[[Pieces], Path], monkeypatch, capsys) -> None:
     folder = cut("bpe") / "tiny"
     monkeypatch.undo()
     monkeypatch.chdir(folder)

@@ -1,6 +1,5 @@
 import hashlib
 import re
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,6 @@ def test_no_source_is_in_two_splits():
 
 def test_the_target_is_a_function_of_the_source():
     params = load_entry("toy-quickstart").generated
-    assert params is not None
     known: dict[str, str] = {}
     for a, b in toy.generate(params)["train"]:
         assert known.setdefault(a, b) == b
@@ -41,7 +39,7 @@ def test_impossible_parameters_are_refused(bad):
         ToyParams(**bad)
 
 
-def test_the_sentence_in_the_readme_is_of_the_test_set(repository: Path) -> None:
+def test_the_sentence_in_the_readme_is_of_the_test_set(repository) -> None:
     readme = (repository / "README.md").read_text()
     pair = re.findall(r'echo "(.+)" \| nmt-ablate translate|reference of this test sentence is `(.+)`', readme)
     params = load_entry("toy-quickstart").sources[0].parameters.model_copy(update={"train": 1})

@@ -86,8 +86,8 @@ def exhaustive(model, source, decode):
     return sorted(found, key=lambda item: -item[0])
 
 
-def slow_beam(model, source, decode, stop_early=True):
-    """The search as the module's docstring states it, with lists, whole prefixes and no cache: (score, ids), best first."""
+def slow_beam(model, source, decode):
+    """The search as the module's docstring states it, with lists, whole prefixes, no cache and no early end: (score, ids), best first."""
     K, limit = decode.beam_size, length_limit(decode, len(source))
     live, ended = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -105,8 +105,6 @@ def slow_beam(model, source, decode, stop_early=True):
         live = [(o[0], [*o[3], o[2]]) for o in options if o[2] != EOS][:K]
         if len(ended) >= K or not live:
             break
-        if stop_early and ended and ended[0][0] >= live[0][0] / length_penalty(decode.length_penalty, limit):
-            break
     return ended[:K]
 
 
@@ -117,18 +115,3 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def toy():
-    return ToyModel
-
-
-@pytest.fixture
-def search_exhaustively():
-    return exhaustive
-
-
-@pytest.fixture
-def search_slowly():
-    return slow_beam

@@ -8,6 +8,7 @@ import torch
 from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
+from tests.unit.decoding.conftest import ToyModel, exhaustive, slow_beam
 
 PENALTIES = [("gnmt", 0.6), ("exponent", 1.0), ("exponent", 1.6), ("none", 0.0)]
 
@@ -29,31 +30,32 @@ def close(found, expected):
 
 @pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_wide_beam_is_exhaustive_search(toy, search_exhaustively, kind, alpha, seed):
-    model, decode = toy(vocab=6, seed=seed), spec(45, kind, alpha, ratio=1.0, extra=1)
+def test_a_wide_beam_is_exhaustive_search(kind, alpha, seed):
+    model, decode = ToyModel(vocab=6, seed=seed), spec(45, kind, alpha, ratio=1.0, extra=1)
     sources = [[4, 5], [5], [4, 4]]
     for source, found in zip(sources, beam_search(model, pad(sources), decode), strict=True):
-        close(found, search_exhaustively(model, [*source, EOS], decode)[0])
+        close(found, exhaustive(model, [*source, EOS], decode)[0])
 
 
 @pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
 @pytest.mark.parametrize("beam", [1, 2, 3, 5, 8])
-def test_equals_the_slow_transcription(toy, search_slowly, kind, alpha, beam):
-    for seed in range(2):
-        model, decode = toy(vocab=9, seed=seed), spec(beam, kind, alpha, ratio=1.5, extra=3)
+def test_equals_the_slow_transcription(kind, alpha, beam):
+    """An early end loses nothing: the transcription has none."""
+    for seed, sharpness in ((0, 2.0), (1, 2.0), (2, 6.0), (3, 6.0)):
+        model, decode = ToyModel(vocab=9, seed=seed, sharpness=sharpness), spec(beam, kind, alpha, ratio=1.5, extra=3)
         for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
-            close(found, search_slowly(model, [*source, EOS], decode)[0])
+            close(found, slow_beam(model, [*source, EOS], decode)[0])
 
 
-def test_an_output_is_empty_only_where_nothing_else_fits(toy):
-    model = toy(seed=2)
+def test_an_output_is_empty_only_where_nothing_else_fits():
+    model = ToyModel(seed=2)
     for beam in (1, 3):
         assert [h.ids for h in beam_search(model, pad([[4, 5]]), spec(beam, ratio=0.1, extra=0))] == [[]]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_finished_sentences_leave_the_batch(toy, beam):
-    model, decode = toy(seed=0), spec(beam, ratio=1.0, extra=0)
+def test_finished_sentences_leave_the_batch(beam):
+    model, decode = ToyModel(seed=0), spec(beam, ratio=1.0, extra=0)
     model.bias.data[EOS] = -30.0  # every sentence runs to its limit
     sources = [[4] * n for n in (1, 2, 3, 12)]
     beam_search(model, pad(sources), decode)
@@ -63,8 +65,8 @@ def test_finished_sentences_leave_the_batch(toy, beam):
     assert model.rows[1:] == sorted(model.rows[1:], reverse=True)
 
 
-def test_ties_go_to_the_lowest_index(toy):
-    model = toy(vocab=40)
+def test_ties_go_to_the_lowest_index():
+    model = ToyModel(vocab=40)
     model.out.data.zero_()  # every token equally likely
     for beam in (1, 2, 5):
         (found,) = beam_search(model, pad([[4, 5]]), spec(beam, "none", 0.0, ratio=1.0, extra=0))
@@ -80,8 +82,8 @@ def test_penalties_count_the_eos():
     assert length_penalty(LengthPenalty(kind="none", alpha=1.0), 10) == 1.0
 
 
-def test_nan_is_an_error_and_the_mode_is_restored(toy):
-    model = toy()
+def test_nan_is_an_error_and_the_mode_is_restored():
+    model = ToyModel()
     model.out.data.fill_(float("nan"))
     for beam in (1, 3):
         with pytest.raises(FloatingPointError, match="NaN at step 1"):
@@ -89,20 +91,20 @@ def test_nan_is_an_error_and_the_mode_is_restored(toy):
     assert model.training
 
 
-def test_arguments(toy):
-    assert beam_search(toy(), torch.zeros((0, 3), dtype=torch.long), spec(2)) == []
+def test_arguments():
+    assert beam_search(ToyModel(), torch.zeros((0, 3), dtype=torch.long), spec(2)) == []
     assert pad([[4], [5, 6]]).tolist() == [[4, EOS, PAD], [5, 6, EOS]]
 
 
 @pytest.mark.parametrize("ngram", [1, 2, 3])
 @pytest.mark.parametrize("beam", [1, 2, 5])
-def test_blocking_equals_the_slow_transcription(toy, search_slowly, beam, ngram):
+def test_blocking_equals_the_slow_transcription(beam, ngram):
     blocked = 0
     for seed in range(3):
-        model = toy(vocab=6, seed=seed, sharpness=6.0)
+        model = ToyModel(vocab=6, seed=seed, sharpness=6.0)
         free = beam_search(model, pad(SOURCES), blocking(beam, 0))
         for source, found, other in zip(SOURCES, beam_search(model, pad(SOURCES), blocking(beam, ngram)), free, strict=True):
-            close(found, search_slowly(model, [*source, EOS], blocking(beam, ngram))[0])
+            close(found, slow_beam(model, [*source, EOS], blocking(beam, ngram))[0])
             blocked += found.ids != other.ids
             grams = [tuple(found.ids[i : i + ngram]) for i in range(len(found.ids) - ngram + 1)]
             assert len(set(grams)) == len(grams)

@@ -12,12 +12,9 @@ SOURCES = [[5, 6, 7], [8], [9, 10, 11, 12, 5, 6], [7, 7]]
 TARGETS = [[4, 5], [6, 7, 8, 9, 10], [], [11]]
 
 
-@pytest.fixture
-def model():
-    return build(SPEC.model.model_dump(), 30, 30, 1).eval()
-
-
-def test_each_sentence_has_the_sum_of_its_tokens_nll(model, monkeypatch):
+def test_each_sentence_has_the_sum_of_its_tokens_nll(monkeypatch):
+    """None where a sentence lies beyond the learned positions."""
+    model = build(SPEC.model.model_dump(), 30, 30, 1).eval()
     found = reference_nll(model, SOURCES, TARGETS)
     for source, target, (nll, count) in zip(SOURCES, TARGETS, found, strict=True):
         with torch.no_grad():
@@ -26,8 +23,5 @@ def test_each_sentence_has_the_sum_of_its_tokens_nll(model, monkeypatch):
         assert count == len(target) + 1 and nll == pytest.approx(float(alone), rel=1e-4)
     monkeypatch.setattr(forced, "BATCH_TOKENS", 1)
     assert [each[0] for each in reference_nll(model, SOURCES, TARGETS)] == pytest.approx([each[0] for each in found], rel=1e-4)
-
-
-def test_sentences_beyond_the_learned_positions_have_none(model, monkeypatch):
     monkeypatch.setattr(model, "max_positions", 6, raising=False)
     assert reference_nll(model, SOURCES, TARGETS) is None and reference_nll(model, SOURCES[:2], TARGETS[:2]) is not None

@@ -14,6 +14,7 @@ from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding import translate
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.errors import UserError
+from orchestrator.lifecycle import loader
 from orchestrator.specs.schema import DecodeSpec
 
 
@@ -29,15 +30,10 @@ class Codec(TextProcessor):
         return [str(len(ids)) for ids in ids_list]
 
 
-@pytest.fixture
-def echo(monkeypatch: pytest.MonkeyPatch) -> Codec:
-    """A model whose translation is its source."""
+def test_a_very_long_line_is_cut_and_told(monkeypatch) -> None:
+    """By a model whose translation is its source."""
     monkeypatch.setattr(translate, "decode_corpus", lambda model, ids, decode: [Hypothesis(list(i), 0.0, 0.0) for i in ids])
-    return Codec()
-
-
-def test_a_very_long_line_is_cut_and_told(echo: Codec) -> None:
-    told: list[str] = []
+    echo, told = Codec(), list[str]()
     lines = ["ab" * 3, "ab" * 500_000, "ab" * translate.MAX_SUBWORDS]
     out = translate.translate_lines(None, echo, lines, Any, told.append)
     assert echo.longest == translate.MAX_CHARACTERS  # what takes lines apart need not see the rest
@@ -65,9 +61,7 @@ def test_lines_are_those_of_the_text() -> None:
         translate.lines_of(b"good\nbad\xff\n\xfe")
 
 
-def test_an_exported_script_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from orchestrator.lifecycle import loader
-
+def test_an_exported_script_says_it_in_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setattr(loader, "load", lambda folder: SimpleNamespace(translate=lambda lines: lines))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(SystemExit) as end:

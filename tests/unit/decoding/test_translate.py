@@ -10,6 +10,7 @@ from orchestrator.decoding.beam import EOS, beam_search
 from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
+from tests.unit.decoding.conftest import ToyModel, slow_beam
 
 DECODE = DecodeSpec(beam_size=4, max_ratio=1.0, max_extra=3)
 
@@ -35,8 +36,8 @@ def test_a_corpus_is_decoded_in_batches_of_its_beam(beam, expected):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_results_come_in_input_order(toy, beam):
-    model, ids = toy(vocab=20, seed=4), sources(30)
+def test_results_come_in_input_order(beam):
+    model, ids = ToyModel(vocab=20, seed=4), sources(30)
     decode = DecodeSpec(beam_size=beam, max_extra=3)
     found = decode_corpus(model, ids, decode, batch_tokens=60)
     for source, hypothesis in zip(ids, found, strict=True):
@@ -66,14 +67,14 @@ def test_a_source_without_positions_is_one_line():
         decode_corpus(_positions(6), [[4, 5], [4] * 6], DECODE)
 
 
-def test_an_empty_source_is_an_empty_output(toy):
-    found = decode_corpus(toy(vocab=20), [[], [4, 5], []], DECODE)
+def test_an_empty_source_is_an_empty_output():
+    found = decode_corpus(ToyModel(vocab=20), [[], [4, 5], []], DECODE)
     assert found[0].ids == found[2].ids == [] and found[1].ids
-    assert decode_corpus(toy(vocab=20), [], DECODE) == []
+    assert decode_corpus(ToyModel(vocab=20), [], DECODE) == []
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_transformer_decodes_as_without_a_cache(beam, search_slowly):
+def test_the_transformer_decodes_as_without_a_cache(beam):
     """tests/unit/models/test_every_variant.py has the caches of every variant."""
     side = {"num_layers": 2}
     model = models.build(ModelSpec(d_model=32, d_ff=64, num_heads=2, encoder=side, decoder=side).model_dump(), 24, 24, 3).eval()
@@ -82,6 +83,6 @@ def test_the_transformer_decodes_as_without_a_cache(beam, search_slowly):
     decode = DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind="gnmt", alpha=0.6), max_ratio=1.0, max_extra=4)
     ids = sources(9, longest=9, vocab=24, seed=2)
     for source, best in zip(ids, decode_corpus(model, ids, decode, batch_tokens=40), strict=True):
-        score, expected = search_slowly(model, [*source, EOS], decode)[0]
+        score, expected = slow_beam(model, [*source, EOS], decode)[0]
         assert best.ids == expected
         assert best.score == pytest.approx(score, rel=1e-4)

@@ -1,7 +1,5 @@
 """Which engine a sweep takes by itself. No test starts Ray."""
 
-from typing import Any
-
 import pytest
 
 from orchestrator.engines import execute
@@ -17,7 +15,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(execute.torch.cuda, "device_count", lambda: 0)
 
 
-def chosen(target: str = "quickstart/fusion/baseline", sets: list[str] | None = None, **options: Any) -> tuple[str, str]:
+def chosen(target: str = "quickstart/fusion/baseline", sets: list[str] | None = None, **options) -> tuple[str, str]:
     found = execute.choose_engine(resolve(target, sets=sets, profile="smoke"), ExecutionOptions(**{"engine": "auto", "jobs": ""} | options))
     return found.engine, found.jobs
 
@@ -33,13 +31,11 @@ def test_a_named_engine_stays(capsys):
     assert not capsys.readouterr().err
 
 
-def test_a_cluster_is_used(monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert chosen() == ("ray", "1")
-
-
-def test_several_gpus_are_used(monkeypatch):
-    monkeypatch.setattr(execute.torch.cuda, "device_count", lambda: 2)
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_a_cluster_and_several_gpus_are_used(monkeypatch, gpus):
+    monkeypatch.setattr(execute.torch.cuda, "device_count", lambda: gpus)
+    if not gpus:
+        monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert chosen() == ("ray", "1")
 
 

@@ -1,11 +1,10 @@
 import tomllib
-from pathlib import Path
 
 from orchestrator.files.listed import listed, mapped
 from orchestrator.paths import ROOT
 
 
-def test_comments_and_empty_lines_are_no_entries_and_a_value_may_have_a_colon(tmp_path: Path) -> None:
+def test_comments_and_empty_lines_are_no_entries_and_a_value_may_have_a_colon(tmp_path) -> None:
     (tmp_path / "list.txt").write_text("# about\nb: of two: words  # why\n\na: 1\n", encoding="utf-8")
     assert listed(str(tmp_path / "module.py"), "list.txt") == ["b: of two: words", "a: 1"]
     assert list(mapped(str(tmp_path / "module.py"), "list.txt").items()) == [("b", "of two: words"), ("a", "1")]

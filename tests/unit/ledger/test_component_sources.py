@@ -19,7 +19,7 @@ def model(kind: str, **more: object) -> ModelSpec:
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path, monkeypatch) -> Path:
     """A copy of `models` that may be edited."""
     shutil.copytree(sources.ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(sources, "ROOT", tmp_path)
@@ -40,10 +40,7 @@ def test_what_counts_as_a_change(tree: Path) -> None:
     linear, mlrf = ({"sources": sources.hashes(model(kind))} for kind in ("linear", "mlrf-fnn"))
     ledger, file = Ledger(tree / "results"), tree / "models/aggregations/linear.py"
     text = file.read_text()
-    for same in (
-        "# a comment\n" + text.replace("self, ", "self, \\\n"),  # layout
-        text.replace('"""', '"""Other words. ', 1),
-    ):
+    for same in ("# a comment\n" + text.replace("self, ", "self, \\\n"), text.replace('"""', '"""Other words. ', 1)):
         assert same != text
         file.write_text(same)
         assert sources.changed(linear, ledger) == []
@@ -59,7 +56,7 @@ def test_what_counts_as_a_change(tree: Path) -> None:
     assert sources.changed({"status": "done"}, ledger) == sources.changed(None, ledger) == [], "records of before know nothing"
 
 
-def test_a_parent_that_was_trained_anew_is_a_change(tmp_path: Path) -> None:
+def test_a_parent_that_was_trained_anew_is_a_change(tmp_path) -> None:
     ledger, child = Ledger(tmp_path), {"sources": {}, "parent": {"key": PARENT, "weights_sha256": "old"}}
     assert sources.changed(child, ledger) == [], "its record is not here"
     ledger.write_train(PARENT, {"status": "done", "weights_sha256": "old"})

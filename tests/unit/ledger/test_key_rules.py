@@ -17,41 +17,32 @@ MANIFEST = {
     "text": {"train": {"src": "aa", "tgt": "bb"}, "valid": {"src": "cc", "tgt": "dd"}},
     "tests": {"test": {"src": "ee", "tgt": "ff"}, "other": {"src": "11", "tgt": "22"}},
 }
-PLACES = {  # place below `model` -> (registry, kind): a component of its own at every place
-    ("encoder", "connection"): ("connection", "dense"),
-    ("encoder", "aggregation"): ("aggregation", "linear"),
-    ("encoder", "residual"): ("residual", "rezero"),
-    ("encoder", "self_attention"): ("self_attention", "relative"),
-    ("encoder", "layer"): ("layer", "convolution"),
-    ("decoder", "connection"): ("connection", "dlcl"),
-    ("decoder", "aggregation"): ("aggregation", "mlrf-avg"),
-    ("decoder", "residual"): ("residual", "laurel"),
-    ("decoder", "self_attention"): ("self_attention", "directional"),
-    ("decoder", "layer"): ("layer", "transformer"),
-    ("decoder", "cross_attention"): ("cross_attention", "stacked"),
-    ("bridge",): ("bridge", "transparent"),
-    ("extra_encoder",): ("extra_encoder", "birnn"),
-    ("context",): ("context", "multiscale"),
-    ("head",): ("head", "groups"),
-    ("regularizers", 0): ("regularizer", "diversity"),
-    ("regularizers", 1): ("regularizer", "encoder_l2"),
-}
+PLACES = {  # a component of its own at every place: registry -> kind
+    "encoder": {
+        "connection": "dense", "aggregation": "linear", "residual": "rezero", "self_attention": "relative", "layer": "convolution",
+    },
+    "decoder": {
+        "connection": "dlcl", "aggregation": "mlrf-avg", "residual": "laurel", "self_attention": "directional", "layer": "transformer",
+        "cross_attention": "stacked",
+    },
+    "": {"bridge": "transparent", "extra_encoder": "birnn", "context": "multiscale", "head": "groups"},
+}  # fmt: skip
+REGULARIZERS = ["diversity", "encoder_l2"]
+CLASSES = [(registry, kind) for place in PLACES.values() for registry, kind in place.items()]
+CLASSES += [("regularizer", kind) for kind in REGULARIZERS]
 
 
 def model() -> dict[str, Any]:
-    found: dict[str, Any] = {"encoder": {}, "decoder": {}, "regularizers": [{"kind": "diversity"}, {"kind": "encoder_l2"}]}
-    for path, (_, kind) in PLACES.items():
-        if path[0] != "regularizers":
-            (found if len(path) == 1 else found[path[0]])[path[-1]] = {"kind": kind}
-    return found
+    found = {place: {slot: {"kind": kind} for slot, kind in slots.items()} for place, slots in PLACES.items()}
+    return found | found.pop("") | {"regularizers": [{"kind": kind} for kind in REGULARIZERS]}
 
 
-def spec(model: dict[str, Any] | None = None, **sections: Any) -> RunSpec:
+def spec(model: dict[str, Any] | None = None, **sections) -> RunSpec:
     given = {"data": {"corpus": "toy"}, "train": {"max_steps": 10}} | ({} if model is None else {"model": model}) | sections
     return RunSpec.model_validate(copy.deepcopy(given))
 
 
-def train_key(model: dict[str, Any] | None = None, **sections: Any) -> str:
+def train_key(model: dict[str, Any] | None = None, **sections) -> str:
     key = keys_of(spec(model, **sections), MANIFEST, None).train
     assert key is not None
     return key
@@ -59,14 +50,14 @@ def train_key(model: dict[str, Any] | None = None, **sections: Any) -> str:
 
 def test_the_version_of_a_component_is_in_the_key_wherever_it_stands(monkeypatch):
     before = train_key(model())
-    assert component_versions(spec(model()).model) == {f"{registry}/{kind}": 1 for registry, kind in PLACES.values()}
+    assert component_versions(spec(model()).model) == {f"{registry}/{kind}": 1 for registry, kind in CLASSES}
     found = {before}
-    for registry, kind in PLACES.values():
+    for registry, kind in CLASSES:
         with monkeypatch.context() as patch:
             patch.setattr(REGISTRIES[registry].get(kind), "version", 2)
             found.add(train_key(model()))
             assert component_versions(spec(model()).model)[f"{registry}/{kind}"] == 2
-    assert len(found) == 1 + len(PLACES), "each of them makes a key of its own"
+    assert len(found) == 1 + len(CLASSES), "each of them makes a key of its own"
     assert train_key(model()) == before
 
 
@@ -98,30 +89,18 @@ def test_the_beam_of_a_scoring_is_the_decodings():
     assert len({keys_of(each, MANIFEST, None).decode for each in several}) == 2, "of rows that share their section `decode`"
 
 
-def test_a_test_set_is_in_the_decode_key_by_its_name_and_its_text():
-    same_text = MANIFEST | {"tests": {"test": {"src": "ee", "tgt": "ff"}, "other": {"src": "ee", "tgt": "ff"}}}
-
-    def decode(name: str, about: dict[str, Any]) -> str | None:
-        return keys_of(spec(score={"test": name}), about, None).decode
-
-    assert decode("other", same_text) != decode("test", same_text)
-    assert decode("other", same_text) != decode("other", MANIFEST) and decode("test", same_text) == decode("test", MANIFEST)
-
-
 def test_what_a_manifest_holds(monkeypatch):
     """Languages and the rule by which sentences of documents are split; not the corpus' name."""
     entry = corpora.load_entry("toy-smoke")
 
-    def key(name: str = "toy-smoke", **change: Any) -> str:
+    def key(name: str = "toy-smoke", **change) -> str:
         monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
         found = manifest(DataSpec(corpus=name), None)
-        assert found is not None
         return training_key(found)
 
     assert key("another name") == key()
     assert len({key(), key(src="xx"), key(tgt="xx"), key(src=entry.tgt, tgt=entry.src)}) == 4
     documents = corpora.load_entry("cnn-dailymail").documents
-    assert documents is not None
     before = key(documents=documents)
     assert before != key()
     monkeypatch.setattr(sentences, "RULE", "another rule")

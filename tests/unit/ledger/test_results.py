@@ -53,9 +53,8 @@ def check(ledger: Ledger) -> None:
     assert ledger.read_capsule(TRAIN) == {"key": TRAIN, "python": "3.11"}
     assert unsealed(ledger.read_spec(TRAIN)) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
     assert ledger.history(TRAIN) == [{"step": 50, "nll": 3.0}]
-    assert [record["key"] for record in ledger.records(TRAIN, "decode")] == [DECODE] and [
-        record["bleu"] for record in ledger.records(TRAIN, "score")
-    ] == [41.5]
+    assert [record["key"] for record in ledger.records(TRAIN, "decode")] == [DECODE]
+    assert [record["bleu"] for record in ledger.records(TRAIN, "score")] == [41.5]
 
 
 def files(ledger: Ledger) -> dict[str, int]:
@@ -104,15 +103,10 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 def test_killed_at_each_point(ledger, forked, bad, kind, point):
     assert forked(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
     present = {
-        "train": ledger.read_train(TRAIN),
-        "rung": ledger.read_rungs(TRAIN).get(50),
-        "score": ledger.read_score(TRAIN, SCORE),
-        "tune": ledger.read_tune(TRAIN, TUNE),
-        "capsule": ledger.read_capsule(TRAIN),
-        "spec": ledger.read_spec(TRAIN),
-        "decode": ledger.read_decode(TRAIN, DECODE),
-        "hypotheses": None,
-    }[kind]
+        "train": ledger.read_train(TRAIN), "rung": ledger.read_rungs(TRAIN).get(50), "score": ledger.read_score(TRAIN, SCORE),
+        "tune": ledger.read_tune(TRAIN, TUNE), "capsule": ledger.read_capsule(TRAIN), "spec": ledger.read_spec(TRAIN),
+        "decode": ledger.read_decode(TRAIN, DECODE), "hypotheses": None,
+    }[kind]  # fmt: skip
     assert (present is not None) == (point == "post_rename" and kind != "hypotheses")
     ledger.remove_temporary(TRAIN)
     assert not [name for name in files(ledger) if "tmp" in name]
@@ -135,26 +129,12 @@ def test_damaged_record_is_told_and_absent(ledger, bad, content):
     assert ledger.read_train(TRAIN)["status"] == "done" and path.with_name("train.json.corrupt").read_text() == content
 
 
-def put_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-def put_link(path):
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
-def put_fifo(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("put", [put_folder, put_link, put_fifo])
+@pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["folder", "FIFO", "dead link"])
 @pytest.mark.parametrize("name", ["train.json", "spec.yaml", "rungs/50.json", f"score/{SCORE[:16]}.json", f"decode/{DECODE[:16]}.txt"])
 def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
     fill(ledger)
     path = ledger.run_dir(TRAIN) / name
+    path.unlink()
     put(path)
     ledger.read_train(TRAIN), ledger.read_capsule(TRAIN), ledger.read_spec(TRAIN), ledger.read_rungs(TRAIN), ledger.records(TRAIN, "score")
     ledger.read_decode(TRAIN, DECODE)
@@ -236,33 +216,21 @@ def test_tokens_equal_to_the_texts_are_written_once(ledger, tokens, written):
 
 def test_foreign_files_are_passed_over(ledger, bad):
     fill(ledger)
-    for name in (
-        "README.md",
-        "0123456789abcdef",
-        "notes/x.json",
-        f"{TRAIN[:16]}/score/mine.json",
-        f"{TRAIN[:16]}/rungs/x.json",
-        f"{TRAIN[:16]}/decode/.hidden",
-    ):
+    within = [f"{TRAIN[:16]}/{name}" for name in ("score/mine.json", "rungs/x.json", "decode/.hidden")]
+    for name in ("README.md", "0123456789abcdef", "notes/x.json", *within):
         path = ledger.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("not ours")
     (ledger.root / "fedcba9876543210").mkdir()
-    (ledger.root / ("0" * 16)).unlink(missing_ok=True)
     assert ledger.runs() == [TRAIN]
     check(ledger)
     assert bad == []
 
 
 def test_history_after_a_crash(ledger):
-    for report in (
-        {"step": 10, "nll": 4.0},
-        {"step": 20, "nll": 3.0},
-        {"step": 30, "nll": 2.0},
-        {"step": 20, "nll": 3.5},
-        {"step": 20, "valid": 1.0},
-    ):
-        append_history(ledger, TRAIN, report)
+    for step, nll in ((10, 4.0), (20, 3.0), (30, 2.0), (20, 3.5)):
+        append_history(ledger, TRAIN, {"step": step, "nll": nll})
+    append_history(ledger, TRAIN, {"step": 20, "valid": 1.0})
     with (ledger.run_dir(TRAIN) / "history.jsonl").open("a") as file:
         file.write('{"step": 40, "nl')
     assert ledger.history(TRAIN) == [{"step": 10, "nll": 4.0}, {"step": 20, "nll": 3.5, "valid": 1.0}, {"step": 30, "nll": 2.0}]
@@ -278,15 +246,15 @@ def test_mirror(ledger, tmp_path, bad):
     dest = tmp_path / "docs" / "ledger"
     publish(ledger, TRAIN, dest)
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
-    assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
-        f"{DECODE[:16]}.{s}" for s in ("json", "txt")
-    } | {f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
+    records = {f"{DECODE[:16]}.json", f"{DECODE[:16]}.txt", f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
+    assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | records
     reader = Ledger(tmp_path / "empty", [dest], on_bad=bad)
     check(reader)
     assert reader.runs() == [TRAIN]
     before = (dest / TRAIN[:16] / "train.json").read_bytes()
     reader.write_train(TRAIN, {"status": "failed"})
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
+    assert reader.runs() == [TRAIN], "once, though two places have it"
 
 
 def test_a_record_without_its_texts(ledger, tmp_path, bad):

@@ -73,8 +73,9 @@ def test_waits_for_the_owner(tmp_path, other):
 def test_stopped_owner_is_fenced(tmp_path, other):
     """A stopped process keeps its flock: only a newer attempt at its work takes it, and the sleeper's epoch is over when it wakes."""
     os.kill(other.pid, signal.SIGSTOP)
-    with pytest.raises(LockedError):
-        RunLock(tmp_path / "run" / "lock").acquire()
+    for stranger in ("", "another row"):
+        with pytest.raises(LockedError):
+            RunLock(tmp_path / "run" / "lock", stranger).acquire()
     thief = RunLock(tmp_path / "run" / "lock", "row").acquire()
     assert thief.epoch == 2
     thief.check()

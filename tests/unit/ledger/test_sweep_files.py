@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.errors import UserError
+from orchestrator.files.documents import read_document, sealed
 from orchestrator.ledger import sweep_files
+from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
 from orchestrator.sweeps.status import sweep_status
 
 BAD: list[tuple[Any, str]] = [
@@ -29,7 +32,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_types_are_named(fake_results, capsys) -> None:
     row = fake_results.row("a")
     fake_results.sweep([row], "good")
     path: Path = fake_results.root / "sweeps" / "bad.json"
@@ -46,7 +49,7 @@ def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[
     assert "good" in out and "bad.json" in err
 
 
-def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path, capsys) -> None:
     path = tmp_path / "sweeps" / "a.json"
     sweep_files.write(path, {"rows": [], "looks": [{"level": 0.029, "rows": {}}]})
     path.write_text(path.read_text().replace("0.029", "0.05"))
@@ -58,12 +61,8 @@ def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path: Path
     assert sweep_files.read(path)["rows"] == [] and path.with_name("a.json.corrupt").exists()
 
 
-def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:
     """The search refuses it; `status` names it and shows the rest. A file without a digest is none."""
-    from orchestrator.errors import UserError
-    from orchestrator.files.documents import read_document, sealed
-    from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
-
     path = tmp_path / "sweeps" / "s.asha.json"
     search = Asha([2], 3, "min", set(), path)
     assert search.decide("a:1", 2, 1.0) and not search.decide("b:1", 2, 5.0)
@@ -81,10 +80,3 @@ def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, capsys: pytest.Ca
     path.write_text(json.dumps(sealed({"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}, KEY)))
     with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
         Asha([2], 3, "max", set(), path)
-
-
-def test_every_file_of_a_sweep_has_its_name(tmp_path: Path) -> None:
-    file = sweep_files.SweepFile.of(tmp_path, "a.b@smoke")
-    for path in (file.path, file.asha, file.lock, file.lock.with_name("a.b@smoke.lock.json"), file.lock.with_name("a.b@smoke.stop")):
-        assert sweep_files.sweep_name(path.name) == file.name == "a.b@smoke"
-    assert file.record() == {} and file.driver is None

@@ -1,5 +1,3 @@
-"""The lock of a process that is over."""
-
 import socket
 import subprocess
 import sys

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from orchestrator.files.documents import sealed
 
-ROOT = Path(__file__).resolve().parents[3]
-
 SPEC = """\
 source: {paper: life, table: cycle}
 data: {corpus: toy-smoke, subword: {kind: bpe, size: 120, joint: false, merges: joint}}

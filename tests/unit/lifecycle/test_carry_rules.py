@@ -85,7 +85,7 @@ def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here, taken
 
 
 def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
-    def sweep(name: str, **change: Any) -> Path:
+    def sweep(name: str, **change) -> Path:
         row = {"id": "a/b/c", "seed": 1, "keys": {"train": KEY, "decode": DECODE, "score": SCORE}, "label": "x", "spec": {}} | change
         return put(tmp_path / name / "sweeps/s.json", json.dumps({"sweep_id": "s", "rows": [row]})).parents[1]
 

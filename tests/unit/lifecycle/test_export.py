@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.main import run
+from orchestrator.data.prepare import prepare
+from orchestrator.lifecycle.loader import load
+from orchestrator.specs.rows import resolve
 from tests.unit.lifecycle.life import rows_in
 
 
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory) -> Path:
-    from orchestrator.cli.main import run
-
     spec, results, cache = trained
     folder = tmp_path_factory.mktemp("exported") / "model"
     assert run(["export", f"{spec}#child", "--results", str(results), "--cache-dir", str(cache), "--to", str(folder)]) == 0
@@ -25,9 +27,6 @@ def exported(trained, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trained, cli, monkeypatch, tmp_path):
-    from orchestrator.data.prepare import prepare
-    from orchestrator.specs.rows import resolve
-
     spec, results, cache = trained
     lines = prepare(resolve(f"{spec}#child")[0].spec.data, None, cache).sources("test")[:20]
     text = "\n".join([*lines, "", "xyzzy " + lines[0]]) + "\n"
@@ -56,12 +55,7 @@ def test_the_folder_says_what_it_is(exported, trained, cli):
     config = json.loads((exported / "config.json").read_text())
     record = json.loads(next(path for path in results.glob("*/train.json") if config["weights_sha256"] in path.read_text()).read_text())
     card = (exported / "README.md").read_text()
-    assert (
-        record["status"] == "done"
-        and "# life/cycle/child, seed 1" in card
-        and "nrefs:1" in card
-        and "started from | life/cycle/base" in card
-    )
+    assert record["status"] == "done" and all(text in card for text in ("# life/cycle/child, seed 1", "nrefs:1", "life/cycle/base"))
     assert json.loads((exported / "capsule.json").read_text())["device"] == "cpu" and r"git\_commit" in card
     sums = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=exported, capture_output=True, text=True)
     assert sums.returncode == 0, sums.stdout
@@ -70,8 +64,6 @@ def test_the_folder_says_what_it_is(exported, trained, cli):
 
 
 def test_damaged_weights_are_not_used(exported, tmp_path):
-    from orchestrator.lifecycle.loader import load
-
     for path in exported.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -84,8 +76,6 @@ def test_damaged_weights_are_not_used(exported, tmp_path):
 
 
 def test_killed_half_way_nothing_is_there(trained, tmp_path, forked):
-    from orchestrator.cli.main import run
-
     spec, results, cache = trained
     arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]
     assert forked(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL

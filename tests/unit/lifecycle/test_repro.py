@@ -3,24 +3,16 @@
 import json
 import shutil
 import signal
-from pathlib import Path
 
-import pytest
-
+from orchestrator.cli.main import run
+from orchestrator.ledger.provenance import collect, flat
 from orchestrator.lifecycle.verdict import DECIDING
 from tests.unit.lifecycle.life import SPEC, edit, rows_in, tree
 
 
 def test_what_decides_bits_are_parts_of_a_real_capsule():
-    from orchestrator.ledger.provenance import collect, flat
-
     names = flat(collect("cpu", 1))
     assert all(any(name == part or name.startswith(f"{part}.") for name in names) for part in DECIDING)
-
-
-@pytest.fixture
-def copy(trained, tmp_path) -> Path:
-    return Path(shutil.copytree(trained[1], tmp_path / "results"))
 
 
 def test_a_row_and_the_one_it_starts_from_give_the_same_bits(trained, cli):
@@ -73,8 +65,6 @@ def test_of_two_runs_with_the_parents_address_the_recorded_one_is_taken(copy, tr
 
 
 def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, forked):
-    from orchestrator.cli.main import run
-
     spec, results, cache = trained
     command = ["repro", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--into", str(tmp_path / "again")]
     assert forked(lambda: run(command), "step@5:kill") == -signal.SIGKILL

@@ -12,12 +12,9 @@ from orchestrator.lifecycle.reproduce import _verdict
 from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
-CAPSULE: dict[str, Any] = {
-    "git_commit": "1", "dirty_sha256": "1", "device": "cpu", "cpu": {"model": "1"}, "threads": 1, "system": {"machine": "1"},
-    "python": "3.11.9", "matmul": {"path": "default"},
-    "libraries": {"torch": "1", "numpy": "1", "sentencepiece": "1", "mlflow": "1", "ray": "1"},
-    "lock_sha256": "1", "hostname": "1",
-}  # fmt: skip
+LIBRARIES = dict.fromkeys(("torch", "numpy", "sentencepiece", "mlflow", "ray"), "1")
+CAPSULE: dict[str, Any] = dict.fromkeys(("git_commit", "dirty_sha256", "device", "python", "threads", "lock_sha256", "hostname"), "1")
+CAPSULE |= {"cpu": {"model": "1"}, "system": {"machine": "1"}, "matmul": {"path": "default"}, "libraries": LIBRARIES}
 EXCUSES = {
     "git_commit", "dirty_sha256", "device", "cpu.model", "threads", "system.machine", "python", "matmul.path",
     "libraries.torch", "libraries.numpy", "libraries.sentencepiece",
@@ -25,7 +22,7 @@ EXCUSES = {
 """The code, what computes, and the libraries that decide a number: nothing else excuses other bits."""
 
 
-def evidence(capsule: dict[str, Any] | None = None, texts: str = "x", scores: Any = None, **train: Any) -> Evidence:
+def evidence(capsule: dict[str, Any] | None = None, texts: str = "x", scores=None, **train) -> Evidence:
     scores = {"": {"bleu": 20.0}, "valid": {"bleu": 10.0}} if scores is None else scores
     return Evidence(TRAIN | train, CAPSULE if capsule is None else capsule, {"hypotheses_sha256": texts * 64}, scores)
 
@@ -65,7 +62,6 @@ NEAR = {"weights_sha256": "b" * 64}
         (evidence(OTHER, **NEAR, valid={"nll": 1.9}), False),
         (evidence(OTHER, scores={"": {"bleu": 20.5}, "valid": {"bleu": 10.0}}), True),  # half a point is within
         (evidence(OTHER, scores={"": {"bleu": 19.25}, "valid": {"bleu": 10.0}}), False),
-        (evidence(OTHER, scores={"": {"bleu": 20.0}, "valid": {"bleu": 11.0}}), False),
         (evidence(OTHER, scores={"": {"bleu": 20.0}}), False),
         (evidence(OTHER, "y"), True),
     ],
@@ -75,11 +71,11 @@ def test_other_bits_that_are_excused_are_near_or_not(again, near):
     assert found.verdict == ("within tolerance" if near else "outside tolerance") and found.reproduced is near
 
 
-@pytest.mark.parametrize(
-    "again",
-    [evidence(**{name: "other"}) for name in ("status", "steps", "params", "weights_sha256")]
-    + [evidence(valid={"nll": 2.000001}), evidence(texts="y"), evidence(scores={"": {"bleu": 20.0}, "valid": {"bleu": 10.1}})],
-)
+DIFFERENT = [evidence(**{name: "other"}) for name in ("status", "steps", "params", "weights_sha256")]
+DIFFERENT += [evidence(valid={"nll": 2.000001}), evidence(texts="y"), evidence(scores={"": {"bleu": 20.0}, "valid": {"bleu": 10.1}})]
+
+
+@pytest.mark.parametrize("again", DIFFERENT)
 def test_one_difference_is_enough(again):
     assert compare(evidence(), again).verdict == "bits differ"
     assert compare(evidence(), evidence()).verdict == "same bits"

@@ -2,11 +2,12 @@
 
 import functools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from models import build
+from models import Cache, build
 from models.bridges.mixtures import DepthAttentionBridge, MuddBridge
 from models.registry import REGISTRIES
 from models.seams import Residual
@@ -18,7 +19,7 @@ NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "f
 STACK_KINDS = ("connection", "aggregation", "residual", "self_attention", "layer")
 
 
-def config(norm: str, **changes: Any) -> dict[str, Any]:
+def config(norm: str, **changes) -> dict[str, Any]:
     base: dict[str, Any] = {
         "d_model": 16, "d_ff": 24, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 4}, "decoder": {"num_layers": 4},
         "output_bias": True, "encoder_embedding_bias": True,
@@ -178,6 +179,8 @@ POST = [(kind, name, "post") for kind, name in COMPONENTS if variant(kind, name,
 CASES = PRE + POST
 ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("connection", "residual", "pre")]
 """Each component under one norm, for what takes seconds."""
+DEFAULTS = [case for case in PRE if " " not in case[1]]
+"""Each component without options that it does not need."""
 
 
 def fresh(case: tuple[str, str, str], seed: int = 3):
@@ -216,3 +219,28 @@ def batch(sentences: int = 3, src: int = 7, tgt: int = 6) -> tuple[torch.Tensor,
     target = torch.randint(4, VOCAB, (sentences, tgt), generator=generator)
     target[:, 0] = 2
     return source, target
+
+
+def beams(model) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each step of a search, and the same of its rows' own tokens without a cache: three hypotheses a sentence with parents that change,
+    sources with much padding, a sentence that leaves."""
+    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
+    src[1, 3:], src[2, 2:] = 0, 0
+    tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
+    encoded, cache = model.encode(src), Cache()
+    rows, place = torch.full((3, 1), 2), torch.arange(3)
+    model.decode(rows, encoded, cache)
+    cache.reorder(place.repeat_interleave(3))
+    rows = rows.repeat_interleave(3, 0)
+    for t in range(5):
+        if t == 3:  # the second sentence leaves
+            kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
+            encoded, place = encoded.select(kept), place[kept]
+            cache.reorder(rows_kept)
+            cache.select(kept)
+            rows, tgt = rows[rows_kept], tgt[rows_kept]
+        rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
+        yield model.decode(rows[:, -1:], encoded, cache)[:, -1], model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
+        parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
+        cache.reorder(parents)
+        rows = rows[parents]

@@ -13,7 +13,7 @@ from orchestrator.specs.components import check_components
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
-def sublayer(norm: str = "pre", place: int = 1, layer: int = 1, **residual: Any) -> SubLayer:
+def sublayer(norm: str = "pre", place: int = 1, layer: int = 1, **residual) -> SubLayer:
     """Sub-layer `place` of an encoder layer, one of six, d_model 8, with its initial values."""
     settings = ModelConfig.of({"d_model": 8, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 6, "residual": residual}})
     site = Site("encoder", layer, 6, settings, before=2 * (layer - 1), place=place, role="self", sublayers=12)
@@ -22,11 +22,11 @@ def sublayer(norm: str = "pre", place: int = 1, layer: int = 1, **residual: Any)
     return made.requires_grad_(False)
 
 
-def both(norm: str, layers: int = 4, **residual: Any) -> dict[str, Any]:
+def both(norm: str, layers: int = 4, **residual) -> dict[str, Any]:
     return config(norm, **{side: {"num_layers": layers, "residual": residual} for side in ("encoder", "decoder")})
 
 
-def model_of(norm: str, layers: int = 4, **residual: Any):
+def model_of(norm: str, layers: int = 4, **residual):
     return build(both(norm, layers, **residual), VOCAB, VOCAB, 1).eval().requires_grad_(False)
 
 
@@ -39,7 +39,11 @@ def x_and_y() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(2, 3, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
 
 
-def problems(**changes: Any) -> list[tuple[tuple[str | int, ...], str]]:
+def streams(width: int = 3) -> torch.Tensor:
+    return torch.randn(2, 3, width, 8, generator=torch.Generator().manual_seed(3))
+
+
+def problems(**changes) -> list[tuple[tuple[str | int, ...], str]]:
     sides: dict[str, Any] = {side: {"num_layers": 4} | changes.pop(side, {}) for side in ("encoder", "decoder")}
     base = {"d_model": 16, "num_heads": 2, "norm": "pre"} | sides
     return [(problem.path, problem.message) for problem in check_components(base | changes)[1]]

@@ -1,7 +1,5 @@
 """Connections that weigh the layers below by learned scalars: each against its equation, its start and its size."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 
 
-def model_of(norm: str = "pre", layers: int = 6, shift: float = 0.0, **kind: Any):
+def model_of(norm: str = "pre", layers: int = 6, shift: float = 0.0, **kind):
     """Its connections' parameters drawn away from their start by N(0, `shift`)."""
     sides = {"encoder": {"num_layers": layers, "connection": kind}, "decoder": {"num_layers": 2}}
     model = build(config(norm, **sides) | NO_DROPOUT, VOCAB, VOCAB, 1)

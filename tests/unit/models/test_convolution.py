@@ -21,7 +21,7 @@ OWN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def dense(layers: int, widths: Any, sumlen: int, *, kernels: Any = 3, summary: str = "linear") -> dict[str, Any]:
+def dense(layers: int, widths, sumlen: int, *, kernels=3, summary: str = "linear") -> dict[str, Any]:
     return {
         "num_layers": layers,
         "layer": {"kind": "convolution", "widths": widths, "kernels": kernels, "residual": False},
@@ -29,17 +29,17 @@ def dense(layers: int, widths: Any, sumlen: int, *, kernels: Any = 3, summary: s
     }
 
 
-def residual(layers: int, widths: Any, *, kernels: Any = 3) -> dict[str, Any]:
+def residual(layers: int, widths, *, kernels=3) -> dict[str, Any]:
     layer = {"kind": "convolution", "widths": widths, "kernels": kernels}
     return {"num_layers": layers, "layer": layer, "connection": {"kind": "projected"}}
 
 
-def model(encoder: dict[str, Any], decoder: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+def model(encoder: dict[str, Any], decoder: dict[str, Any], bridge: str, **more) -> dict[str, Any]:
     side = decoder | {"cross_attention": {"kind": "multistep"}}
     return OWN | {"d_model": 256, "encoder": encoder, "decoder": side, "bridge": {"kind": bridge}} | more
 
 
-def both(side: dict[str, Any], bridge: str, **more: Any) -> dict[str, Any]:
+def both(side: dict[str, Any], bridge: str, **more) -> dict[str, Any]:
     return model(side, side, bridge, **more)
 
 
@@ -187,14 +187,9 @@ def test_the_encoder_gets_its_gradient_divided_by_twice_the_attending_layers(bri
     torch.testing.assert_close(grads[0] * 8, grads[1], atol=1e-6, rtol=1e-4)
 
 
-def _normed(out, width):
-    normed = NormedLinear(width, out)
-    random_map(normed)
-    return normed
-
-
 def test_weight_norm_has_the_gradients_of_its_definition():
-    own, x = _normed(5, 4).double(), torch.randn(3, 4, dtype=torch.double, requires_grad=True)
+    own, x = NormedLinear(4, 5).double(), torch.randn(3, 4, dtype=torch.double, requires_grad=True)
+    random_map(own)
     assert torch.autograd.gradcheck(lambda t: own(t), (x,))
     direction, gain = (p.detach().clone().requires_grad_() for p in (own.direction, own.gain))
     own(x).square().sum().backward()

@@ -8,7 +8,7 @@ import torch
 
 from models import build
 from models.dropout import Dropout
-from models.loss import label_smoothed_loss
+from models.loss import gradient_rows, label_smoothed_loss
 from models.paths import PATHS
 from tests.unit.models.model_cases import COMPONENTS, VOCAB, batch, config, variant
 
@@ -23,9 +23,9 @@ WHERE = (
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize(("chunked", "fused"), [(True, None), (True, gradient_rows), (False, None)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-def test_the_smoothed_loss_is_its_definition(chunked, smoothing, with_bias, monkeypatch):
+def test_the_smoothed_loss_is_its_definition(chunked, fused, smoothing, with_bias, monkeypatch):
     """-sum_v q_v log p_v, q = 1 - smoothing at the target and smoothing / (V - 1) at every other word; padding counts for nothing."""
     monkeypatch.setattr("models.loss.CHUNK", 3)
     monkeypatch.setattr(PATHS, "chunked_loss", chunked)
@@ -42,11 +42,11 @@ def test_the_smoothed_loss_is_its_definition(chunked, smoothing, with_bias, monk
             q = 1.0 - smoothing if v == target[i] else smoothing / 4
             want = want - real[i] * q * log_p[v]
         want_nll -= real[i] * float(log_p[target[i]].detach())
-    loss, nll = label_smoothed_loss(hidden, weight, bias, target, smoothing, torch.tensor(real, dtype=torch.float64))
-    torch.testing.assert_close(loss, want)
+    loss, nll = label_smoothed_loss(hidden, weight, bias, target, smoothing, torch.tensor(real, dtype=torch.float64), fused)
+    error = {} if fused is None else {"atol": 1e-5, "rtol": 1e-5}  # which computes in fp32
+    torch.testing.assert_close(loss, want, **error)
     assert float(nll) == pytest.approx(want_nll)
-    for mine, theirs in zip(torch.autograd.grad(loss, leaves), torch.autograd.grad(want, leaves), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(torch.autograd.grad(loss, leaves), torch.autograd.grad(want, leaves), **error)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import torch
 from models import Cache, build, count_parameters
 from models.dropout import Dropout
 from models.paths import PATHS
-from tests.unit.models.model_cases import ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
+from tests.unit.models.model_cases import ONCE, VOCAB, batch, beams, fresh, full, off_start, tiny, variant
 
 once = pytest.mark.parametrize("case", ONCE, ids="-".join)
 """Each component under one norm, for what norms have no part in."""
@@ -24,29 +24,10 @@ def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
 
 
 @once
-def test_beam_reorder_follows_the_hypotheses(case):
-    """Two hypotheses a sentence, shuffled after every step and some sentences dropped: as if each prefix were decoded alone."""
-    model = tiny(case)
-    src, tgt = batch()
+def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
     with torch.no_grad():
-        encoded, cache = model.encode(src), Cache()
-        rows = tgt.repeat_interleave(2, 0)
-        rows[1::2, 1:] = rows[1::2, 1:].flip(1)  # the two hypotheses of a sentence differ
-        history = rows[:, :1]
-        model.decode(history, encoded, cache)
-        order = torch.tensor([1, 0, 2, 2, 5, 4])
-        cache.reorder(order)
-        history, rows = history[order], rows[order]
-        model.decode(rows[:, 1:2], encoded, cache)
-        history = torch.cat((history, rows[:, 1:2]), 1)
-        keep, order = torch.tensor([0, 2]), torch.tensor([1, 0, 4, 5])
-        cache.reorder(order)
-        cache.select(keep)
-        encoded, history = encoded.select(keep), history[order]
-        new = torch.tensor([[5], [6], [7], [8]])
-        got = model.decode(new, encoded, cache)[:, -1]
-        want = model(src[keep].repeat_interleave(2, 0), torch.cat((history, new), 1)).hidden[:, -1]
-    torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
+        for step, whole in beams(tiny(case)):
+            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
 
 
 @once
@@ -82,12 +63,6 @@ def test_source_and_target_words_matter(case):
         assert (full(case) - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
 
 
-def _loss(model, src, tgt_in, tgt_out):
-    output = model(src, tgt_in)
-    loss, _ = model.loss(output.real_hidden(), tgt_out[tgt_in != 0], 0.1)
-    return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
-
-
 @once
 def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
@@ -98,7 +73,9 @@ def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, mon
         monkeypatch.setattr(PATHS, "packing", pack)
         model.zero_grad()
         torch.manual_seed(1)  # dropout of weights, not of positions, stays on
-        loss = _loss(model, src, tgt[:, :-1], tgt[:, 1:])
+        output = model(src, tgt[:, :-1])
+        loss, _ = model.loss(output.real_hidden(), tgt[:, 1:][tgt[:, :-1] != 0], 0.1)
+        loss = loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
         loss.backward()
         assert [name for name, p in model.named_parameters() if p.grad is None] == []
         return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}

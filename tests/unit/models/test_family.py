@@ -8,15 +8,11 @@ import torch
 from models import build
 from models.site import Flow
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config, off_start
-from tests.unit.models.residual_cases import hidden, model_of, sublayer, x_and_y
+from tests.unit.models.residual_cases import model_of, streams, sublayer, x_and_y
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
-
-
-def streams() -> torch.Tensor:
-    return torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3))
 
 
 def rms(h: torch.Tensor) -> torch.Tensor:
@@ -127,16 +123,6 @@ def test_slices_are_read_mixed_and_written_by_their_equation():
             for to in range(2):
                 want = sum(c[a][2 + to] * slices[a] for a in range(2)) + c[to][-1] * y[b, t].view(2, 4)[to]
                 close(got[b, t, 4 * to : 4 * to + 4], want)
-
-
-@pytest.mark.parametrize(
-    ("residual", "error"),
-    [({"kind": "fractions"}, 2e-6), ({"kind": "delta_depth_attention"}, 0.0), ({"kind": "multi_head_depth_attention", "heads": 2}, 5e-5)],
-)
-def test_it_starts_as_the_plain_network(residual, error):
-    plain = hidden(model_of("pre", kind="plain"))
-    torch.testing.assert_close(hidden(model_of("pre", **residual)), plain, atol=error, rtol=error)
-    assert not torch.equal(hidden(off_start(model_of("pre", **residual))), plain)
 
 
 # ---------------------------------------------------------------- attention under one softmax

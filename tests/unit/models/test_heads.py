@@ -11,7 +11,7 @@ from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 
 
-def model_of(norm: str = "pre", head: dict[str, Any] | None = None, layers: int = 4, **encoder: Any):
+def model_of(norm: str = "pre", head: dict[str, Any] | None = None, layers: int = 4, **encoder):
     sides = {"encoder": {"num_layers": 4} | encoder, "decoder": {"num_layers": layers}}
     return build(config(norm, **sides, **({} if head is None else {"head": head})) | NO_DROPOUT, VOCAB, VOCAB, 1)
 

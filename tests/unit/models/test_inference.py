@@ -7,13 +7,10 @@ import models.inference
 from benchmarks.switches import without
 from models import Cache
 from models.inference import PrecisionError, check_precision, prepared
-from tests.unit.models.model_cases import PRE, batch, fresh, full, tiny
+from tests.unit.models.model_cases import DEFAULTS, batch, beams, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
-every_component = pytest.mark.parametrize("case", [case for case in PRE if " " not in case[1]], ids="-".join)
-"""Each component with its defaults. The tests of every variant decode every option without prepared maps."""
-
 CLOSE_DELTA = 0.998
 """In int8: `delta` reads the direction of a sub-layer's output alone, which rounding to 8 bits turns where the output is short."""
 
@@ -25,8 +22,12 @@ def steps(model, src, tgt):
         return model.logits(hidden)
 
 
+every_component = pytest.mark.parametrize("case", DEFAULTS, ids="-".join)
+
+
 @every_component
 def test_prepared_decoding_equals_the_full_forward(case):
+    """The tests of every variant decode every option without prepared maps."""
     model = tiny(case)
     src, tgt = batch()
     with torch.no_grad():
@@ -38,6 +39,14 @@ def test_prepared_decoding_equals_the_full_forward(case):
             torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
         close = CLOSE_DELTA if precision == "int8" and case[0] == "residual" and case[1].startswith("delta") else CLOSE[precision]
         assert torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0) > close, precision
+
+
+@every_component
+def test_beams_by_prepared_maps_too_equal_the_full_forward_of_each_hypothesis(case):
+    model = tiny(case)
+    with torch.no_grad(), prepared(model):
+        for step, whole in beams(model):
+            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
@@ -72,37 +81,6 @@ def test_one_inside_another_packs_nothing_anew_and_leaves_the_outer_one():
         assert model.output.forward is forward
         assert torch.equal(steps(model, src, tgt), want)
     assert not {"forward", "prepared_as"} & set(model.output.__dict__) | {"prepared_as"} & set(model.__dict__)
-
-
-@every_component
-def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
-    """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave; oneDNN's products, where
-    they are, and not: each row's step is that of its own tokens without a cache."""
-    model = tiny(case)
-    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
-    src[1, 3:], src[2, 2:] = 0, 0
-    tgt = torch.randint(4, 20, (9, 5), generator=torch.Generator().manual_seed(2))
-    with torch.no_grad(), prepared(model):
-        encoded, cache = model.encode(src), Cache()
-        rows = torch.cat((torch.full((3, 1), 2), tgt[::3, :1]), dim=1)[:, :1]
-        place = torch.arange(3)
-        model.decode(rows, encoded, cache)
-        cache.reorder(place.repeat_interleave(3))
-        rows = rows.repeat_interleave(3, 0)
-        for t in range(5):
-            if t == 3:  # the second sentence leaves
-                kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
-                encoded, place = encoded.select(kept), place[kept]
-                cache.reorder(rows_kept)
-                cache.select(kept)
-                rows, tgt = rows[rows_kept], tgt[rows_kept]
-            rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
-            got = model.decode(rows[:, -1:], encoded, cache)[:, -1]
-            want = model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
-            torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
-            parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
-            cache.reorder(parents)
-            rows = rows[parents]
 
 
 @pytest.mark.parametrize("shape", [(5, 40), (33, 64), (33, 2100)])

@@ -11,7 +11,6 @@ from models.initialise import NoInitialValueError, initialise, starts_as, stream
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
-from tests.unit.conftest import MINIMAL
 from tests.unit.models.model_cases import VOCAB, config
 
 
@@ -48,22 +47,17 @@ def registered(monkeypatch):
     CONNECTIONS.register("declared-mix")(MixedAndDeclared)
 
 
-ROWS = (
-    MINIMAL
-    + """\
+ROWS = """\
   sound: {}
   zeros: {model: {encoder: {connection: {kind: undeclared-mix}}}}
   declared: {model: {encoder: {connection: {kind: declared-mix}}}}
 """
-)
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_parameter_without_an_initial_value_is_refused_before_anything_trains(registered, cli, tmp_path, command):
-    file = tmp_path / "rows.yaml"
-    file.write_text(ROWS)
+def test_a_parameter_without_an_initial_value_is_refused_before_anything_trains(registered, cli, spec, tmp_path, command):
     places = [*("--results", tmp_path / "results"), *("--cache-dir", tmp_path / "cache")]
-    code, _, err = cli(command, file, *(["--no-tracking"] if command == "run" else []), *places)
+    code, _, err = cli(command, spec(ROWS), *(["--no-tracking"] if command == "run" else []), *places)
     assert code == 2
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
     assert "connection undeclared-mix: parameter mix: found no declared initial value" in line

@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from models import build
-from models.attention import MultiHeadAttention
 from models.dropout import Dropout
-from models.layout import ROWS, Layout, layouts, shape_of, shaped
-from models.loss import gradient_rows, label_smoothed_loss
+from models.layout import ROWS, shape_of, shaped
 from orchestrator.data.batching import Batch
 from orchestrator.training.batches import captured, packed, rounded
 from orchestrator.training.objective import Normalizer, Objective
@@ -20,13 +18,6 @@ def ids(lengths: list[int], seed: int = 1) -> torch.Tensor:
     g = torch.Generator().manual_seed(seed)
     rows = [torch.randint(4, VOCAB, (n,), generator=g) for n in lengths]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-
-
-def test_rows_are_the_real_positions_sentence_after_sentence():
-    src, tgt = ids([3, 5, 1]), ids([2, 2, 7])
-    for side, layout, lengths in zip((src, tgt), layouts(src, tgt), ([3, 5, 1], [2, 2, 7]), strict=True):
-        assert side.flatten()[layout.real].tolist() == side[side != 0].tolist()
-        assert layout.starts.diff().tolist() == lengths and layout.longest >= max(lengths)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100, 900])
@@ -101,35 +92,3 @@ def test_batches_of_all_lengths_share_two_compiled_graphs():
         assert [len(one.real) for one in given.layouts] == [int((side != 0).sum()) for side in (given.src, given.tgt_in)]
         torch.testing.assert_close(loss_of(module, given), loss_of(plain, given), atol=2e-5, rtol=2e-4)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before["unique_graphs"] == 2
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_fused_rows_of_the_loss_give_the_same_loss_and_gradients(smoothing):
-    torch.manual_seed(1)
-    hidden, weight = torch.randn(50, 8), torch.randn(30, 8)
-    gold, real = torch.randint(30, (50,)), (torch.rand(50) > 0.2).float()
-    found = []
-    for fused in (None, gradient_rows):
-        given = [x.clone().requires_grad_() for x in (hidden, weight)]
-        loss, nll = label_smoothed_loss(given[0], given[1], None, gold, smoothing, real, fused)
-        loss.backward()
-        found.append([loss.detach(), nll, *(x.grad for x in given)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-
-
-def test_attention_of_rows_runs_where_it_should(monkeypatch):
-    """Else the test above compares the padded form with itself."""
-    met: list[Layout] = []
-    attend = MultiHeadAttention._attend_rows
-
-    def attend_rows(self, q, k, v, own, read, **options):
-        met.append(own)
-        return attend(self, q, k, v, own, read, **options)
-
-    monkeypatch.setattr(MultiHeadAttention, "_attend_rows", attend_rows)
-    src, tgt = batch()
-    module = objective(CASES[0])
-    loss_of(module, packed(Batch(src, tgt[:, :-1], tgt[:, 1:])))
-    model = module.model
-    assert len(met) == len(model.encoder.layers) + 2 * len(model.decoder.layers)

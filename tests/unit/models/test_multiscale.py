@@ -1,7 +1,5 @@
 """Multiscale collaboration of Wei et al. 2020 against a slow transcription: sentence by sentence, position by position."""
 
-import math
-
 import pytest
 import torch
 
@@ -44,7 +42,7 @@ def fused(fusion, a_h, q, x, c):
     keys = layer_norm(c, att.key_norm)
     values = keys if att.value_norm is None else layer_norm(c, att.value_norm)
     queries = q if att.query_norm is None else layer_norm(x, att.query_norm)
-    a_c = general_attention(att, queries, keys, values)
+    a_c = attention(att, queries, keys, False, values)
     if fusion.own is None:
         return a_h + a_c
     out = torch.empty_like(a_h)
@@ -52,16 +50,6 @@ def fused(fusion, a_h, q, x, c):
         g = sigmoid(fusion.own.weight @ a_h[t] + fusion.context.weight @ a_c[t] + fusion.context.bias)
         out[t] = g * a_h[t] + (1 - g) * a_c[t]
     return out
-
-
-def general_attention(mha, q, keys, values):
-    query, key, value = linear(mha.query, q), linear(mha.key, keys), linear(mha.value, values)
-    heads = []
-    for i in range(mha.num_heads):
-        part = slice(i * mha.d_head, (i + 1) * mha.d_head)
-        weights = torch.softmax(query[:, part] @ key[:, part].T / math.sqrt(mha.d_head), -1)
-        heads.append(weights @ value[:, part])
-    return linear(mha.output, torch.cat(heads, -1))
 
 
 def sub_layer(sub, x, function):

@@ -9,21 +9,11 @@ from benchmarks.switches import NAMES, without
 from models import build
 from models.paths import PATHS
 from orchestrator import cpu
-from orchestrator.data.batching import Batch
 from orchestrator.specs.schema import OptimSpec
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import build_optimizer, set_lr
 
 VOCAB = 40
-
-
-def _batch(seed: int) -> Batch:
-    g = torch.Generator().manual_seed(seed)
-    src, tgt = torch.randint(4, VOCAB, (6, 9), generator=g), torch.randint(4, VOCAB, (6, 8), generator=g)
-    for row in range(6):
-        src[row, 3 + row :], tgt[row, 8 - row // 2 :] = 0, 0
-    tgt_in = torch.cat((torch.full((6, 1), 2), tgt[:, :-1]), 1)
-    return Batch(src, tgt_in.masked_fill(tgt == 0, 0), tgt)
 
 
 @pytest.fixture
@@ -43,11 +33,13 @@ def _losses(matmul: str) -> list[float]:
     set_lr(optimizer, 1e-3)
     losses = []
     for seed in range(6):
-        batch = _batch(seed)
+        g = torch.Generator().manual_seed(seed)
+        src, tgt = torch.randint(4, VOCAB, (6, 9), generator=g), torch.randint(4, VOCAB, (6, 8), generator=g)
+        for row in range(6):
+            src[row, 3 + row :], tgt[row, 8 - row // 2 :] = 0, 0
+        tgt_in = torch.cat((torch.full((6, 1), 2), tgt[:, :-1]), 1).masked_fill(tgt == 0, 0)
         optimizer.zero_grad()
-        loss, _ = objective(
-            batch.src, batch.tgt_in, batch.tgt_out, Normalizer(int((batch.src > 0).sum()), int((batch.tgt_out > 0).sum()), 1.0)
-        )
+        loss, _ = objective(src, tgt_in, tgt, Normalizer(int((src > 0).sum()), int((tgt > 0).sum()), 1.0))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

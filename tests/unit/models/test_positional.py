@@ -9,11 +9,7 @@ from models import build
 from models.paths import PATHS
 from models.site import Flow
 from models.transformer import causal_bias, padding_bias
-from orchestrator.decoding.beam import beam_search
-from orchestrator.specs.schema import DecodeSpec
-from tests.unit.models.model_cases import VOCAB, batch, config
-
-LONG = 12
+from tests.unit.models.model_cases import VOCAB, config
 
 
 def relative(k=2, positions="none", **changes):
@@ -21,19 +17,20 @@ def relative(k=2, positions="none", **changes):
     return config("pre", encoder=side, decoder=side, positions=positions, **changes)
 
 
-def literal(mha, x, hidden):
-    """One sentence [T, D]: Eq. 3 and 4, key by key. hidden(i, j): query i may not see key j."""
+def literal(mha, x, seen):
+    """One sentence [T, D], key by key. seen(h, i): which keys query i of head h sees. Eq. 3 and 4 where positions are relative."""
     query, key, value = (x @ m.weight.T + m.bias for m in (mha.query, mha.key, mha.value))
     rows = []
     for i in range(len(x)):
         heads = []
         for h in range(mha.num_heads):
-            part = slice(h * mha.d_head, (h + 1) * mha.d_head)
-            seen = [j for j in range(len(x)) if not hidden(i, j)]
-            place = {j: max(-mha.k, min(mha.k, j - i)) + mha.k for j in seen}
-            e = [query[i, part] @ (key[j, part] + mha.key_offsets[h, place[j]]) / math.sqrt(mha.d_head) for j in seen]
-            alpha = torch.exp(torch.stack(e)) / torch.exp(torch.stack(e)).sum()
-            heads.append(sum(a * (value[j, part] + mha.value_offsets[h, place[j]]) for a, j in zip(alpha, seen, strict=True)))
+            part, js = slice(h * mha.d_head, (h + 1) * mha.d_head), list(seen(h, i))
+            k, v = key[js, part], value[js, part]
+            if hasattr(mha, "key_offsets"):
+                place = [max(-mha.k, min(mha.k, j - i)) + mha.k for j in js]
+                k, v = k + mha.key_offsets[h, place], v + mha.value_offsets[h, place]
+            e = torch.exp(k @ query[i, part] / math.sqrt(mha.d_head))
+            heads.append(e / e.sum() @ v)
         rows.append(torch.cat(heads))
     return torch.stack(rows) @ mha.output.weight.T + mha.output.bias
 
@@ -50,12 +47,12 @@ def test_is_the_equation(k, fast, monkeypatch):
     encoder, decoder = (stack.layers[1].self_attention.attention for stack in (model.encoder, model.decoder))
     got = encoder(x, x, Flow(mask=mask, bias=padding_bias(mask)))
     for b, length in enumerate(lengths):
-        want = literal(encoder, x[b, :length], lambda i, j: False)
+        want = literal(encoder, x[b, :length], lambda h, i, length=length: range(length))
         torch.testing.assert_close(got[b, :length], want, atol=1e-5, rtol=1e-4)
     assert torch.isfinite(got).all()
     got = decoder(x, x, Flow(bias=causal_bias(9, 0, x.device), causal=True))
     for b in range(3):
-        torch.testing.assert_close(got[b], literal(decoder, x[b], lambda i, j: j > i), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(got[b], literal(decoder, x[b], lambda h, i: range(i + 1)), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -66,7 +63,7 @@ def test_gradients_are_those_of_the_equation(causal):
     bias = causal_bias(8, 0, x.device) if causal else None
     parameters = [*mha.parameters()]
     got = torch.autograd.grad(mha(x, x, Flow(bias=bias, causal=causal)).square().sum(), parameters)
-    want = torch.autograd.grad(literal(mha, x[0], lambda i, j: causal and j > i).square().sum(), parameters)
+    want = torch.autograd.grad(literal(mha, x[0], lambda h, i: range(i + 1 if causal else 8)).square().sum(), parameters)
     for one, other in zip(got, want, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
     later = dict(zip((name for name, _ in mha.named_parameters()), got, strict=True))["key_offsets"][:, 4:]
@@ -88,36 +85,6 @@ def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
     torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
 
 
-class Uncached:
-    """The model, but a step computes its whole prefix again: the cache holds the words alone."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def decode(self, tgt, encoded, cache):
-        cache.length += tgt.shape[1]
-        words = cache.recent(self.model, tgt, 2 * LONG)[:, -cache.length :]
-        return self.model.decode(words, encoded)[:, -tgt.shape[1] :]
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_beam_search_equals_the_one_without_a_cache(beam):
-    model = build(relative(3), VOCAB, VOCAB, 4).eval()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if "offsets" in name:
-                p.mul_(5)  # a wrong time would show
-    src, _ = batch(5)
-    search = DecodeSpec(beam_size=beam, max_ratio=1.0, max_extra=LONG)
-    cached, plain = (beam_search(one, src, search) for one in (model, Uncached(model)))
-    assert [h.ids for h in cached] == [h.ids for h in plain]
-    assert any(len(h.ids) >= LONG for h in cached)
-    assert [h.score for h in cached] == pytest.approx([h.score for h in plain], abs=1e-5)
-
-
 # ---------------------------------------------------------------- directional masks
 
 
@@ -125,26 +92,12 @@ def directional(masks="heads", **changes):
     return config("post", encoder={"num_layers": 4, "self_attention": {"kind": "directional", "masks": masks}}, **changes)
 
 
-def masked(mha, x, forward):
-    """One sentence [S, D]. forward: for each head, j <= i, else j >= i."""
-    query, key, value = (x @ m.weight.T + m.bias for m in (mha.query, mha.key, mha.value))
-    rows = []
-    for i in range(len(x)):
-        heads = []
-        for h in range(mha.num_heads):
-            part = slice(h * mha.d_head, (h + 1) * mha.d_head)
-            seen = range(i + 1) if forward[h] else range(i, len(x))
-            e = torch.exp(torch.stack([query[i, part] @ key[j, part] / math.sqrt(mha.d_head) for j in seen]))
-            heads.append(sum(w * value[j, part] for w, j in zip(e / e.sum(), seen, strict=True)))
-        rows.append(torch.cat(heads))
-    return torch.stack(rows) @ mha.output.weight.T + mha.output.bias
-
-
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(
     ("masks", "layer", "ways"), [("heads", 0, [True, True, False, False]), ("layers", 2, [True] * 4), ("layers", 3, [False] * 4)]
 )
 def test_directional_masks_are_the_equation(masks, layer, ways, fast, monkeypatch):
+    """ways: for each head, whether query i sees the keys up to i, or those from i on."""
     monkeypatch.setattr(PATHS, "attention", fast)
     model = build(directional(masks, num_heads=4), VOCAB, VOCAB, 1).eval().requires_grad_(False)
     mha = model.encoder.layers[layer].self_attention.attention
@@ -154,4 +107,5 @@ def test_directional_masks_are_the_equation(masks, layer, ways, fast, monkeypatc
     got = mha(x, x, Flow(mask=mask, bias=padding_bias(mask)))
     assert torch.isfinite(got).all(), "rows of padding too, and a sentence without words"
     for b, length in enumerate(lengths[:3]):
-        torch.testing.assert_close(got[b, :length], masked(mha, x[b, :length], ways), atol=1e-5, rtol=1e-4)
+        want = literal(mha, x[b, :length], lambda h, i, length=length: range(i + 1) if ways[h] else range(i, length))
+        torch.testing.assert_close(got[b, :length], want, atol=1e-5, rtol=1e-4)

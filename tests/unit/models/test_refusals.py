@@ -38,11 +38,7 @@ CASES = [
     ("encoder: {connection: {kind: dwa, dilation: 2, period: 3, keeps: units}}", "encoder.connection", "no sum has two states"),
     ("encoder: {connection: {kind: dwa, where: top, period: 2}}", "encoder.connection", "found period with where top"),
     ("encoder: {self_attention: {kind: value_residual, from_layer: 5}}", "encoder.self_attention", "expected 2 to num_layers, 4"),
-    (
-        "encoder: {self_attention: {kind: value_residual, share: true, first: 0.25}}",
-        "encoder.self_attention",
-        "found first with share true",
-    ),
+    ("encoder: {self_attention: {kind: value_residual, share: true, first: 0.25}}", "encoder.self_attention", "found first with share"),
     ("encoder: {self_attention: {kind: value_residual, form: interpolate, own: 1.0}}", "encoder.self_attention", "found own with form"),
     ("encoder: {self_attention: {kind: value_residual, learn: false, rate: 10.0}}", "encoder.self_attention", "where it does nothing"),
     ("decoder: {self_attention: {kind: directional}}", "decoder.self_attention", "in the decoder"),

@@ -24,7 +24,8 @@ SAME = [
     ("pre", {"kind": "mudd", "norms": "printed"}, 2e-6), ("pre", {"kind": "mudd", "norms": "code"}, 2e-6), ("pre", {"kind": "mudd"}, 2e-6),
     ("post", {"kind": "mudd"}, 2e-6), ("pre", {"kind": "mudd", "ways": 1, "dynamic": False}, 2e-6),
     ("pre", {"kind": "deep_cross_attention", "gate_start": "zero"}, 2e-5),
-    ("pre", {"kind": "deep_cross_attention", "gate_start": "zero", "last": 1}, 2e-5),
+    ("pre", {"kind": "deep_cross_attention", "gate_start": "zero", "last": 1}, 2e-5), ("pre", {"kind": "fractions"}, 2e-6),
+    ("pre", {"kind": "delta_depth_attention"}, 0.0), ("pre", {"kind": "multi_head_depth_attention", "heads": 2}, 5e-5),
 ]  # fmt: skip
 
 

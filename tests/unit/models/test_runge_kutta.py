@@ -12,7 +12,7 @@ from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 
 
-def model_of(layers: int = 3, connection: str = "residual", decoder: dict[str, Any] | None = None, **layer: Any):
+def model_of(layers: int = 3, connection: str = "residual", decoder: dict[str, Any] | None = None, **layer):
     encoder = {"num_layers": layers, "layer": layer, "connection": {"kind": connection}}
     return build(config("pre", encoder=encoder, decoder={"num_layers": 2} | (decoder or {})) | NO_DROPOUT, VOCAB, VOCAB, 1)
 

@@ -5,7 +5,6 @@ import torch
 from models import build
 from models.attention import padding_bias
 from models.embedding import sinusoids
-from models.packing import Sentences
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, config
 
@@ -23,17 +22,6 @@ SPLIT = [[[5, 6, 3], [7, 8, 9, 3], [4, 5, 3]], [[5, 3], [6, 7, 3]], [[9, 8, 7, 6
 def hierarchical(norm="pre", **more):
     model = build(config(norm, bridge={"kind": "hierarchical_document", "doc_layers": 2}, **more), VOCAB, VOCAB, 3)
     return model.eval()
-
-
-def test_rows_are_the_sentences():
-    found = Sentences(DOCUMENTS)
-    flat = [sentence for document in SPLIT for sentence in document]
-    assert [
-        [i for i, real in zip(row, mask, strict=True) if real]
-        for row, mask in zip(found.rows.tolist(), found.row_mask.tolist(), strict=True)
-    ] == flat
-    assert found.sentence_mask.sum(1).tolist() == [3, 2, 1, 3]
-    assert DOCUMENTS[DOCUMENTS != 0][found.ends].tolist() == [s[-1] for s in flat]
 
 
 @torch.no_grad()

@@ -1,7 +1,6 @@
 """Self-attention whose layers share values and keys: each against its equation, its start and its size."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 
 
-def model_of(layers: int = 3, norm: str = "pre", **kind: Any):
+def model_of(layers: int = 3, norm: str = "pre", **kind):
     sides = {side: {"num_layers": layers, "self_attention": kind} for side in ("encoder", "decoder")}
     return build(config(norm, **sides) | NO_DROPOUT, VOCAB, VOCAB, 1)
 

@@ -7,14 +7,9 @@ import torch
 
 from models import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
-from tests.unit.models.residual_cases import hidden, model_of, problems, sublayer, x_and_y
+from tests.unit.models.residual_cases import hidden, model_of, problems, streams, sublayer, x_and_y
 
 # ---------------------------------------------------------------- hyper-connections
-
-
-def streams(width: int = 3, *, last: bool = False) -> torch.Tensor:
-    s = torch.randn(2, 3, width, 8, generator=torch.Generator().manual_seed(3))
-    return s.mT.contiguous() if last else s
 
 
 def test_static_mhc_reads_and_writes_by_softmax():

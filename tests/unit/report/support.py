@@ -13,9 +13,12 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 
 
-def cells(table: Table) -> tuple[list[str], list[list[str]]]:
+def shown(table: Table) -> dict[str, dict[str, str]]:
+    """Name of a row -> its cells by the titles of their columns, each of which is there once."""
     found = columns(table)
-    return [column.title for column in found], [list(row) for row in zip(*(column.cells for column in found), strict=True)]
+    assert len({column.title for column in found}) == len(found)
+    lines = zip(*(column.cells for column in found), strict=True)
+    return {line[0]: {column.title: cell for column, cell in zip(found, line, strict=True)} for line in lines}
 
 
 CAPSULE = {"git_commit": "c" * 40, "libraries": {"torch": "2.0"}}
@@ -33,7 +36,6 @@ def write_run(
 ) -> None:
     """A run of the row with its seed: by default stopped without a `bleu`. reports: lines of its history."""
     keys = keys_for(row, Data(None))
-    assert row.spec is not None and keys.train and keys.decode and keys.score
     ledger.write_spec(keys.train, {"id": row.id, "seed": row.spec.seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
     status = status or ("stopped" if bleu is None else "done")
     speed = 90.0 + row.spec.seed + params / 100

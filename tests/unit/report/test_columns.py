@@ -1,7 +1,5 @@
 """What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.conftest import MINIMAL
-from tests.unit.report.support import cells, write_run
+from tests.unit.report.support import shown, write_run
 
 HEAD = MINIMAL.replace("rows:", "also: {valid: {test: valid}, folded: {lowercase: true}}\nmeans: {average: [bleu, folded]}\nrows:")
 ROWS = """\
@@ -27,28 +25,21 @@ FIGURES = {"old": {1: (20.0, 21.0, 22.0)}, "base": {1: (30.0, 31.0, 32.0), 2: (3
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> list[Row]:
+def rows(spec) -> list[Row]:
     return resolve(spec(ROWS, head=HEAD))
 
 
 @pytest.fixture
-def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
-    made = Ledger(tmp_path / "results")
+def made(rows: list[Row], tmp_path):
+    """`made(**options)`: the table of FIGURES."""
+    ledger = Ledger(tmp_path / "results")
     for row in rows:
         for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():
             own = row.at(seed)
             for one, bleu in zip(
                 (*(rescored(own, row.also[name]) for name in ("valid", "folded")), own), (*scores[1:], scores[0]), strict=True
             ):
-                write_run(made, one, bleu=bleu)
-    return made
-
-
-Made = Callable[..., Table]
-
-
-@pytest.fixture
-def made(rows: list[Row], ledger: Ledger) -> Made:
+                write_run(ledger, one, bleu=bleu)
     return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)
 
 
@@ -56,13 +47,7 @@ def ours(table: Table) -> dict[str, Any]:
     return {row["label"]: row["ours"] for row in table.as_json()["rows"]}
 
 
-def shown(table: Table) -> dict[str, dict[str, str]]:
-    headers, lines = cells(table)
-    assert len(set(headers)) == len(headers)
-    return {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
-
-
-def test_other_scorings_and_means(made: Made) -> None:
+def test_other_scorings_and_means(made) -> None:
     found = ours(made())
     assert (found["Baseline"]["valid"], found["Baseline"]["folded"]) == (32.0, 34.0)
     assert found["Baseline"]["average"] == 32.5, "of both figures over both seeds"
@@ -72,7 +57,7 @@ def test_other_scorings_and_means(made: Made) -> None:
     assert (line["data"], line["steps"], line["seeds"], line["status"]) == ("toy-smoke", "4", "1, 2", "done")
 
 
-def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
+def test_booleans_notes_quoted_and_analyses(made) -> None:
     table, lines = made(), shown(made())
     assert lines["fused"]["significant (paper)"] == "yes" and lines["theirs"]["significant (paper)"] == "no"
     reported = {row["label"]: row["reported"] for row in table.as_json()["rows"]}
@@ -83,7 +68,7 @@ def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
     assert lines["old"]["average (paper)"] == "41.20", "as many digits as the column has"
 
 
-def test_the_papers_speeds_are_ratios(made: Made) -> None:
+def test_the_papers_speeds_are_ratios(made) -> None:
     lines = shown(made())
     column = "train speed × base (paper)"
     assert [lines[name][column] for name in ("old", "base", "fused", "theirs")] == ["1.10", "1.00", "0.50", ""]

@@ -1,8 +1,6 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,6 @@ from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.judgement import exit_code
-from orchestrator.report.page import render
-from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
@@ -27,11 +23,9 @@ from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
-from tests.unit.report.support import cells
+from tests.unit.report.support import shown
 
-TABLE = (
-    MINIMAL
-    + """\
+ROWS = """\
   base: {label: Baseline, pinned: true, expect: {bleu: 27.0}}
   better: {label: better, model: {d_ff: 40}, expect: {bleu: 32.0}}
   less: {label: less, model: {d_ff: 48}, expect: {delta: 6.0}}
@@ -41,7 +35,7 @@ TABLE = (
   lost: {label: lost, model: {d_ff: 80}, failed_below: 5, expect: {bleu: failed}}
   waiting: {label: waiting, model: {d_ff: 88}, expect: {bleu: 28.0}}
 """
-)
+TABLE = MINIMAL + ROWS
 MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.642, "lost": 0.05}
 SENTENCES = 200
 
@@ -62,7 +56,6 @@ def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
     """Puts a finished seed of the row into the ledger. Returns its train key."""
     seeded, found = row.at(seed), counts(share, seed)
     keys = keys_for(seeded, Data(None))
-    assert seeded.spec is not None and keys.train and keys.decode and keys.score
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
     ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
     nll = np.stack([found[:, 0] * (2.0 - share + 0.01 * seed), found[:, 0]], axis=1)
@@ -72,14 +65,14 @@ def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def rows(tmp_path_factory) -> list[Row]:
     path = tmp_path_factory.mktemp("spec") / "demo.yaml"
     path.write_text(TABLE, encoding="utf-8")
     return resolve(path)
 
 
 @pytest.fixture(scope="module")
-def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def ledger(rows: list[Row], tmp_path_factory) -> Ledger:
     """Three finished seeds of each row of MATCHES, one of `alone`."""
     made = Ledger(tmp_path_factory.mktemp("results"))
     for row in rows:
@@ -99,10 +92,6 @@ def reader(ledger: Ledger) -> StatisticsReader:
     return StatisticsReader(ledger)
 
 
-def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str = "") -> Table:
-    return make("demo/small", rows, finder, ["bleu"], scale=scale)
-
-
 def named(table: Table) -> dict[str, dict[str, Any]]:
     return {line.label: line.as_json()["ours"] or {} for line in table.rows}
 
@@ -120,7 +109,7 @@ def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], f
     assert {one.metric for one in tested} == {"bleu", "nll"} and "alone" not in {one.claim.row.rsplit("/", 1)[1] for one in tested}
 
 
-def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path: Path) -> None:
+def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path) -> None:
     """base ran on both kinds, better on the second alone, on which everything scores higher."""
     ledger = Ledger(tmp_path)
     for row, seed in ((row, seed) for row in rows[:3] for seed in (1, 2, 3, 4)):
@@ -136,7 +125,7 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
     assert effects.between("demo/small/less", "demo/small/base").differs == ("device",)
 
 
-def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path) -> None:
+def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> None:
     wild = Ledger(tmp_path)
     for row, seed in ((row, seed) for row in rows[:6] for seed in (1, 2, 3)):
         share = MATCHES[row.id.rsplit("/", 1)[1]]
@@ -148,11 +137,9 @@ def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path: Path)
     assert f"standard deviation over seeds ({effects['better']['sd']:.2f} to {effects['worse']['sd']:.2f}" in note
 
 
-def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
-    table = made(rows, finder, reader, "profile mini")
-    headers, lines = cells(table)
-    cell = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
-    ours = named(table)
+def test_columns_and_verdicts(rows: list[Row], finder: Finder) -> None:
+    table = make("demo/small", rows, finder, ["bleu"], scale="profile mini")
+    cell, ours = shown(table), named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert words == {
         "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "mine": "higher",
@@ -182,7 +169,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     record = paper[0].as_json()
     assert record["setting"] == "mini"
 
-    def verdict(name: str, effect: float, **more: Any) -> str:
+    def verdict(name: str, effect: float, **more) -> str:
         stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
         return Comparisons(rows, outcomes, start, reader, stated).of_claims()[0].verdict.word
 
@@ -235,39 +222,29 @@ def test_rows_scored_in_other_ways_are_neither_pooled_nor_compared(rows: list[Ro
 def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     """`better` against `mine` as its control: 5 BLEU over the baseline, hardly any over the control. A control that is the baseline's run
     counts once, and a control claims nothing."""
+
+    def made(rows: list[Row], scale: str = "") -> Table:
+        return make("demo/small", rows, finder, ["bleu"], scale=scale)
+
     base = next(row for row in rows if row.id == "demo/small/base")
     twin = replace(base, id="demo/small/better@flops", control=Control("flops", base.id, "demo/small/better"))
-    alone = named(made([*rows, twin], finder, reader, "mini"))["better"]
+    alone = named(made([*rows, twin], "mini"))["better"]
     assert alone["verdict"]["word"] == "confirmed" and alone["controls"] == []
-    assert alone == named(made(rows, finder, reader, "mini"))["better"]
-    said = [state(line) for line in made([*rows, twin], finder, reader).rows]
+    assert alone == named(made(rows, "mini"))["better"]
+    said = [state(line) for line in made([*rows, twin]).rows]
     assert said.count("done: it is base") == 1 and said[-1] == "done: it is base"
     matched = [replace(row, control=Control("params", base.id, "demo/small/better")) if row.label == "mine" else row for row in rows]
     by_name = [replace(row, control_rows=("demo/small/mine",)) if row.label == "better" else row for row in rows]
     for controlled in ([*matched, twin], by_name):
-        table = made(controlled, finder, reader, "mini")
+        table = made(controlled, "mini")
         ours = named(table)["better"]
         assert ours["effect"]["against"] == "demo/small/mine" and ours["verdict"]["word"] == "open"
         assert ours["nll"]["verdict"]["word"] == "open"
         assert [effect["against"] for effect in ours["controls"]] == [base.id] and ours["verdict"]["p"] > 0.05
-        cell = dict(zip(*(each[0] if i else each for i, each in enumerate(cells(table))), strict=True))
-        assert {"strongest control", "delta to other controls"} <= cell.keys()
-    assert "mine" not in " ".join(note for note in made(matched, finder, reader).notes if note.startswith("not compared"))
+        assert {"strongest control", "delta to other controls"} <= shown(table)["base"].keys()
+    assert "mine" not in " ".join(note for note in made(matched).notes if note.startswith("not compared"))
     records = Comparisons(matched, {row.id: finder.outcomes(row) for row in rows}, starts(matched, None), reader).of_claims()
     assert "demo/small/mine" not in [each.claim.row for each in records]
-
-
-def test_what_a_paper_reports_is_explained_where_there_is_one(
-    rows: list[Row], finder: Finder, reader: StatisticsReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(render, "script", lambda: "")
-    for given, there in ((rows, True), ([replace(row, expect={}) for row in rows], False)):
-        table = made(given, finder, reader)
-        latex = FORMATS["latex"](table)
-        assert ("The paper's figures beside ours" in latex) is there and "docs/" not in latex
-        text = render.page("demo", [Section(table, given, table.outcomes, finder)], "1")
-        assert "intervals over other seeds" in text and ("a diamond is" in text) is there
-        assert "best row" not in text and "+0 chrF" not in text and re.search(r">\d+ with one seed<", text) is not None
 
 
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from orchestrator.cli.main import app
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import outcome_of
 from orchestrator.report.find import Finder
@@ -18,8 +16,10 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.plan import Data, keys_for, plan
+from orchestrator.sweeps.status import sweep_status
+from orchestrator.tracking.source import read_result, read_sweep
 from orchestrator.training import trainer
-from tests.unit.report.support import cells, write_run
+from tests.unit.report.support import shown, write_run
 
 HEAD = """\
 source: {paper: demo, table: deep}
@@ -37,10 +37,8 @@ RUNS = {"base": ("done", 30.0), "poor": ("done", 4.99), "wild": ("diverged", Non
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    made = tmp_path / "deep.yaml"
-    made.write_text(HEAD, encoding="utf-8")
-    return made
+def path(spec) -> Path:
+    return spec(text=HEAD)
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def rows(path: Path) -> list[Row]:
 
 
 @pytest.fixture
-def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
+def ledger(rows: list[Row], tmp_path) -> Ledger:
     made = Ledger(tmp_path / "results")
     for row in rows:
         status, bleu = RUNS[row.label]
@@ -69,7 +67,7 @@ def test_the_rule(bound: float | None, status: str, bleu: float | None, found: s
     assert (outcome.reason if outcome.as_stated else None) == found
 
 
-def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path: Path) -> None:
+def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path) -> None:
     assert {row.label: row.failed_below for row in rows} == {"base": 5.0, "poor": 5.0, "wild": 5.0, "plain": None}
     assert {row.label: row.failed_below for row in resolve(path, profile="smoke")} == {"base": 0.0, "poor": 0.0, "wild": 0.0, "plain": None}
     for row, bound in zip(rows, (5.0, 5.0, 5.0, None), strict=True):
@@ -88,12 +86,11 @@ def test_it_is_not_part_of_a_key(path: Path, rows: list[Row]) -> None:
 
 def test_a_table_shows_failed_rows_and_why(rows: list[Row], ledger: Ledger) -> None:
     table = make("demo/deep", rows, Finder(ledger, Data(None)), seeds=[1])
-    headers, lines = cells(table)
-    shown = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
-    assert [shown[name]["BLEU (ours)"] for name in RUNS] == ["30.00", "failed", "failed", "0.50"]
-    assert [shown[name]["BLEU (paper)"] for name in RUNS] == ["27.64", "failed", "failed", ""]
-    assert shown["poor"]["status"] == "failed: BLEU 4.99 is under 5" and shown["wild"]["status"] == "failed: diverged: loss"
-    assert shown["poor"]["params"] == "1,000" and shown["poor"]["delta"] == "" and shown["poor"]["steps"] == "4"
+    lines = shown(table)
+    assert [lines[name]["BLEU (ours)"] for name in RUNS] == ["30.00", "failed", "failed", "0.50"]
+    assert [lines[name]["BLEU (paper)"] for name in RUNS] == ["27.64", "failed", "failed", ""]
+    assert lines["poor"]["status"] == "failed: BLEU 4.99 is under 5" and lines["wild"]["status"] == "failed: diverged: loss"
+    assert lines["poor"]["params"] == "1,000" and lines["poor"]["delta"] == "" and lines["poor"]["steps"] == "4"
     said = {row["id"].rsplit("/", 1)[1]: row for row in json.loads(json.dumps(table.as_json()))["rows"]}
     assert said["poor"]["reported"] == {"bleu": "failed"} and said["poor"]["ours"]["status"] == "failed"
     assert "bleu" not in said["poor"]["ours"]
@@ -108,24 +105,21 @@ def test_a_plan_has_nothing_left_to_do_for_them(rows: list[Row], ledger: Ledger)
     assert found.as_json()["rows"][1]["reason"] == "BLEU 4.99 is under 5" and found.as_json()["totals"]["failed"] == 2
 
 
-def run(path: Path, tmp_path: Path, *more: str) -> tuple[int, list[dict[str, object]], str]:
-    places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
-    done = CliRunner().invoke(app, ["sweep", str(path), "--engine", "local", "--no-tracking", "--json", *places, *more])
-    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-
 @pytest.mark.slow
-def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.sweeps.status import sweep_status
-    from orchestrator.tracking.source import read_result, read_sweep
+def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path, cli, monkeypatch) -> None:
+    places = ["--results", tmp_path / "results", "--cache-dir", tmp_path / "cache"]
+
+    def run(*more: str) -> tuple[int, list[dict[str, object]], str]:
+        code, out, err = cli("sweep", path, "--engine", "local", "--no-tracking", "--json", *places, *more)
+        return code, [json.loads(line) for line in out.splitlines()], err
 
     rows = HEAD[: HEAD.index("rows:")] + "rows: {poor: {failed_below: 100}, well: {model: {d_ff: 40}, failed_below: null}}\n"
     path.write_text(rows, encoding="utf-8")
-    code, records, said = run(path, tmp_path)
+    code, records, said = run()
     poor, well = records
     assert code == 0 and (poor["status"], poor["failed_as_stated"], well["status"]) == ("failed", True, "done")
     assert poor["bleu"] is not None and str(poor["reason"]).endswith("is under 100") and "an outcome, no error" in said
-    again, repeated, said = run(path, tmp_path)
+    again, repeated, said = run()
     assert again == 0 and "0 steps executed" in said and repeated == records
     (sweep,) = sweep_status(tmp_path / "results")
     assert [row["status"] for row in sweep.as_json()["rows"]] == ["failed", "done"]
@@ -136,7 +130,7 @@ def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp
 
     monkeypatch.setattr(trainer, "clip_gradients", lambda model, max_norm: torch.tensor(math.nan))
     path.write_text(rows.replace("100", "0"), encoding="utf-8")
-    code, records, said = run(path, tmp_path, "--seeds", "2")
+    code, records, said = run("--seeds", "2")
     assert code == 1 and [record["status"] for record in records] == ["failed", "diverged"]
     assert records[0]["failed_as_stated"] and str(records[0]["reason"]).startswith("diverged: loss or gradient is not finite at step 1")
     assert "1 of 2 failed by their rows' own rule" in said

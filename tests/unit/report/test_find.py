@@ -1,7 +1,5 @@
 """Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ ROWS = """\
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> dict[str, Row]:
+def rows(spec) -> dict[str, Row]:
     return {row.id.rsplit("/", 1)[1]: row for row in resolve(spec(ROWS, head=HEAD))}
 
 
@@ -35,22 +33,18 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
     own = row.at(seed)
     valid = rescored(own, row.also["valid"])
     keys, others = keys_for(own, Data(None)), keys_for(valid, Data(None))
-    assert own.spec is not None and valid.spec is not None and keys.train is not None
     also: dict[str, Any] = {"also": {"valid": {"score": valid.spec.score.model_dump(), "keys": others.as_dict()}}} if also_in_spec else {}
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()} | also)
     parent = {} if own.parent is None else {"parent": {"key": keys_for(own.parent, Data(None)).train}}
     ledger.write_train(keys.train, {"status": "done", "steps": 4} | parent)
     for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
-        assert found.decode is not None and found.score is not None
         ledger.write_decode(keys.train, found.decode, {}, ["a"])
         record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump(exclude_none=True)} if said else {})
         ledger.write_score(keys.train, found.score, record)
 
 
 @pytest.mark.parametrize(("said", "also_in_spec", "found"), [(True, False, 20.0), (False, True, 20.0), (False, False, None)])
-def test_other_scorings_without_the_corpus(
-    said: bool, also_in_spec: bool, found: float | None, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_scorings_without_the_corpus(said, also_in_spec, found, rows: dict[str, Row], tmp_path, monkeypatch) -> None:
     finish(Ledger(tmp_path / "r"), rows["base"], 3, said=said, also_in_spec=also_in_spec)
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     finder = Finder(Ledger(tmp_path / "none", [tmp_path / "r"]), Data(None))
@@ -60,7 +54,7 @@ def test_other_scorings_without_the_corpus(
     assert finder.outcomes(rows["other"]) == [] and finder.keys(rows["other"]) is None
 
 
-def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
     for name in ("base", "other", "from-base"):
         finish(Ledger(tmp_path / "r"), rows[name], 3, said=True)
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
@@ -69,7 +63,7 @@ def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row],
     assert finder.outcomes(rows["from-other"]) == [], "it starts from another training"
 
 
-def test_seeds_are_found_in_the_specs_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_are_found_in_the_specs_of_runs(tmp_path, capsys) -> None:
     file, root = many_rows(tmp_path, rows=3, seeds=2, sentences=2)
     row, *_ = resolve(file)
 

@@ -1,7 +1,6 @@
 """Each judgement with new seeds is a look, which the ledger keeps and no command forgets."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -22,10 +21,8 @@ SHARES = {"base": 0.60, "mine": 0.62, "worse": 0.55}
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
-    file = tmp_path / "demo.yaml"
-    file.write_text(TABLE, encoding="utf-8")
-    return [row for row in resolve(file) if row.id.rpartition("/")[2] in SHARES]
+def rows(spec) -> list[Row]:
+    return [row for row in resolve(spec(text=TABLE)) if row.id.rpartition("/")[2] in SHARES]
 
 
 def judge(rows: list[Row], ledger: Ledger, planned: int | None = None) -> Judgement:
@@ -43,7 +40,7 @@ def train(ledger: Ledger, rows: list[Row], seeds: range, *names: str) -> None:
                 finish(ledger, row, seed, SHARES[name])
 
 
-def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row], tmp_path: Path) -> None:
+def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row], tmp_path) -> None:
     ledger = Ledger(tmp_path / "results")
     train(ledger, rows, range(1, 3))
     for _ in range(2):
@@ -67,7 +64,7 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     assert mine[1]["seeds"]["demo/small/mine"] == [1, 2, 3] and set(mine[1]["judged"]) == {"bleu", "nll"}
 
 
-def test_planned_looks_share_the_level(rows: list[Row], tmp_path: Path) -> None:
+def test_planned_looks_share_the_level(rows: list[Row], tmp_path) -> None:
     ledger = Ledger(tmp_path)
     train(ledger, rows, range(1, 3))
     assert judge(rows, ledger, planned=2).level == 0.0294
@@ -78,7 +75,7 @@ def test_planned_looks_share_the_level(rows: list[Row], tmp_path: Path) -> None:
     assert judge(rows, ledger).level == level_of(3) == 0.0182
 
 
-def test_a_damaged_file_is_refused_and_a_packed_ledger_stays_as_it_is(rows: list[Row], tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_and_a_packed_ledger_stays_as_it_is(rows: list[Row], tmp_path) -> None:
     ledger = Ledger(tmp_path)
     train(ledger, rows, range(1, 3))
     judge(rows, ledger)

@@ -1,7 +1,6 @@
 """`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,28 +9,22 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.specs.rows import resolve
-from tests.unit.conftest import MINIMAL
 
-Run = Callable[..., tuple[int, str, str]]
-TABLE = (
-    MINIMAL
-    + """\
+ROWS = """\
   base: {pinned: true, expect: {bleu: 27.0}}
   fused: {model: {d_ff: 40}, expect: {bleu: 27.5}}
   other: {train: {max_steps: 5}}
 """
-)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
-    (tmp_path / "demo.yaml").write_text(TABLE, encoding="utf-8")
-    return tmp_path / "demo.yaml"
+def table(spec) -> Path:
+    return spec(ROWS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli: Run) -> None:
+def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, out, err = cli("noise", f"{table}#base", "--seeds", "3", *places, "--engine", "local", "--no-tracking")
     assert code == 0 and "sd over seeds" in out and "test nll" in out, err
@@ -47,10 +40,9 @@ def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli:
     assert cli("noise", table, *places, "--no-tracking", "--engine", "local")[0] == 2, "several rows"
 
 
-def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path: Path) -> None:
+def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path) -> None:
     base, fused, other = resolve(table)
     ledger = Ledger(tmp_path / "results")
-    assert base.spec is not None and fused.spec is not None and other.spec is not None
     for spec, sd, df in ((base.spec, 0.3, 4), (other.spec, 0.5, 19)):
         noise_floor.save(ledger, {"row": f"sd{sd}", "family": noise_floor.family(spec), "metrics": {"bleu": {"sd": sd, "df": df}}})
     found = noise_floor.load(ledger, fused.spec, "bleu")

@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,7 +31,7 @@ ROWS = (
 
 
 @pytest.fixture
-def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
+def section(spec, tmp_path) -> Section:
     rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
     for row in rows:
         stopped, fused = row.id.endswith("cut"), "fused" in row.id
@@ -47,7 +45,7 @@ def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
     return Section(made, rows, {row.id: finder.outcomes(row) for row in rows}, finder, scale="profile x", arguments=" --profile x")
 
 
-def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section, monkeypatch) -> None:
     monkeypatch.setattr(render, "script", lambda: "the_script('</script>')")
     left = judged("cut", "base", "bleu", "not run", own=True)
     claimed = replace(section, table=replace(section.table, claims=[left]))

@@ -1,6 +1,5 @@
 """`nmt-ablate report` as a command, and the page that `sweep` writes at its end."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from orchestrator.report.page import render
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 
-Run = Callable[..., tuple[int, str, str]]
 TABLE = """\
 source: {{paper: demo, table: {name}}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
@@ -23,7 +21,7 @@ rows:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     """Two tables of one's own in a folder; no page needs the real script of the charts."""
     monkeypatch.setattr(render, "script", lambda: "")
     (tmp_path / "mine").mkdir()
@@ -32,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_targets_of_all_kinds_make_one_page(cli: Run, folder: Path) -> None:
+def test_targets_of_all_kinds_make_one_page(cli, folder: Path) -> None:
     def page(*targets: object) -> Path:
         code, out, err = cli("report", *targets, "--results", folder / "results", "--cache-dir", folder / "cache")
         assert code == 0, err
@@ -52,7 +50,7 @@ SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
 
 
 @pytest.mark.slow
-def test_a_page_of_some_rows_of_a_shipped_table(cli: Run, folder: Path) -> None:
+def test_a_page_of_some_rows_of_a_shipped_table(cli, folder: Path) -> None:
     """Whole pages, of several tables: test_results_page."""
     places = ("--profile", "mini-short", "--results", folder / "results", "--cache-dir", folder / "cache")
     table = ("dou2018/table1/row1,row1-continued,row5", *places)
@@ -72,7 +70,7 @@ def test_a_page_of_some_rows_of_a_shipped_table(cli: Run, folder: Path) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch) -> None:
     results = folder / "results"
     sweep = ("sweep", folder / "mine" / "one.yaml", "--engine", "local", "--results", results, "--cache-dir", folder / "cache")
     code, out, err = cli(*sweep)
@@ -88,9 +86,8 @@ def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(render, "page", lambda *_, **options: 1 / 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "the table:" in out
-    assert [line for line in err.splitlines() if "warning" in line] == [
-        "warning: the page of the results could not be written (ZeroDivisionError: division by zero)"
-    ]
+    (warning,) = [line for line in err.splitlines() if "warning" in line]
+    assert warning == "warning: the page of the results could not be written (ZeroDivisionError: division by zero)"
     monkeypatch.setattr(command, "MOST_ROWS", 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "no page is written" in err

@@ -1,10 +1,8 @@
 """Marks, means, spreads and columns against numbers worked out by hand: who is compared with whom, and how a figure is written."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import figure
-from orchestrator.report.figures import Ours, figures, ratio_of, ratios
+from orchestrator.report.figures import Ours, figures, front, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.notes import notes, parameter_differences, unit
@@ -22,23 +20,21 @@ from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
-from tests.unit.report.support import cells
-
-Resolve = Callable[[str], list[Row]]
+from tests.unit.report.support import shown
 
 
 @pytest.fixture
-def rows(spec: Callable[..., Path]) -> Resolve:
+def rows(spec):
     return lambda text: resolve(spec(text))
 
 
-def done(seed: int, bleu: float, name: str = "", **more: Any) -> SeedResult:
+def done(seed: int, bleu: float, name: str = "", **more) -> SeedResult:
     """A finished seed; `name` tells its keys from those of other rows."""
     given = {"params": 1000, "signature": "s", "keys": Keys(f"t{name}{seed}", f"d{name}{seed}", f"s{name}{seed}")} | more
     return SeedResult(seed, "done", "", given.pop("steps", 4), bleu=bleu, **given)
 
 
-def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
+def test_means_spread_and_what_is_left_out(rows) -> None:
     """20, 22 and 27: mean 23; sample variance (9 + 1 + 16) / 2 = 13."""
     (row,) = rows("  a: {also: {valid: {test: valid}}, means: {average: [bleu, valid]}}\n")
     found = [
@@ -72,7 +68,7 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
         ("tokens_per_second", 99.94, "99.9"), ("significant", True, "yes"), ("bleu", None, ""),
     ],
 )  # fmt: skip
-def test_how_a_figure_is_written(column: str, value: Any, text: str) -> None:
+def test_how_a_figure_is_written(column: str, value, text: str) -> None:
     assert figure(column, value) == text
 
 
@@ -83,21 +79,20 @@ TABLE = """\
 """
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options: Any) -> Table:
+def table_of(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
     monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
     monkeypatch.setattr(StatisticsReader, "of", lambda self, keys: {})
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
 
-def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_stands_under_its_own_heading(rows, monkeypatch) -> None:
     outcomes = {
         "base": [done(1, 30.0, params=2_000_000), done(2, 31.0, params=2_000_000)],
         "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
         "off": [SeedResult(1, "stopped", "stopped by ASHA at step 2", 2)],
     }
-    headers, lines = cells(shown(monkeypatch, rows(TABLE), outcomes))
-    table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+    table = shown(table_of(monkeypatch, rows(TABLE), outcomes))
     assert table["base"] == {
         "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
         "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "Pareto front": "yes", "data": "toy-smoke",
@@ -109,14 +104,13 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
 
 
-def test_a_score_is_rounded_once(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_is_rounded_once(rows, monkeypatch) -> None:
     """By way of four digits it would be 3.52, and the difference 0.12."""
-    headers, lines = cells(shown(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))
-    new = dict(zip(headers, lines[1], strict=True))
+    new = shown(table_of(monkeypatch, rows(TABLE), {"base": [done(1, 3.4)], "new": [done(1, 3.525003929)]}))["new"]
     assert (new["BLEU (ours)"], new["delta"]) == ("3.53", "+0.13")
 
 
-def test_a_row_that_does_not_run_is_no_baseline(rows: Resolve) -> None:
+def test_a_row_that_does_not_run_is_no_baseline(rows) -> None:
     others = "  length: {kind: analysis, analysis: length, of: [demo/small/a]}\n  theirs: {kind: quoted}\n"
     found = rows(others + "  a: {}\n  b: {model: {d_ff: 40}}\n")
     assert baseline(found) == "demo/small/a" and baseline(found[:2]) is None
@@ -133,20 +127,18 @@ COMPARED = """\
 """
 
 
-def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(
-    rows: Resolve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch) -> None:
     bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
     found = rows(COMPARED)
-    table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
+    table = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
     deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in table.rows}
     assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0}
-    chosen = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
+    chosen = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
     deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in chosen.rows}
     assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
 
 
-def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
+def test_notes_of_what_is_not_alike(rows) -> None:
     found = rows("  a: {}\n  b: {model: {d_ff: 48}}\n")
 
     def said(a: list[SeedResult], b: list[SeedResult], scale: str = "") -> str:
@@ -163,7 +155,7 @@ def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
     assert "toy-smoke, 4 updates a row" in said([done(1, 1.0)], [done(1, 1.0)], "small")
 
 
-def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
+def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path) -> None:
     """Rounds 8/4, 3/3 and 1/4: the median is 1; medians of each would give 3/4, and the other way round it is 1 too but 2.0 is 0.5."""
     assert ratio_of([8.0, 3.0, 1.0], [4.0, 3.0, 4.0]) == 1.0
     assert ratio_of([6.0], [3.0]) == 2.0
@@ -183,7 +175,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
     assert found["b"] == {"train_speed": 2.0} and document is not None and document["measured"] == "2026-03"
 
 
-def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows: Resolve, tmp_path: Path) -> None:
+def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path) -> None:
     assert [unit(text) for text in ("88.0M", "1.5k", "7k", "2G", 12)] == [1e5, pytest.approx(100), 1e3, 1e9, 1.0]
     finder = Finder(Ledger(tmp_path), Data(None))
     base, wide = rows("  base: {pinned: true}\n  wide: {model: {d_ff: 64}}\n")
@@ -199,3 +191,23 @@ def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows: Resolve, 
 
 def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
     return parameter_differences([replace(row, expect={"params": reported})], finder, {})
+
+
+# ---------------------------------------------------------------- the front of score, parameters and speed
+
+
+def standing(bleu: float, params: int, speed: float | None = None, **scores: float) -> Ours:
+    return Ours(status="done", bleu=bleu, params=params, train_speed=speed, scores=scores)
+
+
+def test_what_is_beaten_in_nothing_is_on_the_front() -> None:
+    ours = {"a": standing(30.0, 100), "b": standing(31.0, 120), "c": standing(30.5, 130), "same": standing(30.0, 100)}
+    ours |= {"stopped": Ours(status="stopped"), "new": None}
+    assert front(ours) == {"a": True, "b": True, "c": False, "same": True}
+    assert front({"a": standing(30.0, 100), "x": None}) == {}, "a row alone"
+
+
+def test_speed_counts_where_it_was_measured_for_all_and_summaries_are_ranked_by_rouge() -> None:
+    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100, 1.5)}) == {"a": True, "b": True}
+    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100)}) == {"a": True, "b": False}
+    assert front({"a": standing(9.0, 100, rougeL=20.0), "b": standing(8.0, 100, rougeL=21.0)}) == {"a": False, "b": True}

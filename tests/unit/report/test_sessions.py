@@ -1,7 +1,6 @@
 """`verdict --session`: a loop that tries changes, file after file, judged as one stream."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import write_run
 
-Cli = Callable[..., tuple[int, str, str]]
 TABLE = """\
 source: {{paper: loop, table: try{number}}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
@@ -36,11 +34,6 @@ REAL = 4
 """The only file whose change has an effect."""
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def put(folder: Path, number: int, row: str = "", changes: str = "[optim.label_smoothing]") -> Path:
     path = folder / f"try{number}.yaml"
     row = row or f"{{optim: {{label_smoothing: {number / 100:.2f}}}}}"
@@ -50,19 +43,17 @@ def put(folder: Path, number: int, row: str = "", changes: str = "[optim.label_s
 
 def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.random.Generator) -> None:
     """A finished run with this share of wrong words."""
-    assert row.spec is not None
     (references,) = corpus.references("test")
     said = [" ".join("wrong" if generator.random() < wrong else word for word in line.split()) for line in references]
     write_run(ledger, row, hypotheses=said, bleu=1.0)
     keys = keys_for(row, Data(None))
-    assert keys.train is not None and keys.score is not None
     statistics = packed(of_translation(said, said, corpus, "test", row.spec.score))
     ledger.write_score(keys.train, keys.score, score(said, said, corpus, "test", row.spec.score) | {"statistics": statistics})
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli: Cli) -> None:
+def test_a_loop_of_twenty_files(tmp_path, cli) -> None:
     """Every file trains its own change, 19 of them without an effect; the same call again changes nothing."""
     generator, ledger = np.random.default_rng(3), Ledger(tmp_path / "results")
     files = [put(tmp_path, number) for number in range(1, 21)]
@@ -70,8 +61,7 @@ def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli: Cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "none", "--session", "loop")
     for number, file in enumerate(files, 1):
         base, changed = resolve(file)
-        assert base.spec is not None
-        corpus = prepare(base.spec.data, None, cache)
+        corpus = prepare(base.spec.data, None, tmp_path / "cache")
         for seed in SEEDS:
             if number == 1:
                 run(ledger, base.at(seed), corpus, 0.25 + generator.normal(0, 0.01), generator)
@@ -93,7 +83,7 @@ def test_a_loop_of_twenty_files(tmp_path: Path, cache: Path, cli: Cli) -> None:
     assert code == 2 and "loop.jsonl: claim 1 is missing or was altered" in err
 
 
-def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli: Cli) -> None:
+def test_what_a_session_refuses_or_leaves_open(tmp_path, cli) -> None:
     (tmp_path / "results").mkdir()
     places = ("--results", tmp_path / "results", "--session", "loop")
     file = put(tmp_path, 1, "{optim: {label_smoothing: 0.2, schedule: {warmup: 8}}}")
@@ -112,16 +102,15 @@ def test_what_a_session_refuses_or_leaves_open(tmp_path: Path, cli: Cli) -> None
         ("{model: {d_ff: 48}}", "[model.d_ff]", []),
         ("{model: {d_ff: 48}}", "[model]", []),
         (
-            "{model: {d_ff: 48}, optim: {schedule: {warmup: 8}}}",
-            "[model.d_ff]",
+            "{model: {d_ff: 48}, optim: {schedule: {warmup: 8}}}", "[model.d_ff]",
             ["claims[0].changes: fused differs in optim.schedule.warmup, too; expected it to differ from demo/small/base only in what"],
         ),
         ("{model: {encoder: {connection: {kind: dense}}}}", "[model.enc]", ["fused differs in model.encoder.connection, too; expected it"]),
         ("{train: {max_steps: 8}}", "null", ["fused differs in train.max_steps; expected it"]),
         ("{kind: external}", "[model]", ["found a row of kind external; expected rows whose specs can be compared"]),
     ],
-)
-def test_changes_that_a_claim_does_not_name(tmp_path: Path, row: str, changes: str, expected: list[str]) -> None:
+)  # fmt: skip
+def test_changes_that_a_claim_does_not_name(tmp_path, row: str, changes: str, expected: list[str]) -> None:
     text = MINIMAL + f"  base: {{}}\n  fused: {row}\nclaims:\n  - {{row: fused, effect: 1, changes: {changes}}}\n"
     (tmp_path / "demo.yaml").write_text(text, encoding="utf-8")
     rows = resolve(tmp_path / "demo.yaml")

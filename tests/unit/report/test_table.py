@@ -1,8 +1,6 @@
 """Tables of results in every format."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,6 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import write_run
 
-Write = Callable[..., Path]
 ROWS = (
     "  base: {label: Baseline, expect: {bleu: 27.64, params: 88.0M}}\n"
     "  fused: {label: 'a|b <script> & 100% $x_1', model: {d_ff: 48}, expect: {bleu: 28.09, delta: 0.45}}\n"
@@ -25,7 +22,7 @@ ROWS = (
 
 
 @pytest.fixture
-def table(spec: Write, tmp_path: Path) -> Table:
+def table(spec, tmp_path) -> Table:
     rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
     for name, seed, bleu in (("base", 1, 30.0), ("base", 2, 32.0), ("fused", 1, 33.5), ("fused", 2, None), ("cut", 1, None)):
         row = next(row for row in rows if row.id.endswith(f"/{name}"))
@@ -52,9 +49,8 @@ def test_latex_is_escaped(table: Table) -> None:
     assert r"a\textbar{}b \textless{}script\textgreater{} \& 100\% \$x\_1" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     top, *rest = (line.replace(r"\&", "") for line in body)
-    assert (
-        len({line.count("&") for line in rest}) == 1 and top.count(r"\multicolumn{2}{c}") == 3
-    )  # params, BLEU and delta, the paper's and ours
+    assert len({line.count("&") for line in rest}) == 1
+    assert top.count(r"\multicolumn{2}{c}") == 3, "params, BLEU and delta, the paper's and ours"
     assert r"\textbf{33.50}" in text and r"\label{tab:demo-small}" in text
 
 
@@ -69,3 +65,15 @@ def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: T
     md, latex = FORMATS["md"](table), FORMATS["latex"](table)
     assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
     assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
+
+
+def test_looking_changes_nothing(spec, tmp_path, cli) -> None:
+    rows = "  base: {expect: {params: 9.9M, bleu: 27.64}}\n  wide: {model: {d_ff: 48}, expect: {params_added: +0.0M, bleu: 28.1}}\n"
+    call = "table", spec(rows), "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache"
+    code, out, _ = cli(*call)
+    assert code == 0 and out.count("not run") == 2 and "**demo/small**" in out
+    assert "base: params reported as 9.9M, counted" in out and "wide: params" not in out
+    out = cli(*call, "--set", "model.d_ff=64")[1]
+    assert "counted" not in out and "--set model.d\\_ff=64; not comparable" in out, "scaled, it is not held to the paper's counts"
+    assert not (tmp_path / "results").exists() and not (tmp_path / "cache").exists()
+    assert cli(*call, "--baseline", "demo/small/wide")[0] == cli(*call, "--baseline", "wide")[0] == 0

@@ -1,12 +1,9 @@
 """`nmt-ablate verdict` after a sweep of a file with claims: records, exit codes, a claim that was changed."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
 TABLE = """\
 source: {paper: demo, table: small}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
@@ -23,9 +20,8 @@ rows:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(TABLE, encoding="utf-8")
+def test_claims_are_judged_and_remembered(spec, tmp_path, cli) -> None:
+    file = spec(text=TABLE)
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, _, err = cli("verdict", file, *places)
     assert code == 7 and "not run: no finished run of demo/small/half and demo/small/base" in err
@@ -45,8 +41,7 @@ def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
     assert code == 6 and record["verdict"] in ("reversed", "no such effect") and record["changed"]["effect"] == 0.01
 
 
-def test_a_table_without_claims(tmp_path: Path, cli: Run) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""), encoding="utf-8")
+def test_a_table_without_claims(spec, tmp_path, cli) -> None:
+    file = spec(text=TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""))
     code, _, err = cli("verdict", file, "--results", tmp_path / "results")
     assert code == 2 and "found no claim" in err and "claims" in err

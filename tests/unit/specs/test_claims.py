@@ -1,7 +1,5 @@
 """Claims of a table's file: what is read, and one line for each mistake."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import UserError
@@ -10,29 +8,20 @@ from orchestrator.ledger.sweep_files import recorded_claims, with_claims
 from orchestrator.specs import claims
 from orchestrator.specs.index import find
 from orchestrator.specs.rows import resolve
-from tests.unit.conftest import MINIMAL
+from tests.unit.conftest import refused
 
-HEAD = (
-    MINIMAL
-    + """\
+ROWS = """\
   base: {}
   fused: {model: {d_ff: 48}}
 claims:
 """
-)
 
 
-def written(folder: Path, text: str) -> str:
-    (folder / "demo.yaml").write_text(HEAD + text, encoding="utf-8")
-    return str(folder / "demo.yaml")
-
-
-def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "  - {row: fused, effect: 0.8, seeds: 5}\n  - {row: fused, against: base, metric: nll, effect: 0, margin: 0.1}\n"
-    )
+def test_claims_are_read_with_the_addresses_of_their_rows(spec) -> None:
+    stated = "  - {row: fused, effect: 0.8, seeds: 5}\n  - {row: fused, against: base, metric: nll, effect: 0, margin: 0.1}\n"
+    path = spec(ROWS + stated)
     resolve(path)
-    table = find(path).table
+    table = find(str(path)).table
     first, second = claims.of_table(table.address, table.head.claims)
     assert (first.row, first.against, first.effect, first.seeds, first.metric) == ("demo/small/fused", None, 0.8, 5, None)
     assert (second.against, second.metric, second.margin, second.seeds) == ("demo/small/base", "nll", 0.1, 2)
@@ -52,18 +41,17 @@ def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> Non
         ("  - {row: fused, effect: 1, margins: 2}\n", "margin"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(UserError) as error:
-        resolve(written(tmp_path, text))
-    assert words in str(error.value) and "demo.yaml:9" in str(error.value)
+def test_mistakes_are_named(spec, text: str, words: str) -> None:
+    said = "\n".join(refused(resolve, spec(ROWS + text)))
+    assert words in said and "spec.yaml:9" in said
 
 
-def test_a_control_row_that_the_table_does_not_have(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"demo.yaml:10: control_rows\[1\]: found 'bas': no such row; .*did you mean base"):
-        resolve(written(tmp_path, "  []\ncontrol_rows: [base, bas]\n"))
+def test_a_control_row_that_the_table_does_not_have(spec) -> None:
+    with pytest.raises(UserError, match=r"spec.yaml:10: control_rows\[1\]: found 'bas': no such row; .*did you mean base"):
+        resolve(spec(f"{ROWS}  []\ncontrol_rows: [base, bas]\n"))
 
 
-def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
+def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path) -> None:
     one, other = ({"table": "demo/small", "file_sha256": "a", "claims": [{"row": "fused", "effect": effect}]} for effect in (0.8, 0.2))
     first = with_claims([], [one], 10.0)
     assert with_claims(first, [one], 20.0) == first, "the first time counts"

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ EVERY = [(kind, name) for kind, registry in REGISTRIES.items() for name in regis
 
 
 @pytest.mark.parametrize("value", [3, None, "residual", [], {}, {"kind": None}, {"kind": 3}, {"kind": "nope"}])
-def test_what_is_no_component(value: Any) -> None:
+def test_what_is_no_component(value) -> None:
     filled, problems = check_component("connection", value, None, ("x",))
     assert filled is None and len(problems) == 1
 

@@ -1,8 +1,5 @@
 """Names of matched controls, and which rows ask for them."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from orchestrator.errors import UserError
@@ -10,8 +7,6 @@ from orchestrator.specs import index
 from orchestrator.specs.controls import of_address, parse, split, wanted
 from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
-
-Write = Callable[..., Path]
 
 
 def test_names() -> None:
@@ -31,7 +26,7 @@ def test_given_kinds() -> None:
         parse("flop")
 
 
-def test_who_asks(spec: Write) -> None:
+def test_who_asks(spec) -> None:
     """A file's kinds come with `extends`, a row's replace them; a corpus has its own baseline, a row that starts from another has that."""
     spec(text="controls: [params]\n", name="base.yaml")
     head = spec().read_text(encoding="utf-8").replace("  base: {}\n", "")
@@ -49,7 +44,7 @@ def test_who_asks(spec: Write) -> None:
     assert wanted([rows[1]]) == {}
 
 
-def test_grids_ask_too(spec: Write) -> None:
+def test_grids_ask_too(spec) -> None:
     head = spec().read_text(encoding="utf-8").replace("rows:\n  base: {}\n", "controls: [params]\nrows: {base: {}}\n")
     rows = resolve(spec("grid:\n  axes: {width: {key: model.d_ff, grid: [8, 16]}}\n", head=head))
     assert len(rows) == 3 and len(wanted(rows)) == 2

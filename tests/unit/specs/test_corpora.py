@@ -1,12 +1,14 @@
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
+import sacrebleu.utils
+from sacrebleu import dataset, utils
+from sacrebleu.dataset import base
+from sacrebleu.dataset.plain_text import PlainTextDataset
 
 from orchestrator.data import fetch
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, yaml_file
 from orchestrator.specs.corpora import CorpusEntry, SacreBleu, load_entry, parse_entry
+from tests.unit.conftest import refused
 from tests.unit.data import hub_server
 
 TOY = """description: d
@@ -46,31 +48,25 @@ def test_an_unknown_corpus_names_the_nearest():
     ],
 )
 def test_faults_of_an_entry_name_file_line_and_key(old, new, expected):
-    with pytest.raises(UserError) as caught:
-        parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x")
-    assert any(line.startswith("x.yaml:") and expected in line for line in caught.value.lines), caught.value.lines
+    lines = refused(lambda: parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x"))
+    assert any(line.startswith("x.yaml:") and expected in line for line in lines), lines
 
 
 def test_user_supplied_text_is_refused_with_its_layout(tmp_path):
-    with pytest.raises(UserError) as caught:
-        fetch.get("nist-zh-en", tmp_path)
-    (line,) = caught.value.lines
+    (line,) = refused(fetch.get, "nist-zh-en", tmp_path)
     assert "LDC" in line and "train.zh" in line
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
-    import sacrebleu.utils
-
     def offline(*args):
         raise SystemExit(1)
 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(sacrebleu.utils, "get_source_file", offline)
-    with pytest.raises(UserError) as caught:
-        fetch.get("wmt14-en-de", tmp_path)
-    assert len(caught.value.lines) == 2
-    assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in caught.value.lines[1]
+    lines = refused(fetch.get, "wmt14-en-de", tmp_path)
+    assert len(lines) == 2
+    assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in lines[1]
 
 
 HUB_SPLITS = ("train", "validation", "test")
@@ -111,10 +107,9 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
     folder = tmp_path / "fake"
     for facts, said in (({"pairs": 29000}, "found 2 pairs, expected 29,000"), ({"sha256": ["a" * 64] * 2}, f"expected {'a' * 16}..")):
         hub(2, **facts)
-        with pytest.raises(UserError) as caught:
-            fetch.get("fake", tmp_path)
-        assert [line.partition(": ")[0] for line in caught.value.lines] == [f"fake ({split})" for split in SPLITS]
-        assert f"{folder / 'train.de'}: found" in caught.value.lines[0] and said in caught.value.lines[0]
+        lines = refused(fetch.get, "fake", tmp_path)
+        assert [line.partition(": ")[0] for line in lines] == [f"fake ({split})" for split in SPLITS]
+        assert f"{folder / 'train.de'}: found" in lines[0] and said in lines[0]
         assert list(folder.glob("[!.]*")) == []
     hub(2, pairs=2)
     assert len(fetch.get("fake", tmp_path)) == 6 and fetch.get("fake", tmp_path) == []
@@ -126,44 +121,24 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
     assert len(list(folder.glob("[!.p]*"))) == 6, "files that were there stay"
 
 
-class Cut(BaseHTTPRequestHandler):
-    """Announces 1,500 bytes more than it sends, until `whole`."""
-
-    whole, text = False, b"eins zwei\n" * 3897
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.text) + 1500 * (not self.whole)))
-        self.end_headers()
-        self.wfile.write(self.text)
-
-    def log_message(self, *args):
-        pass
-
-
 def test_a_download_that_the_server_cut_short_is_not_taken(tmp_path, monkeypatch, hub):
-    from sacrebleu import dataset, utils
-    from sacrebleu.dataset import base
-    from sacrebleu.dataset.plain_text import PlainTextDataset
-
     for module in (base, utils):
         monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path / "sacrebleu"))
     hub(3897, pairs=3897)
     entry = fetch.load_entry("fake")
     entry.sources.insert(0, SacreBleu(kind="sacrebleu", langpair="de-en", splits={"test": "cut"}))
     entry.sources[1].splits.pop("test")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        urls = [f"http://127.0.0.1:{server.server_port}/test.{side}" for side in ("de", "en")]
+    text = b"eins zwei\n" * 3897
+    with hub_server.serving(hub_server.TextServer(lambda path: text, more=1500)) as server:
+        urls = [f"{server.url}/test.{side}" for side in ("de", "en")]
         files = {"de-en": ["cut.test.de", "cut.test.en"]}
         monkeypatch.setitem(dataset.DATASETS, "cut", PlainTextDataset("cut", data=urls, langpairs=files))
         with pytest.raises(UserError, match=r"fake \(test\): sacrebleu could not .*IncompleteRead\(38970 bytes read, 1500 more expected\)"):
             fetch.get("fake", tmp_path)
         assert not list((tmp_path / "fake").glob("*test*"))
-        monkeypatch.setattr(Cut, "whole", True)
+        server.more = 0
         assert [path.name for path in fetch.get("fake", tmp_path)] == SPLITS["test"]
-        server.shutdown()
     for path in [*(tmp_path / "fake").glob("test*"), *(tmp_path / "sacrebleu/cut").glob("cut.*")]:
-        path.unlink() if path.parent.name == "fake" else path.write_bytes(Cut.text[:-1500])  # as a killed process leaves it
+        path.unlink() if path.parent.name == "fake" else path.write_bytes(text[:-1500])  # as a killed process leaves it
     with pytest.raises(UserError, match=r"test.de: found 3,747 pairs, expected 3,897$"):
         fetch.get("fake", tmp_path)

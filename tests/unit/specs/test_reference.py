@@ -15,7 +15,7 @@ from orchestrator.specs.json_schema import json_schema
 page = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "spec_page.py"))["page"]
 
 
-def keys(node: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def keys(node, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every key of a JSON schema: (path, node)."""
     if isinstance(node, dict):
         yield from ((f"{at}/{name}", key) for name, key in node.get("properties", {}).items())
@@ -41,7 +41,7 @@ def test_options_and_their_descriptions_have_the_same_names() -> None:
             assert [option for option in own if option not in options] == [], f"{kind}/{name}"
 
 
-def test_the_page_is_made_from_the_schema(repository: Path) -> None:
+def test_the_page_is_made_from_the_schema(repository) -> None:
     assert (repository / "docs" / "spec.md").read_text(encoding="utf-8") == page(), "run make docs"
 
 

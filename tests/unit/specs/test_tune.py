@@ -1,32 +1,26 @@
 """The section `tune`: what is read, and one line for each mistake."""
 
 import math
-from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UserError
 from orchestrator.specs.index import find
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.tune import Draw, TuneSpec
-from tests.unit.conftest import MINIMAL
+from tests.unit.conftest import MINIMAL, refused
 
+ROW = "  base: {}\ntune:\n"
 RATE = "  space: {optim.schedule.lr: {factor: {loguniform: [0.5, 2.0]}}}\n"
 LINES = MINIMAL.count("\n") + 1
 """Lines before the section `tune`, with the row."""
 
 
-def written(folder: Path, text: str) -> str:
-    (folder / "demo.yaml").write_text(MINIMAL + "  base: {}\ntune:\n" + text, encoding="utf-8")
-    return str(folder / "demo.yaml")
-
-
-def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
-    path = written(tmp_path, RATE + "  own: {rate: {choice: [1, 3]}}\n")
+def test_a_section_is_read_and_has_defaults(spec) -> None:
+    path = spec(f"{ROW}{RATE}  own: {{rate: {{choice: [1, 3]}}}}\n")
     resolve(path)
-    spec = find(path).table.head.tune
-    assert spec is not None and (spec.trials, spec.select, spec.sampler, spec.stop) == (8, "valid/nll", "sobol", None)
-    assert list(spec.draws) == ["optim.schedule.lr", "rate"] and spec.seeds.search == [101] and spec.seeds.judge == [1, 2, 3]
+    found = find(str(path)).table.head.tune
+    assert found is not None and (found.trials, found.select, found.sampler, found.stop) == (8, "valid/nll", "sobol", None)
+    assert list(found.draws) == ["optim.schedule.lr", "rate"] and found.seeds.search == [101] and found.seeds.judge == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -51,11 +45,9 @@ def test_a_section_is_read_and_has_defaults(tmp_path: Path) -> None:
         ("  space: {batch.size: {factor: {factor: {choice: [1, 2]}}}}\n", 2, "factor holds another factor"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, line: int, words: str) -> None:
-    with pytest.raises(UserError) as caught:
-        resolve(written(tmp_path, text))
-    (found,) = caught.value.lines
-    assert words in found and f"demo.yaml:{LINES + line}:" in found, found
+def test_a_mistake_is_one_line_with_its_place(spec, text: str, line: int, words: str) -> None:
+    (found,) = refused(resolve, spec(ROW + text))
+    assert words in found and f"spec.yaml:{LINES + line}:" in found, found
 
 
 def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:

@@ -4,7 +4,6 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,11 +22,11 @@ def use(results: Path, sweep: str, seconds: float) -> None:
     write_document(path, {"device_seconds": seconds}, budget.KEY)
 
 
-def options(results: Path, hours: float | None, **changes: Any) -> ExecutionOptions:
+def options(results: Path, hours: float | None, **changes) -> ExecutionOptions:
     return ExecutionOptions(results=results, name="demo/cap", max_hours=hours, **changes)
 
 
-def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
+def task(results: Path, name: str, workers: int = 1, threads: int = 1):
     (results / name).mkdir(parents=True, exist_ok=True)
     return SimpleNamespace(run_dir=results / name, workers=workers, spec=SimpleNamespace(train=SimpleNamespace(threads=threads)))
 
@@ -40,7 +39,7 @@ def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
         (0.01, 1, 1.7, "stop"),
     ],
 )  # fmt: skip
-def test_the_cap_asks_before_it_ends(tmp_path: Path, hours: float, devices: int, left: float, action: str) -> None:
+def test_the_cap_asks_before_it_ends(tmp_path, hours: float, devices: int, left: float, action: str) -> None:
     """The hours are those of a search and of what it tunes together."""
     use(tmp_path, "demo-cap", 3600 * hours / 2 - left)
     use(tmp_path, "demo-cap-tuned", 3600 * hours / 2)
@@ -49,7 +48,7 @@ def test_the_cap_asks_before_it_ends(tmp_path: Path, hours: float, devices: int,
         assert own.action(devices) == action
 
 
-def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path: Path) -> None:
+def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path) -> None:
     one, two, stale = task(tmp_path, "one", 2, 3), task(tmp_path, "two"), task(tmp_path, "stale")
     with RunLock(stale.run_dir / "lock"), RunLock(one.run_dir / "lock"):
         lost = json.loads((stale.run_dir / "lock.json").read_text()) | {"host": "a-machine-that-was-lost"}
@@ -67,7 +66,7 @@ def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"device_seconds": 1.0}', '{"device_seconds": 1.0, "digest": "%s"}' % ("0" * 64)])
-def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path, text: str, capsys) -> None:
     path = budget.usage_file(tmp_path, "demo-cap")
     path.parent.mkdir()
     path.write_text(text)
@@ -77,7 +76,7 @@ def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path: Pat
     assert capsys.readouterr().err.count("demo-cap.hours: its digest") == 1
 
 
-def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:
+def test_it_tells_its_runs_and_forgets(tmp_path) -> None:
     tiny, one = options(tmp_path, 1e-5), task(tmp_path, "a")
     told = r"stopped at the cap: .* core-hours used"
     with pytest.raises(BudgetExceeded, match=told), budgeted(tiny, [one]), RunLock(one.run_dir / "lock"):
@@ -87,7 +86,7 @@ def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:
         raise AssertionError("started with nothing left")
 
 
-def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_in_a_bucket_are_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("orchestrator.ledger.object_store.url", lambda results: "s3://lab/ledger")
     check(None, tmp_path)
     with pytest.raises(UserError, match="in a bucket"):
@@ -95,6 +94,6 @@ def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf"])
-def test_a_cap_is_a_number_above_0(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_is_a_number_above_0(hours: str, capsys) -> None:
     assert run(["sweep", "quickstart/fusion", "--max-core-hours", hours]) == 2
     assert "expected a number above 0" in capsys.readouterr().err

@@ -9,19 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger import component_sources
-from tests.unit.lifecycle.life import ROOT, rows_in
+from orchestrator.paths import ROOT
+from tests.unit.lifecycle.life import rows_in
 
 TOP, LINEAR = "models/plain.py", "models/aggregations/linear.py"
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def copy(trained, tmp_path) -> Path:
-    return Path(shutil.copytree(trained[1], tmp_path / "results"))
-
-
-@pytest.fixture
-def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def edit(tmp_path, monkeypatch) -> Callable[[str, str], None]:
     """`edit(file, text)` adds text to a file of a copy of `models`, which is from then on what the program is made of."""
     shutil.copytree(ROOT / "models", tmp_path / "code" / "models", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(component_sources, "ROOT", tmp_path / "code")
@@ -34,7 +29,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 
 
 @pytest.mark.slow
-def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli: Cli, edit) -> None:
+def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli, edit) -> None:
     spec, _, cache = trained
     options = ("--results", copy, "--cache-dir", cache)
     commands = {
@@ -65,7 +60,7 @@ def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli: Cli,
     assert [row["ours"]["changed"] for row in table["rows"]] == [[TOP]] * 2 and any(TOP in note for note in table["notes"])
 
 
-def test_a_checkpoint_of_other_code_is_told_of(trained, copy: Path, cli: Cli, edit) -> None:
+def test_a_checkpoint_of_other_code_is_told_of(trained, copy: Path, cli, edit) -> None:
     """A run goes on from it and says so, now and whenever it is looked at."""
     spec, _, cache = trained
     arguments = ("run", f"{spec}#base", "--results", copy, "--cache-dir", cache, "--no-tracking", "--json")

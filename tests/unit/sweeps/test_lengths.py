@@ -2,27 +2,17 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ScoreSpec
 from orchestrator.sweeps.preflight import check_positions
-from tests.unit.training.support import changed
-
-
-def pairs(*lengths):
-    """One pair for each (source, target)."""
-    arrays = []
-    for side in zip(*lengths, strict=True):
-        arrays += [np.zeros(sum(side), np.uint16), np.cumsum([0, *side])]
-    return Pairs(*arrays)
+from tests.unit.training.support import changed, small_pairs
 
 
 def check(train, valid, test, **model):
     spec = changed(model={"positions": "learned", "max_positions": 10} | model, data={"corpus": "toy-smoke", "max_length": 9})
-    splits = {"train": pairs(train), "valid": pairs(valid), "other": pairs(test)}
+    splits = {"train": small_pairs(train), "valid": small_pairs(valid), "other": small_pairs(test)}
     scorings = {"": SimpleNamespace(spec=ScoreSpec(test="other"))}
     check_positions(SimpleNamespace(id="a/b", spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
 

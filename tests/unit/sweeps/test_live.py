@@ -1,9 +1,7 @@
 """What one sees of a running sweep: how far its rows are, when it ends, and what it prints."""
 
 import io
-from typing import Any
 
-import pytest
 from rich.console import Console
 
 from orchestrator.files.documents import write_document
@@ -16,7 +14,7 @@ from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import runs_table, sweep_status
 
 
-def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> RunProgress:
+def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more) -> RunProgress:
     return RunProgress(row, 1, {"": Keys("0" * 64, None, None)}, status=status, steps=steps, total=100, rate=rate, **more)
 
 
@@ -36,17 +34,13 @@ def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean(
 
 def test_a_run_that_resumes_is_timed_anew() -> None:
     run = progress("t/a/b", "running")
-    for step, now, more in (
-        (0, 0.0, {"total_steps": 40}),
-        (10, 20.0, {}),
-        (10, 500.0, {"total_steps": 40}),
-        (20, 510.0, {"train/nll": 2.5}),
-    ):
+    whole = {"total_steps": 40}
+    for step, now, more in ((0, 0.0, whole), (10, 20.0, {}), (10, 500.0, whole), (20, 510.0, {"train/nll": 2.5})):
         run.add({"step": step, "t": now} | more)
     assert (run.rate, run.left, run.note) == (1.0, 20, "nll 2.50")
 
 
-def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -> None:
+def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results) -> None:
     _, rows = fake_results.typical()
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
     decisions = {"eta": 3.0, "sign": -1.0, "rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
@@ -63,15 +57,7 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
 
 
-def test_a_warm_start_is_told_in_one_line(fake_results: Any) -> None:
-    screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=80), Ledger(fake_results.root))
-    tensors = {"copied": [f"encoder.layers.{n}.weight" for n in range(99)], "new": ["head.weight"]}
-    live._tell("cut:1", RunProgress("cut", 1, {}), {"step": 0, "warm_start": tensors})
-    assert screen.getvalue() == "cut:1: warm start, tensors: 99 copied, 1 new\n"
-
-
-def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results, monkeypatch) -> None:
     row = fake_results.row("cut")
     screen, run = io.StringIO(), RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40)
     live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))

@@ -50,12 +50,8 @@ print(json.dumps({"params": sum(p.numel() for p in model.parameters()), "peak": 
     ],
 )
 def test_the_estimate_is_near_the_peak(repository, model, vocabulary, pairs, precision):
-    spec = {
-        "data": {"corpus": "toy-smoke"},
-        "model": model | {"num_heads": 4, "norm": "pre"},
-        "batch": {"unit": "tokens", "size": pairs * 25},
-    }
-    spec["train"] = {"max_steps": 1, "precision": precision}
+    spec = {"data": {"corpus": "toy-smoke"}, "model": model | {"num_heads": 4, "norm": "pre"}}
+    spec |= {"batch": {"unit": "tokens", "size": pairs * 25}, "train": {"max_steps": 1, "precision": precision}}
     given = json.dumps({"spec": spec, "vocabulary": vocabulary, "pairs": pairs, "length": 25})
     environment = os.environ | {"PYTHONPATH": str(repository), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", PROBE, given], env=environment, capture_output=True, text=True, timeout=110)

@@ -1,7 +1,6 @@
 """References that are not written as their entry says, or without spaces, are said: by `data check`, before a run, and under a table."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
@@ -48,9 +47,8 @@ def test_what_lines_look_like(raw_lines, token_lines):
 )
 def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tmp_path, data, score, said):
     undeclared = prepare(data, talks(token_lines), tmp_path / "cache")
-    assert [line[:73] for line in metric_warnings(undeclared, data, score)] == (
-        ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
-    )
+    expected = ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
+    assert [line[:73] for line in metric_warnings(undeclared, data, score)] == expected
     assert metric_warnings(prepare(data, talks(token_lines, "tokenised-escaped"), tmp_path / "cache"), data, score) == []
 
 
@@ -90,7 +88,7 @@ def test_data_check_says_it(talks, raw_lines, token_lines, cli):
     assert [line for line in check(load_entry("talks"), data_dir).warnings if "test.raw: no such file; detokenised figures of test" in line]
 
 
-def test_a_run_and_its_table_say_it(talks, token_lines, tmp_path: Path, cli):
+def test_a_run_and_its_table_say_it(talks, token_lines, tmp_path, cli):
     data_dir, file = talks(token_lines), tmp_path / "talks.yaml"
     file.write_text(ROW.format(score="metric: sacrebleu"))
     where = ["--results", tmp_path / "results", "--cache-dir", tmp_path / "cache", "--data-dir", data_dir]
@@ -101,7 +99,7 @@ def test_a_run_and_its_table_say_it(talks, token_lines, tmp_path: Path, cli):
     assert code == 0 and f"base: {said}" in out, "from the record; the corpus is not at hand"
 
 
-def test_a_missing_mecab_is_said_before_training(talks, tmp_path: Path, cli, monkeypatch):
+def test_a_missing_mecab_is_said_before_training(talks, tmp_path, cli, monkeypatch):
     here = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "MeCab" else here(name, *rest))
     data_dir, file = talks(CHINESE, target="ja"), tmp_path / "talks.yaml"

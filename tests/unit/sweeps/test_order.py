@@ -1,11 +1,12 @@
 """The order of a sweep, and what of it is final: decisions of many rows, on records of a ledger."""
 
+import json
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from orchestrator.cli.commands import request
 from orchestrator.engines.execute import Local
 from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
@@ -16,14 +17,14 @@ from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.training.support import SPEC
 
 
-def task(name: str, *, training: str | None = None, parent: str | None = None, results: Path = Path("results"), **more: Any) -> Task:
+def task(name: str, *, training: str | None = None, parent: str | None = None, results: Path = Path("results"), **more) -> Task:
     """A row with the keys of its own name. training: name of the row whose training it shares; parent: of the one that it starts from."""
     keys = Keys(sha256(training or name), sha256(f"decode {name}"), sha256(f"score {name}"))
     parent_key = None if parent is None else sha256(parent)
     return Task(id=f"a/b/{name}", seed=1, label=name, spec=SPEC, keys=keys, results=str(results), parent_key=parent_key, **more)
 
 
-def sweep(tasks: list[Task], tmp_path: Path, **scheduler: Any) -> Sweep:
+def sweep(tasks: list[Task], tmp_path: Path, **scheduler) -> Sweep:
     return Sweep(
         tasks, ExecutionOptions(name="demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local()
     )
@@ -89,3 +90,27 @@ def test_parents_train_before_children_and_equal_trainings_once():
     twin = task("t", training="g", workers=4)
     assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
+
+
+@pytest.mark.slow
+def test_a_parent_without_weights_trains_again_before_its_child(cli, spec, tmp_path, monkeypatch):
+    """A row that starts from a row whose results are shipped without weights."""
+    rows = "  a: {train: {max_steps: 2}}\n  b: {train: {max_steps: 2}, init_from: a}\n"
+    path, shipped, cache = spec(rows), tmp_path / "shipped", ["--cache-dir", tmp_path / "cache"]
+    run = ["--engine", "local", "--no-tracking", "--json", *cache]
+    code, out, err = cli("run", f"{path}#a", *run, "--results", tmp_path / "elsewhere")
+    assert code == 0, err
+    assert cli("results", "export", shipped, "--results", tmp_path / "elsewhere")[0] == 0
+    alone = json.loads(out)
+
+    monkeypatch.setattr(request, "PUBLISHED_LEDGER", shipped)
+    results = ["--results", tmp_path / "results"]
+    assert "nothing to do" in cli("run", f"{path}#a", *run, *results)[2], "a shipped result is enough by itself"
+    planned = json.loads(cli("plan", path, "--json", *cache, *results)[1])
+    assert [row["status"] for row in planned["rows"]] == ["new", "new"] and "weights" in planned["rows"][0]["reason"]
+    assert [planned["cost"][name]["trainings"] for name in ("done", "left")] == [0, 2]
+    code, out, err = cli("run", f"{path}#b", *run, *results)
+    assert code == 0 and [json.loads(line)["status"] for line in out.splitlines()] == ["done", "done"], err
+    trained = [json.loads(file.read_text()) for file in (tmp_path / "results").glob("*/train.json")]
+    assert len(trained) == 2 and alone["weights_sha256"] in {record["weights_sha256"] for record in trained}
+    assert "nothing to do" in cli("run", f"{path}#b", *run, *results)[2]

@@ -13,7 +13,7 @@ from orchestrator.sweeps import row
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import Trainer
-from tests.unit.training.support import KEY, SPEC, changed
+from tests.unit.training.support import KEY, OFF, SPEC, changed
 
 SIZES = SimpleNamespace(src_size=30, tgt_size=30)
 
@@ -51,10 +51,8 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     parent = Store(tmp_path / ("cd" * 8), "cd" * 32)
     for name, value in (("last", 1.0), ("best", 2.0)):
         parent.save_weights(name, {"w": torch.full((2,), value)}, {})
-    task = SimpleNamespace(
-        spec=changed(decode={"checkpoint": "best"}), parent_key="cd" * 32, results=str(tmp_path), train_key=KEY, id="a", seed=1
-    )
-    task.keys, task.rung_bleu, task.rungs, task.run_dir = Keys(KEY, None, None), False, [], tmp_path / KEY[:16]
+    task = SimpleNamespace(spec=changed(decode={"checkpoint": "best"}), parent_key="cd" * 32, results=str(tmp_path), id="a", seed=1)
+    task.keys, task.train_key, task.rung_bleu, task.rungs, task.run_dir = Keys(KEY, None, None), KEY, False, [], tmp_path / KEY[:16]
     with pytest.raises(Halted):
         list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None, read_train=lambda *_: None), None, []))
     assert torch.equal(seen["w"], torch.full((2,), 2.0))
@@ -62,15 +60,13 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
 
 def test_a_worker_without_a_share_of_a_batch_adds_nothing(prepared, tmp_path):
     """It holds one sentence all the same; neither its gradients nor what it logs are of it."""
-    spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": 2})
+    spec = changed(model={"dropout": OFF}, batch={"accumulate": 2})
     found = []
     for idle in ([False, False], [False, True], None):
         training = Trainer(spec, Runtime(), [], prepared, Store(tmp_path, KEY))
         update = next(iter(UpdateLoader(prepared.pairs("train"), spec.batch, 1).updates(0, 0)))
-        if idle is None:
-            update = replace(update, micro_batches=update.micro_batches[:1], idle=[False])
-        else:
-            update = replace(update, idle=idle)
+        one = {"micro_batches": update.micro_batches[:1], "idle": [False]}
+        update = replace(update, **one if idle is None else {"idle": idle})
         sums = training.forward_backward(update)
         found.append(({name: float(value) for name, value in sums.items()}, [p.grad.clone() for p in training.model.parameters()]))
     both, idle, alone = found

@@ -2,7 +2,6 @@
 
 import json
 import os
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from orchestrator.ledger.run_lock import RunLock
 
 
 @pytest.fixture
-def fourteen(fake_results: Any) -> Any:
+def fourteen(fake_results):
     """Sweeps of the tables fake/t0 to fake/t13, the last one started last."""
     for number in range(14):
         row = fake_results.row("one") | {"id": f"fake/t{number}/one"}
@@ -19,14 +18,14 @@ def fourteen(fake_results: Any) -> Any:
     return fake_results
 
 
-def shown(cli: Any, *arguments: object) -> tuple[list[str], int]:
+def shown(cli, *arguments: object) -> tuple[list[str], int]:
     code, out, err = cli("status", *arguments, "--json")
     assert code == 0, err
     record = json.loads(out)
     return [sweep["sweep"].partition("@")[0] for sweep in record["sweeps"]], record["more"]
 
 
-def test_the_running_and_the_last_ten_are_shown(fourteen: Any, cli: Any) -> None:
+def test_the_running_and_the_last_ten_are_shown(fourteen, cli) -> None:
     with RunLock(fourteen.root / "sweeps" / "fake-t1@smoke+8818a9af.lock"):
         names, more = shown(cli, "--results", fourteen.root)
         assert "fake-t1@smoke+8818a9af: driven by process" in cli("status", "--results", fourteen.root)[1]
@@ -39,12 +38,12 @@ def test_the_running_and_the_last_ten_are_shown(fourteen: Any, cli: Any) -> None
 @pytest.mark.parametrize(
     "name", ["fake/t1", "fake/t1/one", "fake/t1/one:1", "fake-t1@smoke+8818a9af", "fake/t1@smoke+8818a9af", "own.yaml"]
 )
-def test_a_sweep_is_found_by_address_name_and_file(fourteen: Any, cli: Any, monkeypatch: Any, tmp_path: Any, name: str) -> None:
+def test_a_sweep_is_found_by_address_name_and_file(fourteen, cli, monkeypatch, tmp_path, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text("source: {paper: fake, table: t1}\nrows:\n  one: {}\n")
     assert shown(cli, name, "--results", fourteen.root) == (["fake-t1"], 0), "neither fake/t10 nor fake/t11"
 
 
-def test_an_unknown_name_is_one_line(fourteen: Any, cli: Any) -> None:
+def test_an_unknown_name_is_one_line(fourteen, cli) -> None:
     code, _, err = cli("status", "fake/t99", "--results", fourteen.root)
     assert code == 2 and err.count("\n") == 1 and "fake/t99" in err

@@ -9,14 +9,14 @@ from orchestrator.tracking import store
 
 
 @pytest.fixture(scope="session")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def blank(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("blank") / "mlflow.db"
     store.prepare_database(path)
     return path
 
 
 @pytest.fixture(autouse=True)
-def quick_database(blank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_database(blank: Path, monkeypatch) -> None:
     prepare = store.prepare_database
 
     def copied(path: Path) -> None:

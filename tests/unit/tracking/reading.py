@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.tracking.environment import default_uri
 
 
-def mlflow_client(results: Path) -> Any:
+def mlflow_client(results: Path):
     """MLflow's own client of a local store."""
     from mlflow import MlflowClient
 

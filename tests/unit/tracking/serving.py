@@ -23,10 +23,8 @@ class Served(NamedTuple):
 def served(results: Path, port: int) -> Iterator[Served]:
     command = [sys.executable, "-m", "orchestrator", "ui", "--results", str(results), "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     try:
         found = re.search(r"(http://[^/]+)/\S+", process.stdout.readline())
-        assert found is not None
         while True:
             with suppress(OSError), urllib.request.urlopen(f"{found[1]}/health", timeout=5):
                 break

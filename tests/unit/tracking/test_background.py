@@ -3,9 +3,6 @@
 import socket
 import time
 from collections import Counter
-from typing import Any
-
-import pytest
 
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile
@@ -13,11 +10,11 @@ from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
 
 
-def states(fake_results: Any) -> Counter[str]:
+def states(fake_results) -> Counter[str]:
     return Counter(run.info.status for run in runs_of(fake_results.root))
 
 
-def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
+def test_follows_a_sweep_to_its_end(fake_results) -> None:
     rows = [fake_results.row(name) for name in ("baseline", "dense")]
     sweep_id, said = fake_results.sweep(rows), []
     tracking = BackgroundProjector(fake_results.root, sweep_id, interval=0.05, warn=said.append)
@@ -44,7 +41,7 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
             assert [point.step for point in history] == list(range(1, 21))
 
 
-def test_server_down_costs_one_warning_and_no_time(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_down_costs_one_warning_and_no_time(fake_results, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
     sweep_id, _ = fake_results.typical()
@@ -65,7 +62,7 @@ def test_server_down_costs_one_warning_and_no_time(fake_results: Any, monkeypatc
     assert "cannot be written" in said[0] and "\n" not in said[0] and "hunter2" not in said[0]
 
 
-def test_missing_sweep_file_is_a_warning(fake_results: Any) -> None:
+def test_missing_sweep_file_is_a_warning(fake_results) -> None:
     said: list[str] = []
     tracking = BackgroundProjector(fake_results.root, "nothing", warn=said.append)
     tracking.start()

@@ -1,8 +1,6 @@
 """What a plain MLflow server gets over REST: names, which it checks as a local database does not, datasets and models."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -33,7 +31,7 @@ def test_mlflow_accepts_every_key(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory) -> Iterator[str]:
     """A plain `mlflow server` on loopback."""
     with served(tmp_path_factory.mktemp("server"), 5700) as running:
         yield running.url
@@ -41,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results: Any, server: str, tmp_path: Path) -> None:
+def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, server: str, tmp_path) -> None:
     spec = {"expect": {"a//b/..": 1}, "λ": {"/x": "y\0z"}, "data": {"corpus": "toy"}}
     row = fake_results.row("row5@params=baseline", spec=spec)
     fake_results.finished(row)
@@ -58,7 +56,7 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results: Any
     assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
 
 
-def test_a_run_links_the_report(fake_results: Any) -> None:
+def test_a_run_links_the_report(fake_results) -> None:
     """The UI's comparison opens with the first metric of a run."""
     row = fake_results.row("one", spec={"data": {"corpus": "toy"}})
     fake_results.spec(row)

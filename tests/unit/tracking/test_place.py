@@ -4,7 +4,6 @@ import os
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import make_url
@@ -16,7 +15,7 @@ from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import runs_of
 
 
-def test_a_database_of_another_folder_is_refused(fake_results: Any, tmp_path: Path) -> None:
+def test_a_database_of_another_folder_is_refused(fake_results, tmp_path) -> None:
     """MLflow would write the artifacts of a moved folder where it was."""
     fake_results.typical()
     reconcile(fake_results.root)
@@ -29,7 +28,7 @@ def test_a_database_of_another_folder_is_refused(fake_results: Any, tmp_path: Pa
     assert uris == {moved.as_uri()} and not fake_results.root.exists()
 
 
-def test_the_address_of_a_file_is_escaped(fake_results: Any, tmp_path: Path) -> None:
+def test_the_address_of_a_file_is_escaped(fake_results, tmp_path) -> None:
     """SQLAlchemy must find the database where its results are."""
     fake_results.typical()
     folder = fake_results.root.rename(tmp_path / "a?b %41")
@@ -46,7 +45,7 @@ def test_the_address_of_a_file_is_escaped(fake_results: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["garbage", "readonly"])
-def test_a_database_that_cannot_be_used_is_one_line(fake_results: Any, cli: Any, monkeypatch: Any, kind: str) -> None:
+def test_a_database_that_cannot_be_used_is_one_line(fake_results, cli, monkeypatch, kind: str) -> None:
     fake_results.typical()
     path = fake_results.root / "mlflow.db"
     if kind == "garbage":

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ class Seen:
     def __init__(self, results: Path) -> None:
         self.client, self.runs = mlflow_client(results), {run.info.run_name: run for run in runs_of(results)}
 
-    def of(self, name: str) -> Any:
+    def of(self, name: str):
         return self.runs[f"{name} s1" if name else "fake sweep"]
 
     def told(self, name: str) -> dict[str, list[tuple[int, float, int]]]:
@@ -35,7 +34,7 @@ class Seen:
 
 
 @pytest.fixture
-def project(fake_results: Any) -> Any:
+def project(fake_results):
     """`project(live)` projects sweep-1 -> what is then in the store."""
 
     def call(*, live: bool) -> Seen:
@@ -46,7 +45,7 @@ def project(fake_results: Any) -> Any:
     return call
 
 
-def test_final_figures_are_rounded_and_stand_at_the_runs_end_without_a_step(fake_results: Any, project: Any) -> None:
+def test_final_figures_are_rounded_and_stand_at_the_runs_end_without_a_step(fake_results, project) -> None:
     _, rows = fake_results.typical()
     run = fake_results.run_dir(rows["dense"])
     score = run / "score" / f"{rows['dense']['keys']['score'][:16]}.json"
@@ -68,7 +67,7 @@ def test_final_figures_are_rounded_and_stand_at_the_runs_end_without_a_step(fake
     assert "params" not in store.told("cut"), "a run that may go on has no final figures"
 
 
-def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_results: Any, project: Any) -> None:
+def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_results, project) -> None:
     _, rows = fake_results.typical()
     again = fake_results.row("dense", seed=2)
     fake_results.finished(again, bleu=28.02)
@@ -85,7 +84,7 @@ def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_result
     assert "| linear | 1 |  |  |  | 4,322 | 123,456 | stopped at step 5 |" in tags["mlflow.note.content"]
 
 
-def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
+def test_every_state_has_its_status(fake_results, project) -> None:
     _, rows = fake_results.typical()
     failed = fake_results.row("failed")
     fake_results.spec(failed)
@@ -106,7 +105,7 @@ def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
         assert project(live=False).of("cut").info.status == "RUNNING", "somebody else trains it"
 
 
-def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results: Any, project: Any) -> None:
+def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results, project) -> None:
     row = fake_results.row("one")
     fake_results.spec(row)
     fake_results.history(row, 1, 2)
@@ -117,7 +116,7 @@ def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results: Any, proj
     assert (store.of("one").info.status, store.of("one").data.tags["nmt.kind"]) == ("KILLED", "superseded")
 
 
-def test_a_row_is_its_address_seed_and_keys(fake_results: Any) -> None:
+def test_a_row_is_its_address_seed_and_keys(fake_results) -> None:
     row = fake_results.row("one")
     keys = row["keys"]
     others = [row | {"seed": 2}, row | {"id": "fake/table1/two"}]
@@ -129,20 +128,7 @@ def test_a_row_is_its_address_seed_and_keys(fake_results: Any) -> None:
     assert sweep.started == 1_700_000_000_000, "milliseconds"
 
 
-def test_what_changed_is_written_and_nothing_else(fake_results: Any) -> None:
-    row = fake_results.row("one")
-    fake_results.finished(row)
-    fake_results.sweep([row])
-    written = []
-    for change in (lambda: None, lambda: None, lambda: fake_results.score(row, bleu=30.0)):
-        change()
-        projector = Projector(fake_results.root)
-        projector.sync("sweep-1", live=False)
-        written.append(projector.written)
-    assert written == [1, 0, 1]
-
-
-def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Path) -> None:
+def test_a_run_with_a_score_missing_is_not_done(fake_results, tmp_path) -> None:
     other = "9" * 64
     row = fake_results.row("one", also={"valid": {"keys": {"train": None, "decode": None, "score": other}}})
     fake_results.finished(row)
@@ -150,7 +136,6 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Pat
 
     def state() -> tuple[str, dict[str, float]]:
         found = read_result([fake_results.root], sweep.rows[0], sweep)
-        assert found is not None
         return found.state, {name: value for name, value in found.metrics.items() if name.startswith("bleu")}
 
     assert state() == ("running", {"bleu": 27.64})
@@ -164,7 +149,7 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Pat
     assert state()[0] == "running"
 
 
-def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: Any, tmp_path: Path) -> None:
+def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results, tmp_path) -> None:
     """MLflow shows what `table` reads, and never a file whose digest is wrong."""
     row = fake_results.row("one")
     fake_results.finished(row)
@@ -188,12 +173,12 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
 
-def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results, monkeypatch) -> None:
     for name in ("a", "b", "c"):
         fake_results.sweep([fake_results.row(name)], name)
     tried: list[str] = []
 
-    def project(self: Any, sweep: SweepRecord, *, live: bool) -> Counter[str]:
+    def project(self, sweep: SweepRecord, *, live: bool) -> Counter[str]:
         tried.append(sweep.id)
         if sweep.id in failing:
             raise OSError("no such run")

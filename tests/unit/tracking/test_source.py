@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from orchestrator.tracking.history import flatten, number, read_points, text, va
 from orchestrator.tracking.source import read_sweep
 
 
-def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
+def test_points_are_finite_numbers_told_once(tmp_path) -> None:
     path = tmp_path / "history.jsonl"
     lines = [
         {"step": 1, "loss": 3.0, "valid": {"bleu": 1}, "flag": True, "word": "x", "none": None},
@@ -24,20 +23,14 @@ def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + 'not json\n{"step": 5, "loss": 0.')
     points, nonfinite = read_points(read_lines(path), 100)
-    expected = [
-        ("loss", 3.0, 101, 1),
-        ("valid.bleu", 1.0, 101, 1),
-        ("loss", 1.0, 103, 3),
-        ("late", 5.0, 102, 2),
-        ("loss", 0.5, 1_000_250, 4),
-    ]
-    assert [tuple(point) for point in points] == expected
+    expected = [("loss", 3.0, 101, 1), ("valid.bleu", 1.0, 101, 1), ("loss", 1.0, 103, 3), ("late", 5.0, 102, 2)]
+    assert [tuple(point) for point in points] == [*expected, ("loss", 0.5, 1_000_250, 4)]
     assert nonfinite == ["loss@2", "norm@2"]
     assert read_points(read_lines(tmp_path / "missing"), 0) == ([], [])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"sweep_id": "a", "rows": [{"seed": 1}]}', '{"sweep_id": "a", "rows": 3}'])
-def test_bad_sweep_files_are_named(tmp_path: Path, content: str) -> None:
+def test_bad_sweep_files_are_named(tmp_path, content: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"bad\.json"):

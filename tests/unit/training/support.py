@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from orchestrator.data.store import Pairs
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import Runtime
@@ -10,19 +13,13 @@ from orchestrator.training.trainer import Trainer
 
 KEY = "ab" * 32
 
+SIDES = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
+DROPOUT, OFF = (dict.fromkeys(("embedding", "residual", "attention", "ffn"), rate) for rate in (0.1, 0.0))
 SPEC = RunSpec.model_validate(
     {
         "data": {"corpus": "toy-smoke", "subword": {"kind": "word", "size": 300, "joint": False}},
         "batch": {"unit": "tokens", "size": 300, "accumulate": 1},
-        "model": {
-            "d_model": 16,
-            "d_ff": 32,
-            "num_heads": 2,
-            "norm": "pre",
-            "encoder": {"num_layers": 2},
-            "decoder": {"num_layers": 2},
-            "dropout": {"embedding": 0.1, "residual": 0.1, "attention": 0.1, "ffn": 0.1},
-        },
+        "model": {"d_model": 16, "d_ff": 32, "num_heads": 2, "norm": "pre", "dropout": DROPOUT} | SIDES,
         "optim": {"schedule": {"kind": "inverse-sqrt", "lr": 3e-3, "warmup": 10}, "clip_norm": 1.0, "label_smoothing": 0.1},
         "train": {"max_steps": 20, "validate_every": 10, "checkpoint_every": 5, "snapshots": 2, "snapshot_every": 5},
     }
@@ -34,6 +31,14 @@ def changed(spec: RunSpec = SPEC, **sections: dict[str, Any]) -> RunSpec:
     for section, values in sections.items():
         data[section] = data[section] | values
     return RunSpec.model_validate(data)
+
+
+def small_pairs(*lengths: tuple[int, int]) -> Pairs:
+    """One pair for each (source, target)."""
+    arrays = []
+    for side in zip(*lengths, strict=True):
+        arrays += [np.full(sum(side), 5, np.uint16), np.cumsum([0, *side])]
+    return Pairs(*arrays)
 
 
 class Recorder:
@@ -52,6 +57,6 @@ class Recorder:
         return {m["step"]: m["valid/nll"] for m in self.reports if "valid/nll" in m}
 
 
-def fit(spec: RunSpec, prepared: Any, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more: Any):
+def fit(spec: RunSpec, prepared, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more):
     run_dir.mkdir(parents=True, exist_ok=True)
     return Trainer(spec, runtime or Runtime(), [recorder or Recorder()], prepared, Store(run_dir, KEY), **more).train()

@@ -7,7 +7,6 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from orchestrator import interrupt
-from orchestrator.data.prepare import manifest
+from orchestrator.data.prepare import manifest, prepare
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.run_files import Store
@@ -25,19 +24,15 @@ from orchestrator.training import trainer
 from orchestrator.training.metrics import SAMPLES
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import STOP_POLL_EVERY
-from tests.unit.training.support import KEY, Recorder, changed, fit
+from tests.unit.training.support import KEY, OFF, Recorder, changed, fit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # two processes that import torch: a busy machine takes its time
-NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 DENSE = {"layer": {"kind": "convolution", "widths": 6, "residual": False}, "connection": {"kind": "concatenated", "sumlen": 3}}
 CONVOLUTIONAL = {"num_layers": 3} | DENSE
+HIERARCHICAL = {"num_layers": 2, "connection": {"kind": "hierarchical"}}
 VARIANTS = {
     "plain": {},
-    "hierarchical-diversity": {
-        "encoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
-        "decoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
-        "regularizers": [{"kind": "diversity", "weight": 0.5}],
-    },
+    "hierarchical-diversity": {"encoder": HIERARCHICAL, "decoder": HIERARCHICAL, "regularizers": [{"kind": "diversity", "weight": 0.5}]},
     "mlrf": {
         "encoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-self-attention", "d_a": 8, "d_f": 8}},
         "decoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
@@ -50,20 +45,14 @@ VARIANTS = {
         "regularizers": [{"kind": "encoder_l2", "weight": 0.01}],
     },
     "densenmt": {
-        "norm": "post",
-        "positions": "learned",
-        "max_positions": 251,
-        "word_dim": 10,
-        "weight_norm": True,
-        "init": "convs2s",
-        "encoder": CONVOLUTIONAL,
-        "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
+        "norm": "post", "positions": "learned", "max_positions": 251, "word_dim": 10, "weight_norm": True, "init": "convs2s",
+        "encoder": CONVOLUTIONAL, "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
         "bridge": {"kind": "dense_attention_2"},
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
     "nag-plateau": {},
     "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
-}
+}  # fmt: skip
 PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
 
 
@@ -79,7 +68,7 @@ def _spec(name):
     optim = {"kind": "nag", "clip_norm": 0.1, "schedule": PLATEAU} if nag else {}
     train = {"validate_every": 1, "max_steps": 20} if nag else {} if name == "plain" else {"max_steps": 10}
     batch = {"unit": "sentences", "size": 1} if name == "sentences-resumed" else {"accumulate": 2}
-    return changed(model=NO_DROPOUT | VARIANTS[name], batch=batch, optim=optim, train={"recompute": recompute} | train)
+    return changed(model={"dropout": OFF} | VARIANTS[name], batch=batch, optim=optim, train={"recompute": recompute} | train)
 
 
 def _runtime(rank: int, port: int) -> Runtime:
@@ -90,8 +79,6 @@ def _runtime(rank: int, port: int) -> Runtime:
 
 def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     """Every training of two workers, one after the other: a process costs seconds before it trains."""
-    from orchestrator.data.prepare import prepare
-
     base, runtime = Path(folder), _runtime(rank, port)
     ready = prepare(_spec("plain").data, None, Path(cache))
     torch.set_default_dtype(torch.float64)
@@ -111,7 +98,7 @@ def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     torch.distributed.destroy_process_group()
 
 
-def _stopped(*arguments: Any) -> None:
+def _stopped(*arguments) -> None:
     """Trains 7 updates."""
     with patch.object(trainer, "STOP_POLL_EVERY", 7), patch.object(interrupt, "requested", lambda: True), suppress(KeyboardInterrupt):
         fit(*arguments)
@@ -125,15 +112,14 @@ class Asking(Recorder):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-NORMS = changed(model=NO_DROPOUT, batch={"accumulate": 2}, train={"log_gradient_norms": 3, "max_steps": 6})
+NORMS = changed(model={"dropout": OFF}, batch={"accumulate": 2}, train={"log_gradient_norms": 3, "max_steps": 6})
 
 
 def _figures(recorder: Recorder) -> dict[str, float]:
     """What training reports, but for its speed and the accuracy, which samples other positions where sentences are shared out."""
-    found = {
-        f"{name} {report['step']}": value for report in recorder.reports for name, value in report.items() if name.startswith("train/")
-    }
-    return {name: value for name, value in found.items() if not name.startswith(("train/accuracy", "train/tokens_per_second"))}
+    left_out = ("train/accuracy", "train/tokens_per_second")
+    told = [(f"{name} {report['step']}", value) for report in recorder.reports for name, value in report.items()]
+    return {name: value for name, value in told if name.startswith("train/") and not name.startswith(left_out)}
 
 
 def _samples(recorder: Recorder) -> list:

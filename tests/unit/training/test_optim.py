@@ -3,34 +3,7 @@ import torch
 
 from benchmarks.switches import without
 from orchestrator.specs.schema import OptimSpec
-from orchestrator.training.optim import build_optimizer, load_optimizer, optimizer_tensors, set_lr
-
-
-@pytest.mark.parametrize("spec", [OptimSpec(), OptimSpec(kind="nag")], ids=["adam", "nag"])
-def test_optimizer_state_round_trip_gives_the_same_next_update(spec):
-    def model():
-        torch.manual_seed(0)
-        return torch.nn.Linear(3, 3)
-
-    def update(m, o, seed):
-        torch.manual_seed(seed)
-        o.zero_grad()
-        m(torch.randn(4, 3)).square().sum().backward()
-        set_lr(o, 1e-2)
-        o.step()
-
-    one = model()
-    first = build_optimizer(one, spec)
-    update(one, first, 1)
-    two = model()
-    two.load_state_dict(one.state_dict())
-    second = build_optimizer(two, spec)
-    load_optimizer(two, second, optimizer_tensors(one, first))
-    update(one, first, 2)
-    update(two, second, 2)
-    assert torch.equal(one.weight, two.weight)
-    assert torch.equal(one.bias, two.bias)
-
+from orchestrator.training.optim import build_optimizer, optimizer_tensors, set_lr
 
 TORCHS = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.0, betas=OptimSpec().betas, eps=OptimSpec().eps, fused=True),

@@ -7,43 +7,15 @@ import pytest
 from orchestrator.specs.schema import Schedule
 from orchestrator.training import phases
 from orchestrator.training.batches import UpdateLoader
-from orchestrator.training.objective import Validator
 from orchestrator.training.state import Progress
-from tests.unit.training.support import SPEC, Recorder, changed, fit
+from tests.unit.training.support import Recorder, changed, fit
 
-OPTIM = {
-    "kind": "nag",
-    "betas": [0.9, 0.98],
-    "clip_norm": 0.1,
-    "schedule": {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"},
-}
+SCHEDULE = {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"}
+OPTIM = {"kind": "nag", "betas": [0.9, 0.98], "clip_norm": 0.1, "schedule": SCHEDULE}
 
 
 def nag(train=None, **schedule):
-    return changed(optim=OPTIM | {"schedule": OPTIM["schedule"] | schedule}, train={"validate_every": 2} | (train or {}))
-
-
-@pytest.fixture
-def losses(monkeypatch):
-    """Validations tell what the list says, whatever the weights are; a loss is told again for a step that is done again."""
-
-    def use(values, every):
-        def told(self, model):
-            step = told.training().progress.step
-            return {"valid/nll": values[min(step // every, len(values)) - 1], "valid/ppl": 1.0, "valid/accuracy": 0.0}
-
-        monkeypatch.setattr(Validator, "__call__", told)
-        from orchestrator.training.trainer import Trainer
-
-        init = Trainer.__init__
-
-        def remember(self, *args, **more):
-            init(self, *args, **more)
-            told.training = lambda: self
-
-        monkeypatch.setattr(Trainer, "__init__", remember)
-
-    return use
+    return changed(optim=OPTIM | {"schedule": SCHEDULE | schedule}, train={"validate_every": 2} | (train or {}))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +43,8 @@ def test_the_smallest_rate_is_still_trained_with():
         assert Schedule(kind="plateau", lr=lr, shrink=shrink, min_lr=1e-4).cuts_to_end() == cuts
 
 
-def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, losses):
-    losses([5.0, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5], every=2)
+def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validations):
+    validations([5.0, 4.0, 4.1, 4.2, 4.3, 4.4])
     recorder = Recorder()
     result = fit(nag({"max_steps": 40}), prepared, tmp_path / "run", recorder)
     record = result.to_json()
@@ -86,16 +58,16 @@ def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, losses):
     assert recorder.reports[-1]["ended_by"] == "min_lr"
 
 
-def test_what_ends_other_trainings(prepared, tmp_path, losses):
-    losses([5.0, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5], every=2)
+def test_what_ends_other_trainings(prepared, tmp_path, validations):
     assert fit(changed(train={"max_steps": 4}), prepared, tmp_path / "steps").to_json()["ended_by"] == "max_steps"
     assert fit(changed(train={"max_epochs": 1, "max_steps": None}), prepared, tmp_path / "epochs").to_json()["ended_by"] == "max_epochs"
+    validations([5.0, 4.0, 4.1, 4.2])
     patient = fit(changed(train={"validate_every": 2, "patience": 2}), prepared, tmp_path / "patience").to_json()
     assert (patient["ended_by"], patient["steps"]) == ("patience", 8) and "rate_cuts" not in patient
 
 
-def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, losses):
-    losses([5.0, 4.0, 4.1, 9.0, 8.0, 8.5, 8.0, 7.0], every=2)
+def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, validations):
+    validations([5.0, 4.0, 4.1, 9.0, 8.0, 8.5, 8.0, 7.0])
     first = {"kind": "plateau", "lr": 0.25, "min_lr": 1e-3}
     restart = {"after_steps": 6, "schedule": {"kind": "plateau", "lr": 0.1, "shrink": 0.5, "min_lr": 1e-3}}
     spec = changed(optim=OPTIM | {"schedule": first, "restart": restart}, train={"validate_every": 2, "max_steps": 16})
@@ -134,4 +106,3 @@ def test_progress_of_an_older_checkpoint():
     assert Progress.of(old).rate_cuts == [] and Progress.of(old).cuts == 0
     new = Progress(step=3, cuts=1, before_nll=2.5, rate_cuts=[{"step": 2, "epoch": 1, "lr": 0.025}])
     assert Progress.of(asdict(new)) == new
-    assert SPEC.optim.kind == "adam"

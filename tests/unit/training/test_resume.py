@@ -48,37 +48,28 @@ OPTIMS = st.fixed_dictionaries(
 )
 TRAINS = st.fixed_dictionaries(
     {
-        "max_steps": st.integers(6, 10),
-        "max_epochs": st.sampled_from([None, 1, 2, 3]),
-        "validate_every": EVERY,
-        "checkpoint_every": EVERY,
-        "snapshots": st.integers(0, 2),
-        "snapshot_every": st.none() | EVERY,
-        "patience": st.sampled_from([None, 1, 3]),
+        "max_steps": st.integers(6, 10), "max_epochs": st.sampled_from([None, 1, 2, 3]), "validate_every": EVERY, "checkpoint_every": EVERY,
+        "snapshots": st.integers(0, 2), "snapshot_every": st.none() | EVERY, "patience": st.sampled_from([None, 1, 3]),
         "log_gradient_norms": st.integers(0, 2),
     }
-)
+)  # fmt: skip
 TINY = {"num_layers": 1}
 ADAM = {"kind": "adam", "ema": None, "schedule": WSD}
 TRAIN = {"max_steps": 10, "validate_every": 4, "checkpoint_every": 4}
 SIX = {"unit": "sentences", "size": 6, "accumulate": 1}
 
 
-def corpus() -> Any:
-    lengths = np.random.default_rng(1).integers(1, 6, (4, 24))
-
-    def pairs(src: Any, tgt: Any) -> Pairs:
-        sides = [(np.arange(side.sum()) % 9 + 4, np.cumsum([0, *side])) for side in (src, tgt)]
-        return Pairs(*sides[0], *sides[1])
-
-    splits = {"train": pairs(*lengths[:2]), "valid": pairs(*lengths[2:, :5])}
-    return SimpleNamespace(src_size=14, tgt_size=14, pairs=splits.__getitem__)
+def pairs(src, tgt) -> Pairs:
+    sides = [(np.arange(side.sum()) % 9 + 4, np.cumsum([0, *side])) for side in (src, tgt)]
+    return Pairs(*sides[0], *sides[1])
 
 
-CORPUS = corpus()
+LENGTHS = np.random.default_rng(1).integers(1, 6, (4, 24))
+SPLITS = {"train": pairs(*LENGTHS[:2]), "valid": pairs(*LENGTHS[2:, :5])}
+CORPUS = SimpleNamespace(src_size=14, tgt_size=14, pairs=SPLITS.__getitem__)
 
 
-def attempts(point: str, steps: int) -> Any:
+def attempts(point: str, steps: int):
     """Contexts of the attempts of one training: each ends at a later update or checkpoint, the last one at none."""
     for step in range(1, steps + 1):
         if point == "stop":
@@ -143,17 +134,13 @@ def check(point, optim, batch, train, rungs):
     assert told(parts) == told(whole)
 
 
-def test_a_checkpoint_of_an_earlier_version_is_resumed(prepared, tmp_path):
+def test_a_checkpoint_of_an_earlier_version_is_resumed(prepared, tmp_path, monkeypatch):
     """It holds no sums of the updates since the last report, so that the next report is of the resumed updates alone."""
     save, whole, rest = Store.save, Recorder(), Recorder()
     golden = fit(SPEC, prepared, tmp_path / "whole", whole)
-    with (
-        patch.object(
-            Store, "save", lambda self, step, tensors, state: save(self, step, tensors, {k: state[k] for k in ("progress", "report")})
-        ),
-        patch.dict("os.environ", {"NMT_FAULT": "step@6:raise"}),
-        pytest.raises(InjectedFault),
-    ):
+    with monkeypatch.context() as patched, pytest.raises(InjectedFault):
+        patched.setattr(Store, "save", lambda self, step, all_, now: save(self, step, all_, {k: now[k] for k in ("progress", "report")}))
+        patched.setenv("NMT_FAULT", "step@6:raise")
         fit(SPEC, prepared, tmp_path / "run")
     assert same(fit(SPEC, prepared, tmp_path / "run", rest).weights, golden.weights)
     figures, resumed = told(whole), told(rest)

@@ -47,12 +47,6 @@ def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> Non
     assert rates(schedule, 10) == pytest.approx(expected)
 
 
-def test_nag_refuses_the_weight_decay_that_it_would_not_apply() -> None:
-    with pytest.raises(ValidationError, match="weight_decay is not used by optimiser nag"):
-        OptimSpec(kind="nag", weight_decay=0.1)
-    assert OptimSpec(kind="nag", weight_decay=0.0).weight_decay == 0.0
-
-
 def test_the_last_rate_lies_above_min_lr() -> None:
     for kind in ("wsd", "cosine"):
         parsed = Schedule.model_validate({"kind": kind, "lr": 2.0, "warmup": 2, "min_lr": 0.5})
@@ -128,20 +122,11 @@ def test_decay_shrinks_hidden_matrices_alone() -> None:
         torch.testing.assert_close(decayed[name], value - lost, atol=1e-6, rtol=0)
 
 
-def test_muon_moves_hidden_matrices_by_orthogonal_steps_and_the_rest_by_adam() -> None:
-    _, before, moved, names = one_step(OptimSpec(kind="muon", weight_decay=0.1))
-    _, _, adam, _ = one_step(OptimSpec())
-    for name, value in moved.items():
-        if name not in names:
-            torch.testing.assert_close(value, adam[name])
-            continue
-        step = before[name] * (1 - 0.01 * 0.1) - value
-        singular = torch.linalg.svdvals(step) / (0.01 * 0.2 * math.sqrt(max(step.shape)))
-        assert singular.min() > 0.3 and singular.max() < 1.5, name  # five Newton-Schulz steps bring them near 1
-
-
-def test_muon_takes_the_steps_of_torchs() -> None:
+def test_muon_takes_the_steps_of_torchs_for_hidden_matrices_and_adams_for_the_rest() -> None:
     model, before, moved, names = one_step(OptimSpec(kind="muon", weight_decay=0.1))
+    _, _, adam, _ = one_step(OptimSpec())
+    for name in moved.keys() - names:
+        torch.testing.assert_close(moved[name], adam[name])
     reference = build(SPEC.model.model_dump(), 40, 40)
     reference.load_state_dict(before)
     parameters = dict(reference.named_parameters())

@@ -1,4 +1,5 @@
 import math
+import shutil
 
 import pytest
 import torch
@@ -8,8 +9,20 @@ from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.initial_weights import warm_start
-from orchestrator.training.objective import token_nll
-from tests.unit.training.support import SPEC, Recorder, changed, fit
+from orchestrator.training.objective import Normalizer, Objective, token_nll
+from tests.unit.training.support import OFF, SPEC, Recorder, changed, fit
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile's default backend needs g++")
+def test_a_compiled_training_has_the_same_losses(prepared, tmp_path):
+    small = {"encoder": {"num_layers": 1}, "decoder": {"num_layers": 1}, "dropout": OFF}  # compiling takes a minute a layer
+    short = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 4, "snapshots": 0}
+    plain, compiled = Recorder(), Recorder()
+    fit(changed(model=small, train=short), prepared, tmp_path / "plain", plain)
+    fit(changed(model=small, train=short | {"compile": True}), prepared, tmp_path / "compiled", compiled)
+    assert compiled.nll() == pytest.approx(plain.nll(), rel=1e-4)
 
 
 def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
@@ -58,10 +71,7 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
 
 def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr("orchestrator.training.objective.SAMPLE", 1)
-    off = changed(
-        model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}},
-        train={"max_steps": 1, "validate_every": 1, "snapshots": 0},
-    )
+    off = changed(model={"dropout": OFF}, train={"max_steps": 1, "validate_every": 1, "snapshots": 0})
     recorder = Recorder()
     fit(off, prepared, tmp_path / "run", recorder)
     model = build(off.model.model_dump(), prepared.src_size, prepared.tgt_size, off.seed)
@@ -93,9 +103,7 @@ def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_un
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_penalty_counts_once_an_update_however_it_is_split(prepared, tmp_path, accumulate):
     """Of the same updates' gradients, with and without the penalty, the difference is 2 * weight * W."""
-    from orchestrator.training.objective import Normalizer, Objective
-
-    spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": accumulate})
+    spec = changed(model={"dropout": OFF}, batch={"accumulate": accumulate})
     update = next(iter(UpdateLoader(prepared.pairs("train"), spec.batch, 1, 0, 1).updates(0, 0)))
     assert len(update.micro_batches) == accumulate
     gradients, logged = [], 0.0

@@ -3,14 +3,12 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from models import build
 from models.initialise import stream_seed
 from orchestrator.data.batching import Batches
-from orchestrator.data.store import Pairs
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import BatchSpec, TrainSpec
@@ -19,9 +17,8 @@ from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Objective, Validator
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
-from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+from tests.unit.training.support import KEY, OFF, SPEC, Recorder, changed, fit, small_pairs
 
-OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)
 BOS, EOS = 2, 3
 B1, B2, EPS, CLIP, SMOOTHING, WEIGHT, SEED = 0.8, 0.95, 1e-3, 0.1, 0.2, 0.3, 2
 STEPS, FIRST = 6, 3
@@ -56,16 +53,9 @@ def rate_by_hand(step):
 
 def tensors(pairs, indices):
     """(sources with EOS, targets behind BOS, targets with EOS), padded with 0."""
-    sides = [pairs[int(i)] for i in indices]
-
-    def padded(rows):
-        return torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows])
-
-    return (
-        padded([[int(w) for w in s] + [EOS] for s, _ in sides]),
-        padded([[BOS] + [int(w) for w in t] for _, t in sides]),
-        padded([[int(w) for w in t] + [EOS] for _, t in sides]),
-    )
+    sides = [[list(map(int, side)) for side in pairs[int(i)]] for i in indices]
+    parts = [[*s, EOS] for s, _ in sides], [[BOS, *t] for _, t in sides], [[*t, EOS] for _, t in sides]
+    return [torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows]) for rows in parts]
 
 
 def gradients_by_hand(model, pairs, group):
@@ -153,17 +143,6 @@ def test_validation_is_the_mean_over_target_tokens_with_their_ends_and_without_d
     assert found["valid/accuracy"] == pytest.approx(right / tokens)
 
 
-@pytest.fixture
-def validations(monkeypatch):
-    """Validations tell these losses, one after the other."""
-
-    def use(values):
-        told = iter(values)
-        monkeypatch.setattr(Validator, "__call__", lambda self, model: {"valid/nll": next(told), "valid/ppl": 1.0, "valid/accuracy": 0.0})
-
-    return use
-
-
 def test_the_best_weights_are_those_of_the_lowest_loss_and_patience_counts_in_a_row(prepared, tmp_path, validations):
     """Worse, better, worse, worse, worse: the third of them in a row ends it; validations of rungs are looked at and do not count."""
     validations([5.0, 5.5, 3.0, 1.0, 3.5, 3.0, 4.0, 9.0])
@@ -218,13 +197,6 @@ def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_t
     assert (other.steps, other.tokens, set(map(float, other.sums.values()))) == (2, 20, {0.0})
 
 
-def small_pairs(*lengths):
-    arrays = []
-    for side in zip(*lengths, strict=True):
-        arrays += [np.full(sum(side), 5, np.uint16), np.cumsum([0, *side])]
-    return Pairs(*arrays)
-
-
 def test_an_update_counts_the_tokens_of_both_sides_and_its_padding():
     pairs = small_pairs((1, 4), (2, 6), (3, 1), (8, 2))
     feed = UpdateLoader(pairs, BatchSpec(unit="sentences", size=2, accumulate=2), 1)
@@ -242,14 +214,8 @@ def test_an_update_says_where_the_next_one_begins_so_that_nothing_is_seen_twice(
         return [([b.src.tolist() for b in u.micro_batches], u.epoch, u.index) for u in made]
 
     whole = seen(0, 0, 6)
-    assert [(len(micro), epoch, index) for micro, epoch, index in whole] == [
-        (3, 0, 3),
-        (3, 0, 6),
-        (1, 1, 0),
-        (3, 1, 3),
-        (3, 1, 6),
-        (1, 2, 0),
-    ]
+    expected = [(3, 0, 3), (3, 0, 6), (1, 1, 0), (3, 1, 3), (3, 1, 6), (1, 2, 0)]
+    assert [(len(micro), epoch, index) for micro, epoch, index in whole] == expected
     for done in range(1, 6):
         assert seen(*whole[done - 1][1:], 6 - done) == whole[done:]
     assert sum(len(rows) for micro, _, _ in whole[:3] for rows in micro) == 14

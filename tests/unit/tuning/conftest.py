@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,32 +12,28 @@ from orchestrator.ledger.run_view import Outcome, RunView
 from orchestrator.specs.positions import Position
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for
 from orchestrator.sweeps.row import Result
 from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import Tuning
-from tests.unit.conftest import MINIMAL
 
 RATES = {"optim.schedule.lr": {"factor": {"loguniform": [0.25, 4.0]}}}
 ROWS = """\
   base: {optim: {schedule: {kind: inverse-sqrt, warmup: 2, lr: 0.001}}}
   low: {optim: {schedule: {kind: inverse-sqrt, warmup: 2, lr: 0.0004}}, model: {d_ff: 40}}
 """
-Loss = Callable[[RunSpec, int, int], float | None]
-"""(spec, seed, update) -> validation nll; None: the run diverges there."""
 
 
-def tuning(**section: Any) -> Tuning:
+def tuning(**section) -> Tuning:
     return Tuning(TuneSpec.model_validate({"space": RATES} | section), lambda path: Position("demo.yaml", path))
 
 
 class Fake:
     """Stands for `execute`: runs of 4 updates, validated at each; `calls` counts what each call asked for."""
 
-    def __init__(self, ledger: Ledger, loss: Loss) -> None:
+    def __init__(self, ledger: Ledger, loss) -> None:
         self.ledger, self.loss, self.calls = ledger, loss, list[dict[str, int]]()
 
     def __call__(self, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Result]:
@@ -47,10 +42,8 @@ class Fake:
         return [self.run(row.at(seed), seed, options.until.get(row.id), rungs) for row in rows for seed in seeds]
 
     def run(self, row: Row, seed: int, until: int | None, rungs: Sequence[int]) -> Result:
-        assert row.spec is not None
         keys = keys_for(row, Data(None))
         key = keys.train
-        assert key is not None
         status, reports = "done", []
         for step in range(1, 5):
             value = self.loss(row.spec, seed, step)
@@ -72,16 +65,15 @@ class Fake:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
-    (tmp_path / "demo.yaml").write_text(MINIMAL + ROWS, encoding="utf-8")
-    return resolve(tmp_path / "demo.yaml")
+def rows(spec) -> list[Row]:
+    return resolve(spec(ROWS))
 
 
 @pytest.fixture
-def searched(rows: list[Row], tmp_path: Path) -> Callable[..., tuple[Search, list[Any], Fake]]:
+def searched(rows: list[Row], tmp_path) -> Callable[..., tuple[Search, list[Any], Fake]]:
     """`searched(loss, **section)`: the search after its run, its arms, and what stood for `execute`."""
 
-    def run(loss: Loss, *, names: Sequence[str] = ("base", "low"), suggest: Any = None, **section: Any) -> tuple[Search, list[Any], Fake]:
+    def run(loss, *, names: Sequence[str] = ("base", "low"), suggest=None, **section) -> tuple[Search, list[Any], Fake]:
         ledger = Ledger(tmp_path / "results")
         fake = Fake(ledger, loss)
         search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger, suggest)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engines.execute import suggest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
@@ -26,7 +27,7 @@ def bowl(spec: RunSpec, seed: int, step: int) -> float:
     return 10 + math.log(spec.optim.schedule.lr / BEST) ** 2 - step
 
 
-def by(arm: Any) -> dict[int, float]:
+def by(arm) -> dict[int, float]:
     """Trial -> distance of its rate to the best one."""
     return {trial.number: abs(math.log(trial.row.spec.optim.schedule.lr / BEST)) for trial in arm.trials}
 
@@ -47,9 +48,8 @@ def test_each_arm_is_halved_alone_and_its_written_trial_goes_on(searched: Callab
 
 
 def test_a_bad_written_trial_is_trained_to_its_end(searched: Callable[..., Any]) -> None:
-    search, (arm,), _ = searched(
-        lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0, names=["base"], stop={"rungs": [1]}
-    )
+    loss = lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0  # noqa: E731
+    search, (arm,), _ = searched(loss, names=["base"], stop={"rungs": [1]})
     assert search.statuses(arm.trials[0]) == ["done"] and len(arm.ended) == 3 and record_of(arm, search)["chosen"] != 0
 
 
@@ -145,8 +145,6 @@ def test_search_seeds_are_no_results_and_the_tuned_row_has_the_judging_seeds_alo
 
 def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any]) -> None:
     pytest.importorskip("optuna")
-    from orchestrator.engines.execute import suggest_of
-
     whole = {"sampler": "tpe", "trials": 7, "space": RATES}
     search, arms, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
     drawn = [[trial.draws for trial in arm.trials] for arm in arms]

@@ -6,22 +6,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 
+from orchestrator.paths import ROOT
+
 pytest.importorskip("ray")
+from ray.tune.execution import class_cache
+
 from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster
-from orchestrator.engines.ray.environment import configure, ray_environment, secret_variables, worker_variables
+from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
-from orchestrator.errors import UserError
-
-ROOT = Path(__file__).parents[4]
+from tests.unit.conftest import refused
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
@@ -50,9 +50,7 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if address is not None:
         monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(UserError) as error, cluster.cluster(tmp_path, several_workers=True):
-        pass
-    (line,) = error.value.lines
+    (line,) = refused(cluster.cluster(tmp_path, several_workers=True).__enter__)
     assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
     assert len(starts) == (2 if address is None else 1), "a Ray of our own is started once more: a busy machine exceeds Ray's 30 s"
 
@@ -79,32 +77,12 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
     assert dict(os.environ) == before
 
 
-def test_the_threads_of_trials_share_two_arenas_here_and_on_a_cluster(tmp_path):
-    """A trial process keeps 1 GB more without the limit."""
-    with patch.dict(os.environ):
-        os.environ.pop("MALLOC_ARENA_MAX", None)
-        configure(tmp_path)
-        assert worker_variables()["MALLOC_ARENA_MAX"] == "2"
-
-
 def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
-    from ray.tune.execution import class_cache
-
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE | set(SECRETS))
     limit_variables(tmp_path)
     assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
     assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
-
-
-def test_trials_of_a_ray_that_was_started_here_have_no_runtime_environment(tmp_path, monkeypatch):
-    from ray.tune.execution import class_cache
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for name in ("ENV_VARS_TO_PROPAGATE", "DEFAULT_ENV_VARS"):
-        monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
-    limit_variables(tmp_path)
-    assert class_cache._ActorClassCache().get(type("Trial", (), {}))._default_options["runtime_env"] == {}
 
 
 @pytest.mark.parametrize(
@@ -128,10 +106,8 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
         listening.listen()
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         before = time.monotonic()
-        with pytest.raises(UserError) as error:
-            ray_address.check_address(address.replace("LISTENING", here))
+        (line,) = refused(ray_address.check_address, address.replace("LISTENING", here))
     assert time.monotonic() - before < 5
-    (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))
 
 

@@ -1,12 +1,9 @@
 """The ledger in a bucket, against an object store in memory that has conditional writes: what is seen is whole, and one process has it."""
 
-import json
 import os
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,92 +13,16 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach, lease
-from orchestrator.ledger.bucket.bucket import Bucket
-from orchestrator.ledger.bucket.mirror import Mirror
 from orchestrator.ledger.layout import claim_of, group_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
-from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report import sessions
 from orchestrator.report.effects import Effect
 from orchestrator.report.judgement import Judgement
 from orchestrator.report.looks import Looks, read
 from orchestrator.scoring.significance.verdicts import Verdict
 from orchestrator.specs.claims import RowClaim
-
-KEY = "ab" * 32
-RUN = KEY[:16]
-URL = "s3://bucket/prefix"
-TENSORS = {"w": torch.arange(6.0)}
-
-
-class Machines:
-    """Scratch copies of one bucket, each as on a machine of its own; `down`: the server answers nobody."""
-
-    def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from obstore.store import MemoryStore
-
-        self.base, self.store, self.down, self.host = base, MemoryStore(), False, "one"
-        monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
-        monkeypatch.setenv(lease.PATIENCE, "0.05")
-
-    def __getattr__(self, name: str) -> Any:
-        if self.down:
-            raise OSError("connection refused")
-        return getattr(self.store, name)
-
-    def machine(self, name: str) -> Mirror:
-        """Attached alone from now on."""
-        root = self.base / name
-        (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirror = Mirror(root, Bucket(URL, self))
-        object_store.forget()
-        object_store.register(mirror)
-        return mirror
-
-    def objects(self) -> list[str]:
-        return sorted(found["path"] for chunk in self.store.list() for found in chunk)
-
-    def claim(self) -> dict[str, Any]:
-        return dict(json.loads(bytes(self.store.get(f"{RUN}/lock.json").bytes())))
-
-
-@pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    yield Machines(tmp_path, monkeypatch)
-    object_store.forget()
-
-
-def lock_of(mirror: Mirror) -> RunLock:
-    return RunLock(mirror.root / RUN / "lock")
-
-
-def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
-    store = Store(mirror.root / RUN, KEY, lock)
-    for step in range(1, steps + 1):
-        store.save(step, {"model": {"w": TENSORS["w"] + step}}, {"step": step})
-    store.save_weights("last", TENSORS, {"step": steps})
-    Ledger(mirror.root, lock=lock).write_train(KEY, {"status": "done", "steps": steps})
-
-
-def elsewhere(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """A second machine: the first owner's process counts as one of another machine there."""
-    monkeypatch.setattr(lease, "identity", lambda: {"host": "elsewhere", "pid": os.getpid()})
-    return machines.machine("two")
-
-
-def stopped(lock: RunLock) -> lease.Lease:
-    """The lease of an owner whose thread uploads nothing."""
-    held: lease.Lease = lock._lease
-    held._stop.set()
-    held.thread.join()
-    return held
-
-
-def finished(machines: Machines) -> None:
-    mirror = machines.machine("one")
-    with lock_of(mirror) as lock:
-        train(mirror, lock)
+from tests.unit.ledger.bucket.conftest import KEY, RUN, TENSORS, URL, Machines, elsewhere, finished, lock_of, stopped, train
 
 
 def test_another_machine_sees_the_records_and_fetches_tensors_when_asked(machines: Machines) -> None:
@@ -133,7 +54,7 @@ def test_wrong_bytes_are_refused(machines: Machines) -> None:
         Store(other.root / RUN, KEY).weights("last")
 
 
-def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machines: Machines, monkeypatch) -> None:
     first = machines.machine("one")
     lock = lock_of(first).acquire()
     train(first, lock, steps=2)
@@ -156,16 +77,14 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     lock.release()
 
 
-def test_a_released_group_is_free(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_group_is_free(machines: Machines, monkeypatch) -> None:
     lock_of(machines.machine("one")).acquire().release()
     with lock_of(elsewhere(machines, monkeypatch)) as two:
         assert two._lease.claim["epoch"] == 2, "at once: nobody waits for a claim that was given up"
 
 
 @pytest.mark.parametrize("upload", [1, 2, 3, 6, 9])
-def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, upload: int
-) -> None:
+def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(machines: Machines, monkeypatch, upload: int) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     silent = stopped(lock)
@@ -191,7 +110,7 @@ def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
     lock.release()
 
 
-def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch) -> None:
     first = machines.machine("one")
     lock = lock_of(first).acquire()
     train(first, lock, steps=1)
@@ -220,7 +139,7 @@ def test_a_file_that_a_user_removed_here_comes_back(machines: Machines) -> None:
     assert machines.objects() == before
 
 
-def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     machines.down = True
@@ -233,7 +152,7 @@ def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, ca
     assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
 
 
-def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     stopped(lock)
@@ -247,7 +166,7 @@ def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: 
     assert not machines.claim()["held"] and f"{RUN}/train.json" in machines.objects()
 
 
-def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     with lock_of(mirror) as lock:
         held, put_if = stopped(lock), mirror.bucket.put_if
@@ -263,37 +182,29 @@ def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch:
         assert machines.claim() == held.claim
 
 
-def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch) -> None:
     mirror = machines.machine("one")
     monkeypatch.setattr(mirror.bucket, "put_if", lambda name, content, etag: "etag")
     with pytest.raises(UserError, match="ignores If-None-Match or If-Match"):
         lock_of(mirror).acquire()
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("ftp://host/x", "expected a folder or a bucket, as in s3://bucket/prefix"),
-        ("s3:///x", "expected a folder or a bucket"),
-        ("s3://AKIAKEY:geheim@bucket/x", "holds credentials or options; expected them in the environment"),
-        ("s3://bucket/../x", "expected a prefix of plain names"),
-    ],
-)
-def test_bad_urls_are_one_line_without_secrets(url: str, said: str) -> None:
-    with pytest.raises(UserError) as error:
+@pytest.mark.parametrize("url", ["ftp://host/x", "s3:///x", "s3://AKIAKEY:geheim@bucket/x", "s3://bucket/../x"])
+def test_bad_urls_are_one_line_without_secrets(url: str) -> None:
+    with pytest.raises(UserError, match="expected ") as error:
         attach.place(url)
     (line,) = error.value.lines
-    assert said in line and "geheim" not in line and "AKIAKEY" not in line
+    assert "geheim" not in line and "AKIAKEY" not in line
 
 
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
     with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
         attach.place(URL)
 
 
-def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch) -> None:
     def asked(name: str) -> None:
         raise RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
 

@@ -43,7 +43,6 @@ def test_variances_are_moderated_and_an_outlying_one_is_its_own() -> None:
     table = {name: seeds(sign * np.array(UNIT)) for name, sign in zip("abcdefgh", [1, -1] * 4, strict=True)}
     model = MixedModel(table | {"wild": seeds((-30.0, 5.0, 33.0))})
     wild, plain, of_a = model.of("wild"), own((-30.0, 5.0, 33.0)), model.of("a")
-    assert wild is not None and plain is not None and of_a is not None
     assert wild.variance == pytest.approx(plain.variance, rel=0.01) and wild.df < 2.1
     assert of_a.variance == pytest.approx(1.0, rel=0.2) and of_a.df == pytest.approx(2 + WEIGHT, abs=0.5)
 
@@ -73,7 +72,6 @@ def test_false_positives_and_power(baseline: float, correlation: float, size: fl
         model = MixedModel(dict(enumerate(map(seeds, scores))))
         for row in range(1, 12):
             spread = model.between(row, 0)
-            assert spread is not None
             delta = float(scores[row].mean() - scores[0].mean())
             planted = (0.0, 3 * math.sqrt(2 / 5 * (1 - correlation)))
             rejected += [answer(delta + more, spread.variance * 2 / 5, spread.df).p < 0.05 for more in planted]

@@ -28,13 +28,8 @@ def test_levels_by_hand() -> None:
     """Discoveries 1 and 3 of 5: gamma 0.437490, 0.144318, 0.075432, 0.047607, 0.033313."""
     found = list(decisions([0.001, 0.9, 0.0001, 0.5, 0.04]))
     assert [accepted for _, accepted in found] == [True, False, True, False, False]
-    expected = [
-        0.437490 * 0.025,
-        0.144318 * 0.025 + 0.025 * 0.437490,
-        0.075432 * 0.025 + 0.025 * 0.144318,
-        0.047607 * 0.025 + 0.025 * 0.075432 + 0.05 * 0.437490,
-        0.033313 * 0.025 + 0.025 * 0.047607 + 0.05 * 0.144318,
-    ]
+    g1, g2, g3, g4, g5 = 0.437490, 0.144318, 0.075432, 0.047607, 0.033313
+    expected = [g1 * 0.025, (g2 + g1) * 0.025, (g3 + g2) * 0.025, (g4 + g3) * 0.025 + g1 * 0.05, (g5 + g4) * 0.025 + g2 * 0.05]
     assert [bound for bound, _ in found] == pytest.approx(expected, abs=1e-6)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
@@ -66,9 +68,6 @@ def test_sign_test_is_the_exchange_of_one_sentence(metric: str) -> None:
 
 @pytest.mark.parametrize("share", [0.12, 0.3])
 def test_bootstrap_is_sacrebleus(share: float) -> None:
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.significance import PairedTest
-
     reference, good, _ = corpus(50)
     rng = random.Random(9)
     other = [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in reference]
@@ -124,3 +123,25 @@ def test_other_sentences_do_not_compare() -> None:
         compare(np.ones((3, 10), dtype=np.int64), np.ones((2, 10), dtype=np.int64), ScoreSpec())
     with pytest.raises(ValueError, match="at least one"):
         compare(np.ones((0, 10), dtype=np.int64), np.ones((0, 10), dtype=np.int64), ScoreSpec())
+
+
+def test_the_bootstraps_interval_holds_95_of_100_and_a_tie_is_no_win():
+    """Two systems that differ in two sentences of twelve: many a resample has neither."""
+    reference = [f"the {word} house stands in the {word} wood near a lake" for word in "abcdefghijkl"]
+    baseline = [line.replace("near a", "by the") for line in reference]
+    system = [reference[0], baseline[1].replace("house", "hut"), *baseline[2:]]
+    spec = ScoreSpec()
+    one, two = (statistics(lines, lines, Text(reference), "test", spec) for lines in (system, baseline))
+    found = bootstrap(one, two, spec, samples=200, seed=5)
+    draws = np.random.default_rng(5).choice(12, size=(200, 12), replace=True)
+    deltas = sorted(float(corpus_bleu(one[draw].sum(axis=0), spec) - corpus_bleu(two[draw].sum(axis=0), spec)) for draw in draws)
+    ties = sum(abs(d) < 1e-9 for d in deltas)
+    assert ties > 5
+    assert found.wins == pytest.approx(sum(d > 1e-9 for d in deltas) / 200)
+
+    def quantile(share):
+        place = share * 199
+        below = int(place)
+        return deltas[below] + (place - below) * (deltas[below + 1] - deltas[below])
+
+    assert (found.low, found.high) == pytest.approx((quantile(0.025), quantile(0.975)), abs=1e-9)

@@ -1,6 +1,5 @@
 """`ablate`: a row without each of its components in turn, as a table that other commands take."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,6 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import plan
 
-Cli = Callable[..., tuple[int, str, str]]
-Write = Callable[..., Path]
-
 
 def made(target: str, folder: Path, **options: str) -> dict[str, Row]:
     path = folder / "ablated.yaml"
@@ -22,7 +18,7 @@ def made(target: str, folder: Path, **options: str) -> dict[str, Row]:
     return {row.id.rsplit("/", 1)[1]: row for row in resolve(path)}
 
 
-def test_each_component_goes_back_in_turn(tmp_path: Path) -> None:
+def test_each_component_goes_back_in_turn(tmp_path) -> None:
     rows = made("dou2018/table1/row9", tmp_path)
     assert list(rows) == ["full", "without-encoder.connection", "without-decoder.connection", "without-diversity", "baseline"]
     (row9,), (row5,), (control,) = (resolve(f"dou2018/table1/{name}") for name in ("row9", "row5", "row1-continued"))
@@ -34,7 +30,7 @@ def test_each_component_goes_back_in_turn(tmp_path: Path) -> None:
     assert (left.model.encoder.connection["kind"], left.model.decoder.connection["kind"]) == ("residual", "hierarchical")
 
 
-def test_components_that_need_each_other_go_together(tmp_path: Path) -> None:
+def test_components_that_need_each_other_go_together(tmp_path) -> None:
     """MSC: contextual attention cannot stay without its context."""
     rows = made("wei2020/table2/row4/en-de", tmp_path)
     without = [name for name in rows if name.startswith("without-context")]
@@ -44,14 +40,14 @@ def test_components_that_need_each_other_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_of_a_grid_goes_back_to_the_row_that_is_pinned(tmp_path: Path) -> None:
+def test_a_row_of_a_grid_goes_back_to_the_row_that_is_pinned(tmp_path) -> None:
     rows = made("sweeps/fusion-grid/d6-multi_layer-encoder-k2-transparent", tmp_path)
     assert list(rows) == ["full", "without-encoder.self_attention", "without-bridge", "baseline"]
     (baseline,) = resolve("sweeps/fusion-grid/baseline")
     assert rows["baseline"].spec == baseline.spec
 
 
-def test_it_plans_and_shares_what_is_the_same(spec: Write, tmp_path: Path) -> None:
+def test_it_plans_and_shares_what_is_the_same(spec, tmp_path) -> None:
     rows = "  base: {pinned: true}\n  both: {model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
     path = spec(rows + "  one: {model: {encoder: {aggregation: {kind: linear}}}}\n")
     ablated = made(f"{path}#both", tmp_path)
@@ -63,7 +59,7 @@ def test_it_plans_and_shares_what_is_the_same(spec: Write, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("row", "message"), [("base", "found no baseline"), ("same", "has the components of demo/small/base"), ("quoted", "of kind quoted")]
 )
-def test_what_has_nothing_to_put_back(spec: Write, cli: Cli, row: str, message: str) -> None:
+def test_what_has_nothing_to_put_back(spec, cli, row: str, message: str) -> None:
     path = spec("  base: {pinned: true}\n  same: {model: {d_ff: 48}}\n  quoted: {kind: quoted}\n")
     code, _, err = cli("ablate", f"{path}#{row}")
     assert code == 2 and message in err

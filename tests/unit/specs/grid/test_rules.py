@@ -4,8 +4,6 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,11 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import MINIMAL
 
-Write = Callable[..., Path]
 HEAD = MINIMAL.replace("table: small", "table: grid").replace("rows:", "rows: {base: {pinned: true}}\ngrid:")
 
 
 @pytest.fixture
-def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
+def rows(spec) -> Callable[[str], dict[str, Row]]:
     def made(text: str) -> dict[str, Row]:
         return {row.id.removeprefix("demo/grid/"): row for row in resolve(spec("", head=HEAD + text))[1:]}
 
@@ -31,22 +28,14 @@ def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
 @pytest.mark.parametrize(
     ("condition", "values"),
     [
-        ({"n": {"at_least": 4}}, {4, 5, 6, 8}),
-        ({"n": {"at_most": 4}}, {2, 3, 4}),
-        ({"n": {"above": 4}}, {5, 6, 8}),
-        ({"n": {"below": 4}}, {2, 3}),
-        ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}),
-        ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
-        ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}),
-        ({"n": [2, 8]}, {2, 8}),
-        ({"n": {"above": 3}, "b": True}, set()),
-        ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}),
-        ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}),
-        ({"absent": "x"}, set()),
+        ({"n": {"at_least": 4}}, {4, 5, 6, 8}), ({"n": {"at_most": 4}}, {2, 3, 4}), ({"n": {"above": 4}}, {5, 6, 8}),
+        ({"n": {"below": 4}}, {2, 3}), ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}), ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
+        ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}), ({"n": [2, 8]}, {2, 8}), ({"n": {"above": 3}, "b": True}, set()),
+        ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}), ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}), ({"absent": "x"}, set()),
         ({"absent": {"not": "x"}}, set()),
     ],
-)
-def test_a_condition_holds_for_these_values(condition: Any, values: set[int]) -> None:
+)  # fmt: skip
+def test_a_condition_holds_for_these_values(condition, values: set[int]) -> None:
     """Of n, where the axis b is false and the axis `absent` does not apply."""
     assert {n for n in (2, 3, 4, 5, 6, 8) if holds(condition, {"n": n, "b": False})} == values
 
@@ -57,7 +46,7 @@ def test_true_is_not_1_and_texts_and_booleans_are_no_numbers() -> None:
     assert [holds({"a": {"at_least": 1}}, {"a": value}) for value in (True, 1, "1")] == [False, True, False]
 
 
-def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> None:
+def test_the_first_exclusion_that_holds_counts_a_combination(spec) -> None:
     """Of 2, 4 and 6: the second condition is decided before the first, and 4 and 6 meet both."""
     text = "  axes:\n    a: {key: model.d_ff, grid: [2, 4, 6]}\n    b: {key: model.encoder.num_layers, grid: [2, 3]}\n  exclude:\n"
     text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
@@ -82,11 +71,8 @@ def test_draws_are_those_of_the_formula(rows: Callable[[str], dict[str, Row]]) -
     drop: {key: model.dropout.embedding, loguniform: {low: 0.1, high: 0.9, digits: 3}}
     rate: {key: optim.label_smoothing, loguniform: {low: 0.001, high: 0.5, digits: 2}}
 """
-    found = [
-        (s.model.encoder.num_layers, s.model.dropout.embedding, s.optim.label_smoothing)
-        for row in rows(text).values()
-        if (s := row.spec) is not None
-    ]
+    specs = [row.spec for row in rows(text).values()]
+    found = [(s.model.encoder.num_layers, s.model.dropout.embedding, s.optim.label_smoothing) for s in specs]
     expected = []
     for depth in (2, 3):
         for sample in range(4):
@@ -105,7 +91,7 @@ def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]
 
 
 @pytest.mark.parametrize("first", ["whole", "one"])
-def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one_key(first: str, spec: Write) -> None:
+def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one_key(first: str, spec) -> None:
     axes = {
         "whole": "    whole: {key: model.regularizers, grid: {some: [{kind: diversity, weight: 0.5}]}}\n",
         "one": "    one: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n",
@@ -115,7 +101,7 @@ def test_a_list_of_regularizers_and_one_of_their_options_are_two_settings_of_one
         resolve(spec("", head=HEAD + text))
 
 
-def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec: Write) -> None:
+def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec) -> None:
     head = HEAD.replace("decoder: {num_layers: 2}", "decoder: {num_layers: 2}, regularizers: [{kind: diversity, weight: 0.5}]")
     text = "  axes:\n    l2: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n"
     text += "    pair: {key: model.regularizers.diversity.weight, grid: [unset, 0.25]}\n"

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-import typer
 from ray.job_submission import JobDetails, JobType
 
 from orchestrator.cli.commands import submit
@@ -48,16 +47,6 @@ def test_each_character_once():
 )  # fmt: skip
 def test_the_job_s_own_exit_code(status, code, mine):
     assert exit_code(job(status=status, code=code)) == mine
-
-
-@pytest.mark.parametrize(("code", "told"), [(None, True), (-9, True), (1, False)])
-def test_a_job_whose_driver_was_killed_tells_how_to_resume_it(code, told, monkeypatch, capsys):
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
-    monkeypatch.setattr(submit.api, "connect", lambda *_: None)
-    monkeypatch.setattr(submit.api, "follow", lambda *_: job(status="FAILED", code=code))
-    with pytest.raises(typer.Exit):
-        submit.follow_job(None, BASE)
-    assert ("resumes it from its last checkpoints" in capsys.readouterr().err) is told
 
 
 @pytest.mark.parametrize(

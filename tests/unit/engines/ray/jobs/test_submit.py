@@ -13,6 +13,7 @@ from orchestrator.cli.commands.submit import make_job
 from orchestrator.cli.run import sweep
 from orchestrator.engines.ray.jobs.upload import MIB
 from orchestrator.errors import UserError
+from tests.unit.conftest import refused
 
 SMOKE = "cluster/smoke.yaml"
 TOKEN = "c0ffee" * 8
@@ -59,9 +60,8 @@ def test_the_command_line_of_the_job(tmp_path, repository):
 
 
 def test_relative_folders_are_refused_all_at_once():
-    with pytest.raises(UserError) as error:
-        make_job(sweep, [SMOKE], {"results": "results", "data_dir": "data"})
-    assert len(error.value.lines) == 2 and "every node sees" in error.value.lines[0]
+    lines = refused(make_job, sweep, [SMOKE], {"results": "results", "data_dir": "data"})
+    assert len(lines) == 2 and "every node sees" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from orchestrator.engines.ray.jobs import upload
 from orchestrator.engines.ray.jobs.upload import is_secret
 from orchestrator.errors import UserError
 from orchestrator.ledger import provenance
+from tests.unit.conftest import refused
 
 COMMIT, DIRTY = "a" * 40, "b" * 64
 
@@ -84,18 +85,15 @@ def test_too_much_is_refused_before_anything_is_packed(checkout):
         with (checkout / name).open("wb") as file:
             file.truncate(size * upload.MIB)
         git(checkout, "add", "-N", name)
-    with pytest.raises(UserError) as error:
-        upload.collect(checkout)
-    (line,) = error.value.lines
+    (line,) = refused(upload.collect, checkout)
     assert line.startswith("the upload has 111.0 MiB; Ray takes less than 100.0 MiB")
 
 
 def test_a_spec_that_the_job_could_not_read_is_named(checkout, tmp_path_factory):
     outside = tmp_path_factory.mktemp("home") / "s.yaml"
     outside.write_text("x")
-    with pytest.raises(UserError) as error:
-        upload.collect(checkout, [outside, checkout / "tracked/deploy.pem", checkout / "search_spaces/a.yaml"])
-    assert [text in line for text, line in zip(("s.yaml: not in", "deploy.pem: not in"), error.value.lines, strict=True)] == [True] * 2
+    lines = refused(upload.collect, checkout, [outside, checkout / "tracked/deploy.pem", checkout / "search_spaces/a.yaml"])
+    assert [text in line for text, line in zip(("s.yaml: not in", "deploy.pem: not in"), lines, strict=True)] == [True] * 2
 
 
 def test_the_copy_carries_the_commit(checkout, tmp_path, monkeypatch):
