@@ -5,12 +5,13 @@ import hashlib
 import io
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
 from urllib.parse import unquote
 
 import pyarrow as pa
+from huggingface_hub import constants
 from pyarrow import parquet
 
 COMMIT = "5" * 40
@@ -26,7 +27,8 @@ def parquet_of(pairs: Sequence[tuple[str | None, str | None]], nested: bool = Tr
 class Hub(ThreadingHTTPServer):
     """files: path in the dataset `me/x` -> content; faults: part of a route -> the faults of its next answers, in turn.
 
-    A fault is a status, `cut` (half of the file, then the end of the connection), `stall` (half, then nothing) or `wrong` (other bytes).
+    A fault is a status, `html` (no JSON) or, for the content of a file, `cut` (half, then the end of the connection), `stall` (half, then
+    nothing), `wrong` (other bytes) or `short` (half, announced as all).
     """
 
     daemon_threads = True
@@ -68,46 +70,44 @@ class Answers(Quiet):
     def do_GET(self) -> None:
         route = unquote(self.path.partition("?")[0])
         self.server.asked.append(route)
-        faults = next((own for part, own in self.server.faults.items() if part in route and own), None)
-        fault = faults.pop(0) if faults else 200
-        dataset, _, rest = route.partition("/me/x/")
+        faults = next((own for part, own in self.server.faults.items() if part in route and own), [200])
+        fault = faults.pop(0) if self.command == "GET" or isinstance(faults[0], int) else 200
+        path = route.removeprefix(f"/datasets/me/x/resolve/{COMMIT}/")
         if isinstance(fault, int) and fault != 200:
             self._send(fault, b"{}")
-        elif dataset == "/api/datasets" and rest == "revision/refs/convert/parquet":
-            self._send(200, json.dumps({"id": "me/x", "sha": COMMIT}).encode())
-        elif dataset == "/api/datasets" and rest.startswith(f"tree/{COMMIT}/"):
-            folder = rest.removeprefix(f"tree/{COMMIT}/") + "/"
-            found = [self._item(path) for path in self.server.files if path.startswith(folder)]
-            self._send(200 if found else 404, json.dumps(found).encode())
-        elif dataset == "/datasets" and (content := self.server.files.get(rest.removeprefix(f"resolve/{COMMIT}/"))) is not None:
-            self._send(200, content, str(fault))
+        elif route == "/api/datasets/me/x/revision/refs/convert/parquet":
+            found = {"id": "me/x", "sha": COMMIT, "siblings": [self._item(name) for name in self.server.files]}
+            self._send(200, b"<html>" if fault == "html" else json.dumps(found).encode())
         else:
-            self._send(404, b"{}")
+            self._send(200 if path in self.server.files else 404, self.server.files.get(path, b"{}"), str(fault))
+
+    do_HEAD = do_GET
 
     def _item(self, path: str) -> dict[str, object]:
         content = self.server.files[path]
-        lfs = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
-        return {"type": "file", "oid": "0" * 40, "size": len(content), "lfs": lfs, "path": path}
+        lfs = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
+        return {"rfilename": path, "blobId": "0" * 40, "size": len(content), "lfs": lfs}
 
-    def _send(self, status: int, content: bytes, fault: str = "") -> None:
+    def _send(self, status: int, content: bytes, fault: str = "200") -> None:
+        half, digest = content[: len(content) // 2], hashlib.sha256(content).hexdigest()
+        size = len(half if fault == "short" else content)
         self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        if status in (429, 503):
-            self.send_header("Retry-After", "0")
+        for name, value in {"Content-Length": size, "Retry-After": 0, "ETag": f'"{digest}"', "X-Repo-Commit": COMMIT}.items():
+            self.send_header(name, str(value))
         self.end_headers()
-        if fault == "wrong":
-            content = content[:-9] + b"x" * 9
-        self.wfile.write(content[: len(content) // 2] if fault in ("cut", "stall") else content)
+        if self.command == "HEAD":
+            return
+        self.wfile.write({"200": content, "wrong": content[:-9] + b"x" * 9}.get(fault, half))
         if fault == "stall":
             self.wfile.flush()
             self.server.stalls.set()
-            time.sleep(10)
+            threading.Event().wait(10)
 
 
 @contextlib.contextmanager
 def serving(server=None) -> Iterator:
     """A server at work, a `Hub` if none is given."""
-    with server or Hub() as found:
+    with server or Hub() as found, mock.patch.object(constants, "HF_HUB_OFFLINE", False):
         threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
         yield found
         found.shutdown()

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
-from orchestrator.data import fetch, hub
+from orchestrator.data import fetch
 from orchestrator.data.formats import Columns
 from orchestrator.data.joined import joined
 from orchestrator.errors import UserError
@@ -46,7 +48,8 @@ def server(tmp_path, monkeypatch) -> Iterator[Hub]:
         found.files = {f"default/{split}/0000.parquet": parquet_of(PAIRS) for split in SPLITS}
         for name, value in (("HF_ENDPOINT", found.url), ("XDG_CACHE_HOME", tmp_path / "c"), ("NMT_SEARCH_SPACES", tmp_path / "own")):
             monkeypatch.setenv(name, str(value))
-        monkeypatch.setattr(hub, "TIMEOUT", (1.0, 0.5))
+        monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+        monkeypatch.setattr(time, "sleep", lambda seconds: None)
         yield found
 
 
@@ -56,7 +59,8 @@ def said(tmp_path: Path) -> list[str]:
 
 def test_the_text_and_where_it_came_from(server: Hub, tmp_path) -> None:
     server.files["default/train/0001.parquet"] = parquet_of([("mehr", "more")], nested=False)
-    server.faults = {"tree": [503, 429], "0000.parquet": [503]}
+    server.files["default/train/parts/0002.parquet"] = b"of another folder"
+    server.faults = {"train/0000.parquet": [503, 429, "cut", "cut"]}
     assert len(fetch.get("talks", tmp_path / "data")) == 6
     folder = tmp_path / "data" / "talks"
     assert (folder / "train.en").read_text().splitlines() == [en for _, en in PAIRS] + ["more"]
@@ -76,10 +80,13 @@ def test_a_source_that_does_not_answer_is_asked_once(server: Hub, tmp_path) -> N
 
 FAULTS: dict[str, tuple[dict[str, list[int | str]], str]] = {
     "absent": ({"revision": [404]}, "404 Not Found: no such dataset, revision, configuration or split"),
-    "busy": ({"0000.parquet": [429, 429, 503]}, "answers 503 Service Unavailable, 3 times; try again later"),
-    "cut": ({"0000.parquet": ["cut"]}, "the server cut the answer short"),
+    "gated": ({"0000.parquet": [403]}, "answers 403 Forbidden: no such dataset, or a private or gated one; accept its terms"),
+    "busy": ({"0000.parquet": [429] + [503] * 6}, "answers 503 Service Unavailable: try again later"),
+    "html": ({"revision": ["html"]}, "expected an answer of the hub; found JSONDecodeError: Expecting value"),
+    "cut": ({"0000.parquet": ["cut"] * 6}, "expected an answer of the hub; found RemoteProtocolError: peer closed connection"),
+    "short": ({"0000.parquet": ["short"]}, "found OSError: Consistency check failed: file should be of size"),
     "wrong": ({"0000.parquet": ["wrong"]}, "received sha256 "),
-    "stall": ({"0000.parquet": ["stall"]}, "no answer for 0.5 s"),
+    "stall": ({"0000.parquet": ["stall"] * 6}, "expected an answer of the hub; found ReadTimeout: "),
 }
 
 
@@ -89,6 +96,7 @@ def test_a_fault_is_one_line_and_leaves_no_file(what: str, server: Hub, tmp_path
     lines = said(tmp_path)
     assert expected in lines[0] and "network" not in lines[0] and lines[0].startswith("talks (train")
     assert not list((tmp_path / "data/talks").glob("train*")) and not list((tmp_path / "data/talks").glob("*.tmp"))
+    assert not list((tmp_path / "c").rglob("*.parquet"))
     fetch.get("talks", tmp_path / "data")
     assert len(list((tmp_path / "data/talks").glob("*.[de][en]"))) == 6, "the next call fetches what is missing"
 
@@ -100,6 +108,8 @@ def test_text_that_is_not_there_names_file_and_column(server: Hub, tmp_path) -> 
     lines = said(tmp_path)
     assert "record 51: column translation.en: found null; expected text" in lines[0]
     assert any("damaged Parquet file" in line for line in lines) and all("network" not in line for line in lines)
+    server.asked.clear()
+    assert said(tmp_path) == lines and not any("resolve" in route for route in server.asked), "complete files are found again"
 
 
 def test_a_full_disk_names_the_folder(server: Hub, tmp_path, monkeypatch) -> None:
@@ -114,7 +124,7 @@ def test_a_full_disk_names_the_folder(server: Hub, tmp_path, monkeypatch) -> Non
 def test_a_split_of_a_dataset_in_data_add(server: Hub, tmp_path) -> None:
     with joined({"train": [("hub:me/x:default:train",), ("hub:me/x:test",)]}, Columns(("de", "en"))) as files:
         assert files["train"][1].read_text().splitlines() == [en for _, en in PAIRS] * 2
-    with pytest.raises(UserError, match=r"tree/5+/default/dev: the hub answers 404"):
+    with pytest.raises(UserError, match=r"tree/5+: found no file default/dev/\*.parquet"):
         joined({"train": [("hub:me/x:dev",)]}, Columns(("a", "b"))).__enter__()
 
 
@@ -123,7 +133,7 @@ def test_a_split_of_a_dataset_in_data_add(server: Hub, tmp_path) -> None:
 def test_a_killed_download_is_fetched_again(number: int, server: Hub, tmp_path) -> None:
     server.faults = {"train/0000.parquet": ["stall"]}
     command = [sys.executable, "-m", "orchestrator", "data", "get", "talks", "--data-dir", str(tmp_path / "data")]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ}, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HF_HUB_OFFLINE": "0"}, stderr=subprocess.PIPE, text=True)
     assert server.stalls.wait(60)
     temporary = list((tmp_path / "data/talks").glob(".train.de.*.tmp"))
     process.send_signal(number)
