@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -93,8 +94,7 @@ def elsewhere(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 def stopped(lock: RunLock) -> lease.Lease:
     """The lease of an owner whose thread uploads nothing."""
     held: lease.Lease = lock._lease
-    held._stop.set()
-    held.thread.join()
+    held.stop()
     return held
 
 
@@ -261,6 +261,24 @@ def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch:
             held.beat()
         held.beat()
         assert machines.claim() == held.claim
+
+
+@pytest.mark.parametrize("slow", ["download", "upload"])
+def test_a_slow_transfer_does_not_let_the_claim_expire(machines: Machines, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.01)
+    mirror = machines.machine("one")
+    beats = []
+
+    def transfer(*_: Any, **__: Any) -> None:
+        first = machines.claim()["beat"]
+        deadline = time.monotonic() + 10
+        while machines.claim()["beat"] < first + 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        beats.append(machines.claim()["beat"] - first)
+
+    monkeypatch.setattr(mirror, slow, transfer)
+    with lock_of(mirror):
+        assert beats[0] >= 3
 
 
 def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
