@@ -1,9 +1,11 @@
-"""What MLflow shows beside figures: the HTML page of a sweep (RESULTS/reports/SWEEP.html), and analyses.
+"""What MLflow shows beside figures: dataset and model of a run, the HTML page of a sweep (RESULTS/reports/SWEEP.html), and analyses.
 
 An analysis is a run of its own, tagged `nmt.kind=analysis`. Without the tags `nmt.sweep` and `nmt.run` it does not count as a training.
 """
 
 import hashlib
+import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
 from orchestrator.tracking.environment import reason
-from orchestrator.tracking.store import MlflowStore
+from orchestrator.tracking.history import text
+from orchestrator.tracking.store import MAX_TAG, MlflowStore
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 PAGE = "report.html"
+MAX_NAME = 500
+"""Characters of a dataset's name."""
 
 
 def page_of(results: Path, sweep_id: str) -> Path:
@@ -71,3 +77,25 @@ def log_analysis(
     except Exception as error:
         return f"warning: MLflow cannot be written ({reason(error)}); analyse again to log the files"
     return None
+
+
+def write_dataset(store: MlflowStore, run: "Run", data: Mapping[str, Any], corpus: str | None) -> None:
+    """Logs section `data` of the spec, unless the run has a dataset. The digest covers the section and the sha256 of the corpus."""
+    if not (run.inputs and run.inputs.dataset_inputs):
+        source = json.dumps({"data": data, "sha256": corpus}, sort_keys=True, default=str)
+        dataset = store.entities.Dataset(str(data.get("corpus"))[:MAX_NAME], digest(source)[:16], "corpus", text(source, MAX_TAG))
+        training = store.entities.InputTag("mlflow.data.context", "training")
+        store.client.log_inputs(run.info.run_id, [store.entities.DatasetInput(dataset, [training])])
+
+
+def write_model(store: MlflowStore, run: "Run", name: str, step: int, tags: Mapping[str, str]) -> str:
+    """Returns the id of the run's model, which is made if there is none. The weights stay in the ledger. step: of the checkpoint."""
+    known = run.outputs.model_outputs if run.outputs else []
+    if not known:
+        name = re.sub(r"[/:.%\"']", "_", name)
+        clean = {key: text(value, MAX_TAG) for key, value in tags.items()}
+        made = store.client.create_logged_model(store.experiment, name=name, source_run_id=run.info.run_id, tags=clean, model_type="nmt")
+        store.client.finalize_logged_model(made.model_id, "READY")
+        known = [store.entities.LoggedModelOutput(made.model_id, step)]
+        store.client.log_outputs(run.info.run_id, known)
+    return str(known[0].model_id)

@@ -22,7 +22,7 @@ from filelock import FileLock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import markdown
 from orchestrator.specs.row import short_id, table_of
-from orchestrator.tracking.artifacts import PAGE, copy_page
+from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore
@@ -145,7 +145,7 @@ class Projector:
         with store.transaction():
             tags = self._tags(sweep, stored, row)
             child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else run
-            points = list(result.points)
+            points, model = list(result.points), None
             if status == "RUNNING":
                 store.write_status(child, status)
             else:
@@ -153,9 +153,15 @@ class Projector:
             if state in FINAL:
                 finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
                 points = finals + points  # without a step, so that the UI draws bars
+                if data := (row.record.get("spec") or {}).get("data"):
+                    write_dataset(store, child, data, result.tags.get("nmt.corpus_sha256"))
+                if state in ("done", "stopped") and "nmt.weights_sha256" in result.tags:
+                    step = int(result.tags.get("nmt.best_step") or result.metrics.get("steps") or 0)
+                    about = {key: tags[key] for key in ("nmt.sweep", "nmt.row", "nmt.seed")} | {"nmt.weights": f"{row.train[:16]}/weights"}
+                    model = write_model(store, child, f"{name} s{row.seed}", step, about)
             tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
             signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
-            store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags)
+            store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)
             if status != "RUNNING":
                 store.write_status(child, status, result.ended)
         self.written += 1

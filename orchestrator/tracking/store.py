@@ -139,15 +139,24 @@ class MlflowStore:
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
         return self.client.create_run(self.experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
 
-    def write(self, run: "Run", *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> None:
-        """Writes what a run from `find` or `create` lacks, the tags last.
+    @property
+    def entities(self) -> ModuleType:
+        """The classes of what the client writes."""
+        return _mlflow().entities
+
+    def write(
+        self, run: "Run", *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None, model: str | None = None
+    ) -> None:
+        """Writes what a run from `find` or `create` lacks, the tags last. model: id of its model, whose figures are the points of step 0.
 
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
-        entities, chunks = _mlflow().entities, _mlflow().utils.chunk_list
+        entities, chunks = self.entities, _mlflow().utils.chunk_list
         last = {point.key: point.step for point in run.data._metric_objs}
         new = [(valid_name(point.key), point) for point in points]
-        metrics = [entities.Metric(key, p.value, p.time, p.step) for key, p in new if p.step > last.get(key, -1)]
+        metrics = [
+            entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None) for key, p in new if p.step > last.get(key, -1)
+        ]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and name and (key := valid_name(name)) not in run.data.params:

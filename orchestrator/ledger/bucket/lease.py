@@ -1,4 +1,4 @@
-"""A claim of a group that this process holds: a thread renews it and uploads changed files until it is released.
+"""A claim of a group that this process holds: one thread renews it, another uploads changed files, until it is released.
 
 A claim is one small object, a record like that of `run_lock` with a token of the acquisition. Only a conditional PUT replaces it.
 """
@@ -57,6 +57,7 @@ def take(mirror: Mirror, group: str, timeout: float) -> "Lease":
         lease.refresh()
         lease.publish()  # what only this copy has; other workers of the run may read it from the bucket
     except BaseException:
+        lease.stop()
         with suppress(FencedError, RemoteError):  # the next owner need not wait until the claim expires
             lease.beat(held=False)
         raise
@@ -71,8 +72,9 @@ class Lease:
         """Takes the claim. LockedError names a live owner."""
         self.mirror, self.group, self.where = mirror, group, f"{mirror.url}/{group}"
         self.lost: str | None = None
-        self._stop, self._pid, self._beaten = threading.Event(), os.getpid(), 0.0
+        self._stop, self._pid, self._beaten, self._turn = threading.Event(), os.getpid(), 0.0, threading.Lock()
         self.thread = threading.Thread(target=self._run, name=f"remote-{group}", daemon=True)
+        self._renewal = threading.Thread(target=self._renew, name=f"claim-{group}", daemon=True)
         mirror.check_server()
         self.before, meta = read(mirror.bucket, group)
         free = not self.before.get("held") or is_over(self.before) or identity().items() <= self.before.items()
@@ -84,6 +86,7 @@ class Lease:
             self.beat()
         except FencedError:
             raise LockedError(f"{self.where}: another process took it just now") from None
+        self._renewal.start()
 
     def refresh(self) -> None:
         """Makes the copy the newest state: it is already if it had the group last."""
@@ -106,26 +109,32 @@ class Lease:
 
     def beat(self, *, held: bool = True) -> None:
         """Renews the claim (`held` False: gives it up). FencedError if another process has the group."""
-        claim = self.claim | {"beat": self.claim["beat"] + 1, "held": held}
-        try:
-            self.etag = self.mirror.bucket.put_if(claim_of(self.group), json.dumps(claim).encode() + b"\n", self.etag)
-        except (LostRace, RemoteError) as error:
-            now, meta = read(self.mirror.bucket, self.group)
-            if now != claim and isinstance(error, LostRace):
-                self.lost = f"epoch {self.claim['epoch']} is over, now {describe(now)}"
-                self.check()
-            if now != claim or meta is None:
-                raise
-            self.etag = str(meta["e_tag"])  # the write succeeded, its answer was lost
-        self.claim, self._beaten = claim, time.monotonic()
+        with self._turn:
+            claim = self.claim | {"beat": self.claim["beat"] + 1, "held": held}
+            try:
+                self.etag = self.mirror.bucket.put_if(claim_of(self.group), json.dumps(claim).encode() + b"\n", self.etag)
+            except (LostRace, RemoteError) as error:
+                now, meta = read(self.mirror.bucket, self.group)
+                if now != claim and isinstance(error, LostRace):
+                    self.lost = f"epoch {self.claim['epoch']} is over, now {describe(now)}"
+                    self.check()
+                if now != claim or meta is None:
+                    raise
+                self.etag = str(meta["e_tag"])  # the write succeeded, its answer was lost
+            self.claim, self._beaten = claim, time.monotonic()
+
+    def stop(self) -> None:
+        """Ends both threads."""
+        self._stop.set()
+        for thread in (self.thread, self._renewal):
+            if thread.is_alive():
+                thread.join()
 
     def release(self, *, quiet: bool = False) -> None:
         """Uploads the rest and gives the claim up. RemoteError if the server stayed unreachable (`quiet`: a warning on stderr)."""
         if os.getpid() != self._pid:
             return
-        self._stop.set()
-        if self.thread.is_alive():
-            self.thread.join()
+        self.stop()
         patience = float(os.environ.get(PATIENCE, "120"))
         deadline, reported = time.monotonic() + patience, False
         while True:
@@ -146,6 +155,12 @@ class Lease:
                     print(f"{error}; trying again for {patience:.0f} s", file=sys.stderr)
                 reported = True
                 time.sleep(POLL)
+
+    def _renew(self) -> None:
+        """A claim expires in a minute, and an upload or a download may take longer."""
+        while self.lost is None and not self._stop.wait(BEAT):
+            with suppress(FencedError, RemoteError, OSError):  # `publish` reports them
+                self.beat()
 
     def _run(self) -> None:
         failed = False

@@ -54,9 +54,10 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, ser
     assert reconcile(fake_results.root, server) == ({"done": 1}, [])
     (child,) = (run for run in store.find({"nmt.sweep": SWEEP}) if run.data.tags["nmt.kind"] == "run")
     assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
+    check_lineage(store.client, store.experiment, child)
 
 
-def test_a_run_links_the_report(fake_results) -> None:
+def test_a_run_has_its_data_its_model_and_links_the_report(fake_results) -> None:
     """The UI's comparison opens with the first metric of a run."""
     row = fake_results.row("one", spec={"data": {"corpus": "toy"}})
     fake_results.spec(row)
@@ -73,3 +74,15 @@ def test_a_run_links_the_report(fake_results) -> None:
     assert next(iter(client.get_run(run.info.run_id).data.metrics)) == "valid/nll"
     page = f"#/experiments/{run.info.experiment_id}/runs/{parent.info.run_id}/artifacts/report.html"
     assert run.data.tags["mlflow.note.content"].endswith(f"({page})")
+    check_lineage(client, run.info.experiment_id, run)
+
+
+def check_lineage(client, experiment: str, child) -> None:
+    """The run has its dataset with a digest, and one model with the run's figures."""
+    run = client.get_run(child.info.run_id)
+    (used,) = run.inputs.dataset_inputs
+    assert (used.dataset.name, len(used.dataset.digest), used.tags[0].value) == ("toy", 16, "training")
+    (model,) = client.search_logged_models([experiment], f"source_run_id = '{run.info.run_id}'")
+    assert str(model.status) == "READY" and model.tags["nmt.row"] == run.data.tags["nmt.row"] and "/weights" in model.tags["nmt.weights"]
+    assert {metric.key: metric.value for metric in model.metrics}["bleu"] == run.data.metrics["bleu"]
+    assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]

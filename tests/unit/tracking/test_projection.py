@@ -186,7 +186,7 @@ def test_a_run_that_fails_in_the_middle_leaves_nothing_and_is_written_whole_late
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(projector, "rounded", fails)
+        patch.setattr(projector, "write_model", fails)
         with pytest.raises(OSError, match="no space left"):
             own.sync(sweep, live=False)
     assert [run.info.run_name for run in runs_of(fake_results.root, sweep)] == ["fake sweep"]

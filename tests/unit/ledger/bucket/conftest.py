@@ -81,8 +81,7 @@ def elsewhere(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 def stopped(lock: RunLock) -> lease.Lease:
     """The lease of an owner whose thread uploads nothing."""
     held: lease.Lease = lock._lease
-    held._stop.set()
-    held.thread.join()
+    held.stop()
     return held
 
 

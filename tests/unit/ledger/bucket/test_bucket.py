@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -180,6 +181,23 @@ def test_a_renewal_whose_answer_was_lost_counts(machines: Machines, monkeypatch)
             held.beat()
         held.beat()
         assert machines.claim() == held.claim
+
+
+@pytest.mark.parametrize("slow", ["download", "upload"])
+def test_a_slow_transfer_does_not_let_the_claim_expire(machines: Machines, monkeypatch, slow: str) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.01)
+    mirror, beats = machines.machine("one"), list[int]()
+
+    def transfer(*_, **__) -> None:
+        deadline = time.monotonic() + 10
+        beats.append(machines.claim()["beat"])
+        while machines.claim()["beat"] < beats[0] + 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        beats.append(machines.claim()["beat"])
+
+    monkeypatch.setattr(mirror, slow, transfer)
+    with lock_of(mirror):
+        assert beats[1] >= beats[0] + 3
 
 
 def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch) -> None:
