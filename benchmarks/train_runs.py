@@ -2,7 +2,8 @@
 
     python benchmarks/train_runs.py N
 
-Prints, by title, the processes of the sweep's Ray and their memory (PSS, which counts shared pages once), when every row has begun.
+Prints, by title, the processes of the sweep's Ray and their memory when every row has begun: PSS, which counts shared pages once, and what
+is swapped out. With N = 24 a machine of 24 GB needs 24 GB of swap.
 """
 
 import collections
@@ -72,7 +73,7 @@ def report(many: int, folder: bytes) -> None:
             words = arguments.split(b"\0")[0].decode()
             title = words.removeprefix("ray::").split(".")[0] if words.startswith("ray::") else "Ray's own"
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            memory[title] += int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+            memory[title] += sum(int(line.split()[1]) for line in lines if line.startswith(("Pss:", "SwapPss:")))
             count[title] += 1
     machine = describe()
     print(f"{machine['cpu']}, torch {machine['torch']}; {many} rows of two workers at a time; load {os.getloadavg()[0]:.0f}")
