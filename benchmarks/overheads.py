@@ -8,8 +8,8 @@ cli     seconds and CPU seconds of commands that train nothing, and the large pa
 run     `nmt-ablate run ROW --profile smoke`, local engine: seconds to the end of the first step, by phase, and to the end of the process
 ray     a sweep of one row with several seeds: time from the end of a trial to the first step of the next, with one process or two DDP
         workers per trial
-search  seconds of a sweep with `--tune` beyond the training, per trial: 17 trials of 40 updates against 5 on one CPU, by both engines,
-        without a rung and with one
+search  seconds from the last update of a training to the first of the next, on one CPU, by both engines: rows without their decoding and
+        scoring, trials of a search, trials of a search with one rung (and between its two phases)
 """
 
 import argparse
@@ -43,7 +43,7 @@ COMMANDS = (
     ["status"],
 )
 PARTS = ("cli", "run", "ray", "search")
-FEW, MANY = 5, 17
+TRIALS = 17
 SEARCH = """source: {{paper: benchmark, table: search}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 300, joint: false}}}}
 batch: {{unit: tokens, size: 300}}
@@ -52,7 +52,7 @@ optim: {{schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}}}
 train: {{max_steps: 40, validate_every: 20, checkpoint_every: 40}}
 decode: {{beam_size: 1}}
 tune:
-  trials: {trials}
+  trials: 17
   space: {{optim.schedule.lr: {{factor: {{loguniform: [0.5, 2.0]}}}}}}
   seeds: {{search: [101], judge: [1]}}
   stop: {stop}
@@ -177,24 +177,40 @@ def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
 
 
 def searches(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
-    """Measures searches: wall clock without the seconds of training in the records, and what each trial adds to it."""
+    """Measures what lies between two trainings of 40 updates, which validate, save and end, and then start."""
     lines = []
+    cases = {"rows": ("null", ["--seeds", ",".join(map(str, range(1, TRIALS + 1)))]), "trials": ("null", ["--tune"])}
+    cases["trials, one rung"] = ("{rungs: [20], reduction_factor: 2}", ["--tune"])
     for engine in ("local", "ray"):
-        for stop in ("null", "{rungs: [20], reduction_factor: 2}"):
-            beyond: dict[int, list[float]] = {FEW: [], MANY: []}
+        for case, (stop, more) in cases.items():
+            gaps, phases = [], []
             for i in range(repeats):
-                for trials in beyond:
-                    place = folder / f"search-{engine}-{stop == 'null'}-{trials}-{i}"
-                    place.mkdir()
-                    (place / "spec.yaml").write_text(SEARCH.format(trials=trials, stop=stop))
-                    command = ["sweep", "spec.yaml", "--tune", "--engine", engine, "--no-tracking"]
-                    wall = start([*command, *["--jobs", "1"][: 2 * (engine == "local")]], place, 1)["wall"]
-                    trained = sum(json.loads(path.read_text())["seconds"] for path in place.glob("results/*/train.json"))
-                    beyond[trials].append(wall - trained)
-                    tick()
-            each = [round((many - few) / (MANY - FEW), 3) for few, many in zip(beyond[FEW], beyond[MANY], strict=True)]
-            lines.append({"engine": engine, "rungs": int(stop != "null"), "per_trial": median(each), "repeats": each})
+                place = folder / f"search-{engine}-{case}-{i}"
+                place.mkdir()
+                (place / "spec.yaml").write_text(SEARCH.format(stop=stop))
+                command = ["sweep", "spec.yaml", *more, "--engine", engine, "--no-tracking"]
+                start([*command, *["--jobs", "1"][: 2 * (engine == "local")]], place, 1)
+                found = between(place / "results", rung=20 if "rung" in case else 40, judged="@tuned" if case != "rows" else None)
+                gaps += [gap for gap in found if gap < 1.5]
+                phases += [gap for gap in found if gap >= 1.5]
+                tick()
+            lines.append({"engine": engine, "case": case, "between": median(gaps), "phases": median(phases or [0.0]), "gaps": len(gaps)})
     return lines
+
+
+def between(results: Path, rung: int, judged: str | None) -> list[float]:
+    """Seconds from the last update of each training, or part of one up to its rung, to the first of the next, less decoding and scoring.
+
+    judged: part of the names of rows that do not count.
+    """
+    parts = []
+    for journal in results.glob("*/journal.jsonl"):
+        if judged is None or judged not in (journal.parent / "spec.yaml").read_text():
+            times = [json.loads(line)["t"] for line in journal.read_text().splitlines()]
+            scored = max((path.stat().st_mtime for path in journal.parent.glob("score/*.json")), default=None)
+            extra = 0.0 if scored is None else scored - (journal.parent / "train.json").stat().st_mtime
+            parts += [(times[i], times[min(i + rung, len(times)) - 1], extra) for i in range(0, len(times), rung)]
+    return [after[0] - before[1] - before[2] for before, after in pairwise(sorted(parts))]
 
 
 def times_of(history: Path) -> tuple[float, float]:
@@ -205,7 +221,7 @@ def times_of(history: Path) -> tuple[float, float]:
 
 def measure(repeats: int, skip: list[str], console: Console) -> dict[str, Any]:
     result: dict[str, Any] = {"benchmark": "overheads", "date": time.strftime("%Y-%m-%d"), "machine": describe(), "repeats": repeats}
-    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats, "search": 8 * repeats}
+    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats, "search": 6 * repeats}
     parts = {"cli": cli, "run": runs, "ray": rays, "search": searches}
     with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
         for name in PARTS:
@@ -233,7 +249,8 @@ def show(result: dict[str, Any]) -> None:
         )
         _phases("driver", row["phases"])
     for row in result.get("search", []):
-        print(f"search, {row['engine']}, rungs {row['rungs']}: {row['per_trial']:.2f} s a trial beyond its training; each {row['repeats']}")
+        rest = f"; between its phases {row['phases']:.2f} s" if row["phases"] else ""
+        print(f"{row['engine']:5} {row['case']:16} from one to the next {row['between']:.2f} s (of {row['gaps']}){rest}")
 
 
 def _phases(title: str, seconds: dict[str, float]) -> None:

@@ -261,7 +261,9 @@ def _client(uri: str) -> "MlflowClient":
     if sqlite_path(uri) is not None:
         from sqlalchemy import event  # deferred, as MLflow
 
-        event.listen(client._tracking_client.store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+        store = client._tracking_client.store
+        event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+        store.get_experiment = cache(store.get_experiment)  # read again for each run and each model otherwise
     if not gc.get_freeze_count():
         gc.freeze()  # a full collection, of which a thousand runs cause many, takes 0.3 s with MLflow's modules
     return client
