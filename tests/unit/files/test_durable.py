@@ -127,9 +127,6 @@ def test_what_an_import_copies_is_on_the_disk(tmp_path, monkeypatch):
     assert synced[name] == (ledger.root / name).read_bytes()
 
 
-# ---------------------------------------------------------------- who may write
-
-
 class Lock:
     """Held at the first `looks`, fenced off at the next."""
 

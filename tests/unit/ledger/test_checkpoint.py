@@ -180,9 +180,6 @@ def test_stale_owner_writes_nothing(ckpt, tmp_path):
     assert not list((tmp_path / "snapshots").iterdir()) and not list((tmp_path / "weights").iterdir())
 
 
-# ---------------------------------------------------------------- weights alone
-
-
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path, KEY)

@@ -63,9 +63,6 @@ def random_map(m: torch.nn.Linear) -> None:
             p.normal_()
 
 
-# ---------------------------------------------------------------- the convolution
-
-
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_encoder_convolution_is_conv1d_over_each_sentence_alone(kernel):
     conv = GluConv(site("encoder", weight_norm=True), 7, 4, kernel).eval()
@@ -87,9 +84,6 @@ def test_decoder_convolution_is_conv1d_padded_on_the_left(kernel):
     padded = F.pad(x.transpose(1, 2), (kernel - 1, 0))
     want = F.glu(F.conv1d(padded, conv.map.weight.view(8, kernel, 7).transpose(1, 2), conv.map.bias).transpose(1, 2), dim=-1)
     torch.testing.assert_close(conv(x, Flow(causal=True)), want, atol=1e-5, rtol=1e-5)
-
-
-# ---------------------------------------------------------------- ConvS2S
 
 
 def _encoder(model, src):
@@ -128,9 +122,6 @@ def test_convs2s_is_its_transcription():
             torch.testing.assert_close(model(src, tgt).hidden[row : row + 1], connection.outer(h), atol=2e-5, rtol=1e-4)
 
 
-# ---------------------------------------------------------------- DenseNMT
-
-
 def test_densenmt_is_its_transcription():
     model, (src, tgt) = made(DENSENMT), batch()
     encoder, decoder = model.encoder, model.decoder
@@ -167,9 +158,6 @@ def test_dense_attention_1_attends_to_the_mixture():
         keys = model.encoder.connection.outer(torch.cat(history.outputs[::-1], dim=-1))
         torch.testing.assert_close(memory.keys, keys)
         torch.testing.assert_close(memory.values, keys + model.bridge.base(history.outputs[0]))
-
-
-# ---------------------------------------------------------------- gradients, weight normalisation, initial values
 
 
 @pytest.mark.parametrize(
@@ -225,9 +213,6 @@ def test_initial_values_are_those_of_convs2s():
     for parameter, std in expected.items():
         assert parameter.std().item() == pytest.approx(std, rel=0.03)
     assert all(p.abs().max() == 0 for n, p in model.named_parameters() if n.endswith("bias"))
-
-
-# ---------------------------------------------------------------- positions, decoding, other ways of running it
 
 
 def test_learned_positions_end():

@@ -73,9 +73,6 @@ def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path) -> None:
     assert [p.status for p in plan(rows[::-1], [1], ledger=Ledger(tmp_path / "none")).rows] == ["new", "new"], "b's work is not all of a's"
 
 
-# ------------------------------------------------------------ folders
-
-
 def folder(spec, tmp_path: Path, second: str = "") -> Path:
     spec("  a: {}\n  b: {train: {max_steps: 3}}\n", name="one.yaml")
     path = spec("  a: {}\n", name="two.yaml")

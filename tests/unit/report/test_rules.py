@@ -193,9 +193,6 @@ def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
     return parameter_differences([replace(row, expect={"params": reported})], finder, {})
 
 
-# ---------------------------------------------------------------- the front of score, parameters and speed
-
-
 def standing(bleu: float, params: int, speed: float | None = None, **scores: float) -> Ours:
     return Ours(status="done", bleu=bleu, params=params, train_speed=speed, scores=scores)
 
