@@ -40,11 +40,11 @@ def delivered(source: HuggingFace, split: str, columns: Columns, origin: dict[st
     with _answered(f"{url}/tree/{quote(revision, safe='')}"):
         info = api.dataset_info(source.id, revision=revision, files_metadata=True, timeout=60.0)  # seconds
         listed = {file.rfilename: file.lfs and file.lfs.sha256 for file in info.siblings or ()}
+        folder = user_cache() / "hub" / source.id / bytes.fromhex(str(info.sha)).hex()  # a later call finds what this one did not read
     files = {name: listed[name] for name in sorted(fnmatch.filter(listed, pattern)) if name.count("/") == pattern.count("/")}
     if not files:
         raise UserError(f"{url}/tree/{info.sha}: found no file {pattern}; expected the split {source.splits[split]} of {source.id} there")
     origin |= {"url": url, "revision": info.sha, "files": files}
-    folder = user_cache() / "hub" / source.id / str(info.sha)  # a later call finds what this one did not read
     for name, expected in files.items():
         with _answered(asked := f"{url}/resolve/{info.sha}/{quote(name)}"):
             path = Path(api.hf_hub_download(source.id, name, repo_type="dataset", revision=info.sha, local_dir=folder))
@@ -58,12 +58,12 @@ def delivered(source: HuggingFace, split: str, columns: Columns, origin: dict[st
 @contextlib.contextmanager
 def _answered(asked: str) -> Iterator[None]:
     """Re-raises faults of the hub and of the connection as one line: UserError for what the hub does not have, or Unreachable."""
-    from httpx2 import HTTPError
+    from httpx2 import HTTPError, InvalidURL
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         yield
-    except (HTTPError, OSError, ValueError, KeyError, TypeError) as error:
+    except (HTTPError, InvalidURL, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # a fault of the disk
         cause = error.__cause__ if isinstance(error, LocalEntryNotFoundError) else error
@@ -71,5 +71,5 @@ def _answered(asked: str) -> Iterator[None]:
             status = cause.response.status_code
             said = f"{asked}: the hub answers {status} {cause.response.reason_phrase}: {HINTS.get(status, 'try again later')}"
             raise (UserError if status == 404 else Unreachable)(said) from None
-        found = str(cause).partition("\n")[0][:200]
+        found = str(cause).partition("\n")[0].partition("Bearer ")[0][:200]  # without a token that no header can have
         raise Unreachable(f"{asked}: expected an answer of the hub; found {type(cause).__name__}: {found}") from None

@@ -71,11 +71,15 @@ def test_the_text_and_where_it_came_from(server: Hub, tmp_path) -> None:
     assert not list((tmp_path / "c").rglob("*.parquet")), "files that have been read are removed"
 
 
-def test_a_source_that_does_not_answer_is_asked_once(server: Hub, tmp_path) -> None:
+def test_a_source_that_does_not_answer_is_asked_once(server: Hub, tmp_path, monkeypatch) -> None:
     server.faults = {"revision": [401] * 9}
     (line,) = said(tmp_path)
     assert line.startswith("talks (train, valid, test): ") and "answers 401 Unauthorized" in line and "set HF_TOKEN" in line
     assert len(server.asked) == 1
+    for name, value, found in (("HF_TOKEN", "hf_one\ntwo", "LocalProtocolError"), ("HF_ENDPOINT", "http://[::1", "InvalidURL")):
+        monkeypatch.setenv(name, value)
+        (line,) = said(tmp_path)
+        assert f"found {found}: " in line and "hf_one" not in line
 
 
 FAULTS: dict[str, tuple[dict[str, list[int | str]], str]] = {
