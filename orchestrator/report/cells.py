@@ -133,9 +133,9 @@ def _measured(line: Line, column: str) -> str:
     }
     if column in words or ours is None:
         return words.get(column, "")
-    if column in ours.scores:
-        return figure("bleu", ours.scores[column])
-    text = figure(column, getattr(ours, column, None))
+    if column not in OURS:  # a score may have the name of another field
+        return figure("bleu", ours.scores.get(column))
+    text = figure(column, getattr(ours, column))
     if column == "bleu" and ours.bleu_spread is not None:
         return f"{text} ± {ours.bleu_spread:.2f}"
     return effect.interval if column == "delta" and effect is not None else text

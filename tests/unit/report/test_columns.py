@@ -1,5 +1,6 @@
 """What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ def test_other_scorings_and_means(made) -> None:
     line = shown(made())["base"]
     assert (line["valid (paper)"], line["valid (ours)"], line["folded"]) == ("26.13", "32.00", "34.00")
     assert (line["data"], line["steps"], line["seeds"], line["status"]) == ("toy-smoke", "4", "1, 2", "done")
+    other = replace(made(), columns=["bleu", "score"], scores=frozenset({"score"}))
+    assert "score" not in shown(other)["base"], "the rows have no scoring of this name"
 
 
 def test_booleans_notes_quoted_and_analyses(made) -> None:
