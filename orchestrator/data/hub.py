@@ -33,9 +33,11 @@ def delivered(source: HuggingFace, split: str, columns: Columns, origin: dict[st
     os.environ |= dict.fromkeys(("HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"), "1")  # read at import
     from huggingface_hub import HfApi
 
-    api = HfApi(os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"), token=os.environ.get("HF_TOKEN", "").strip() or False)
-    url = f"{api.endpoint}/datasets/{source.id}"
-    revision = source.revision or ("main" if source.files else CONVERTED)
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    if "@" in endpoint:
+        raise UserError("HF_ENDPOINT: found a user or password in the address; expected a token in HF_TOKEN")
+    api = HfApi(endpoint, token=os.environ.get("HF_TOKEN", "").strip() or False)
+    url, revision = f"{api.endpoint}/datasets/{source.id}", source.revision or ("main" if source.files else CONVERTED)
     pattern = source.files[split] if source.files else f"{source.config or 'default'}/{source.splits[split]}/*.parquet"
     with _answered(f"{url}/tree/{quote(revision, safe='')}"):
         info = api.dataset_info(source.id, revision=revision, files_metadata=True, timeout=60.0)  # seconds

@@ -90,12 +90,13 @@ def write_dataset(store: MlflowStore, run: "Run", data: Mapping[str, Any], corpu
 
 def write_model(store: MlflowStore, run: "Run", name: str, step: int, tags: Mapping[str, str]) -> str:
     """Returns the id of the run's model, which is made if there is none. The weights stay in the ledger. step: of the checkpoint."""
-    known = run.outputs.model_outputs if run.outputs else []
+    client, run_id, known = store.client, run.info.run_id, run.outputs.model_outputs if run.outputs else []
     if not known:
-        name = re.sub(r"[/:.%\"']", "_", name)
         clean = {key: text(value, MAX_TAG) for key, value in tags.items()}
-        made = store.client.create_logged_model(store.experiment, name=name, source_run_id=run.info.run_id, tags=clean, model_type="nmt")
-        store.client.finalize_logged_model(made.model_id, "READY")
+        about = {"name": re.sub(r"[/:.%\"']", "_", name), "source_run_id": run_id, "tags": clean, "model_type": "nmt"}
+        left = client.search_logged_models([store.experiment], f"source_run_id = '{run_id}'") if store.server else []  # by a killed process
+        (made, *_) = left or [client.create_logged_model(store.experiment, **about)]
+        client.finalize_logged_model(made.model_id, "READY")
         known = [store.entities.LoggedModelOutput(made.model_id, step)]
-        store.client.log_outputs(run.info.run_id, known)
+        client.log_outputs(run_id, known)
     return str(known[0].model_id)
