@@ -2,13 +2,14 @@
 
     python benchmarks/train_runs.py N
 
-Prints, by title, the processes of the sweep's Ray and their memory when every row has begun: PSS, which counts shared pages once, and what
-is swapped out. With N = 24 a machine of 24 GB needs 24 GB of swap.
+Prints, by title, the processes of the sweep's Ray and their memory (PSS, which counts shared pages once), when all rows have begun that fit
+the machine's memory.
 """
 
 import collections
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,8 @@ def main() -> None:
         try:
             while len(list(folder.glob("results/*/journal.jsonl"))) < many and driver.poll() is None:
                 time.sleep(1)
+                fit = re.search(r"at most (\d+) runs? at a time", (folder / "stderr").read_text())
+                many = many if fit is None else min(many, int(fit[1]))
             if driver.poll() is not None:
                 sys.exit((folder / "stderr").read_text()[-2000:])
             time.sleep(5)
@@ -73,7 +76,7 @@ def report(many: int, folder: bytes) -> None:
             words = arguments.split(b"\0")[0].decode()
             title = words.removeprefix("ray::").split(".")[0] if words.startswith("ray::") else "Ray's own"
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            memory[title] += sum(int(line.split()[1]) for line in lines if line.startswith(("Pss:", "SwapPss:")))
+            memory[title] += int(next(line for line in lines if line.startswith("Pss:")).split()[1])
             count[title] += 1
     machine = describe()
     print(f"{machine['cpu']}, torch {machine['torch']}; {many} rows of two workers at a time; load {os.getloadavg()[0]:.0f}")
