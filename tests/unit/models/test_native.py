@@ -39,6 +39,11 @@ def random() -> torch.Generator:
     return torch.Generator().manual_seed(5)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def there_is_a_compiler_that_takes_the_files():
+    assert native.available()
+
+
 @pytest.mark.parametrize("d_head", native.HEADS)
 @pytest.mark.parametrize("joint", [True, False])
 def test_a_hypothesis_attends_to_its_own_past_alone(random, d_head, joint):
