@@ -11,8 +11,12 @@ from rich.console import Console
 
 from orchestrator.api import compare
 from orchestrator.cli.commands import run
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import Outcome, RunView
 from orchestrator.paths import ROOT
 from orchestrator.report.page import render
+from orchestrator.sweeps.row import Result
 from orchestrator.tracking.store import MlflowStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -66,10 +70,11 @@ def cells(page: str) -> dict[str, list[str]]:
 def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep whose runs are all in the shipped ledger: what it prints, its page, the page in MLflow, and the one of `report`."""
 
-    def nothing_to_do(rows: Any, seeds: Any, options: Any) -> list[dict[str, Any]]:
+    def nothing_to_do(rows: Any, seeds: Any, options: Any) -> list[Result]:
         """In place of the engine, which would need the corpus to find that every run is done."""
         MlflowStore(options.results, options.tracking_uri).create(table, {"nmt.sweep": options.slug, "nmt.kind": "sweep"}, 0)
-        return [{"id": row.id, "seed": seed, "status": "done"} for row in rows for seed in seeds]
+        view = RunView.read(Ledger(options.results), {"": Keys(None, None, None)})
+        return [Result(id=row.id, seed=seed, view=view, outcome=Outcome("done"), folder="") for row in rows for seed in seeds]
 
     monkeypatch.setattr(run, "execute", nothing_to_do)
     monkeypatch.setattr(render, "script", lambda: "")
