@@ -63,9 +63,9 @@ for word in sys.stdin:
         busy = [node["NodeID"] for node in live if node["Labels"]["zone"] == "b" and not free.get(node["NodeID"], {}).get("CPU")]
         taken, _ = GcsClient(sys.argv[1]).drain_node(busy[0], DRAIN_NODE_REASON_PREEMPTION, "spot", int(time.time() * 1000) + 60000)
         assert taken
-    print(*sorted(node["Labels"]["zone"] for node in live), flush=True)
+    print("nodes", *sorted(node["Labels"]["zone"] for node in live), flush=True)
 """
-"""Answers each line with the zones of the live nodes; `drain` first announces the end, in 60 s, of one in zone b that has work."""
+"""Answers each line with `nodes` and the zones of the live ones. `drain` first announces the end, in 60 s, of one in zone b with work."""
 
 MACHINE = """
 import sys, time
@@ -161,7 +161,7 @@ class Lab:
     def ask(self, word: str = "list") -> list[str]:
         assert self.helper.stdin is not None and self.helper.stdout is not None
         self.helper.stdin.write(f"{word}\n")
-        return self.helper.stdout.readline().split()
+        return next(line for line in self.helper.stdout if line.startswith("nodes")).split()[1:]
 
     def steps(self, name: str) -> dict[str, int]:
         """Updates that a sweep's rows executed so far, repeated ones too."""

@@ -60,7 +60,7 @@ def test_a_page_of_some_rows_of_a_shipped_table(cli, folder: Path) -> None:
     assert "--baseline row1-continued\n```" in text and '<img src="own-claims.svg"' in text
     assert "| dou2018/table1/row5 " in text, "one table has its claims beside those of a second corpus"
     for words, message in (
-        (("--to", folder / "new.md"), "new.md"),
+        (("--to", folder / "new.md"), "expected a folder or a .html file"),
         (("--text", folder / "own.md"), "found no --markdown"),
         (("--markdown", "--text", folder / "no.md"), "No such file"),
         (("--second-corpus", "tatoeba"), "tatoeba-de-en"),
