@@ -80,6 +80,8 @@ def test_a_source_that_does_not_answer_is_asked_once(server: Hub, tmp_path, monk
         monkeypatch.setenv(name, value)
         (line,) = said(tmp_path)
         assert f"found {found}: " in line and "hf_one" not in line
+    monkeypatch.setenv("HF_ENDPOINT", "https://me:secret@hub.example")
+    assert "HF_ENDPOINT: found a user or password" in said(tmp_path)[0] and "secret" not in said(tmp_path)[0]
 
 
 FAULTS: dict[str, tuple[dict[str, list[int | str]], str]] = {
