@@ -1,7 +1,7 @@
 """Twin test of tuned arms: does equal tuning take away a difference that only the written learning rate makes, and keep a real one?
 
-    python benchmarks/twin.py [--repetitions 20] [--folder DIR] [--json FILE]       sweeps of a toy model, one after the other
-    python benchmarks/twin.py --simulate [--repetitions 1000] [--json FILE]         the rule of choice on simulated losses
+    python benchmarks/twin.py [--repetitions 20] [--trials 6] [--folder DIR] [--json FILE]     sweeps of a toy model, one after the other
+    python benchmarks/twin.py --simulate [--repetitions 1000] [--json FILE]                    the rule of choice on simulated losses
 
 The table has a baseline, its copy `twin` with 0.4 of the learning rate, and `better` with less dropout. The file claims of both
 that they lower the nll of the references. Each repetition has other points, search seeds and judging seeds. Run again, it goes on.
@@ -53,7 +53,7 @@ claims:
   - {{row: twin, against: base, metric: nll, effect: {claim}, margin: {margin}}}
   - {{row: better, against: base, metric: nll, effect: {claim}, margin: {margin}}}
 tune:
-  trials: 6
+  trials: {trials}
   space: {{optim.schedule.lr: {{factor: {{loguniform: [{low}, {high}]}}}}}}
   seeds: {{search: {search}, judge: {judge}}}
   stop: {{rungs: [20], reduction_factor: 2}}
@@ -69,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Twin test of tuned arms.")
     parser.add_argument("--simulate", action="store_true", help="simulated losses in place of sweeps")
     parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--trials", type=int, default=6, help="trials of each arm")
     parser.add_argument("--folder", type=Path, help="results of the sweeps; default: a temporary folder")
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no repetition starts after these")
@@ -82,11 +83,11 @@ def main() -> None:
         for repetition in range(args.repetitions or 20):
             if time.monotonic() - started > 60 * args.minutes:
                 break
-            done.append(repeated(repetition, folder))
+            done.append(repeated(repetition, folder, args.trials))
             write(args.json, {"machine": describe(), "load": os.getloadavg()[0], "repetitions": done, "rates": rates(done)})
 
 
-def repeated(repetition: int, folder: Path) -> dict[str, Any]:
+def repeated(repetition: int, folder: Path, trials: int) -> dict[str, Any]:
     """One repetition: {"search", "judge", "draw", "seconds", "verdicts": [{"row", "configuration", "verdict", "delta", "p"}]}."""
     folder = folder.resolve() / f"{repetition:02}"
     first = 1000 + 10 * repetition
@@ -97,7 +98,8 @@ def repeated(repetition: int, folder: Path) -> dict[str, Any]:
         file, started = folder / "twin.yaml", time.monotonic()
         low, high = RANGE
         file.write_text(
-            SPEC.format(claim=CLAIM, margin=MARGIN, judge=judging, search=search, draw=repetition + 1, low=low, high=high), encoding="utf-8"
+            SPEC.format(claim=CLAIM, margin=MARGIN, judge=judging, search=search, trials=trials, draw=repetition + 1, low=low, high=high),
+            encoding="utf-8",
         )
         places = ["--results", str(folder / "results"), "--cache-dir", str(folder.parent / "cache")]
         for extra in ([], ["--tune"]):
@@ -119,7 +121,13 @@ def repeated(repetition: int, folder: Path) -> dict[str, Any]:
             for record in records
             if record["metric"] == "nll"
         ]
-        found = {"search": search, "judge": judging, "draw": repetition + 1, "seconds": round(time.monotonic() - started, 1)}
+        found = {
+            "search": search,
+            "judge": judging,
+            "trials": trials,
+            "draw": repetition + 1,
+            "seconds": round(time.monotonic() - started, 1),
+        }
         known.write_text(json.dumps(found | {"verdicts": made}), encoding="utf-8")
     return dict(json.loads(known.read_text(encoding="utf-8")))
 
