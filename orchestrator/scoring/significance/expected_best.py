@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 MOST = 1000
-"""Halves that are counted; all of up to 12 trials, random ones of more."""
+"""Halves that are counted; all of up to 12 draws, random ones of more."""
 
 
 def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
@@ -22,22 +22,24 @@ def expected_best(values: Sequence[float], *, larger: bool = False) -> list[floa
 
 
 def gap(row: Sequence[float], other: Sequence[float]) -> float | None:
-    """How far more trials may still move the difference between two tuned rows, a root mean square; None where no trial of one ended.
+    """How far other draws may move the difference between two tuned rows, a root mean square; None where no trial of one ended.
 
-    Over halves S of the trials: what the rest has changed in the difference, (min_all row - min_S row) - (min_all other - min_S other).
-    Trials of one number are in S together, for they have the same draws. row, other: the losses of as many trials; infinite: ended early.
-    Such a trial counts like the worst that did not; one that ended early for both is left out.
+    Over halves S of the draws: what the rest has changed in the difference, (min_all row - min_S row) - (min_all other - min_S other).
+    Every search has trial 0, the row as written, and so has every S. Trials of one number are in S together, for they have the same draws.
+    row, other: the losses of as many trials; infinite: ended early. Such a trial counts like the worst that did not; one that ended early
+    for both is left out.
     """
     losses = np.array([row, other])
-    losses = losses[:, np.isfinite(losses).any(axis=0)]
-    if not np.isfinite(losses).any(axis=1).all():
+    ended = np.isfinite(losses)
+    if not ended.any(axis=1).all():
         return None
-    worst = np.where(np.isfinite(losses), losses, -np.inf).max(axis=1, keepdims=True)
-    losses = np.where(np.isfinite(losses), losses, worst)
-    number = losses.shape[1]
-    halves = list(itertools.islice(itertools.combinations(range(number), math.ceil(number / 2)), MOST + 1))
+    worst = np.where(ended, losses, -np.inf).max(axis=1, keepdims=True)
+    losses = np.where(ended, losses, worst)
+    draws = [trial for trial in range(1, losses.shape[1]) if ended[:, trial].any()]
+    half = len(draws) // 2
+    halves = list(itertools.islice(itertools.combinations(draws, half), MOST + 1))
     if len(halves) > MOST:
-        generator = np.random.default_rng(number)
-        halves = [tuple(generator.permutation(number)[: math.ceil(number / 2)]) for _ in range(MOST)]
-    gains = losses[:, np.array(halves)].min(axis=2) - losses.min(axis=1, keepdims=True)
+        generator = np.random.default_rng(len(draws))
+        halves = [tuple(generator.permutation(draws)[:half]) for _ in range(MOST)]
+    gains = losses[:, np.array([(0, *each) for each in halves])].min(axis=2) - losses.min(axis=1, keepdims=True)
     return float(np.sqrt(np.square(gains[0] - gains[1]).mean()))

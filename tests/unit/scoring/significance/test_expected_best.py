@@ -18,9 +18,9 @@ def test_the_expected_best_is_the_mean_over_all_subsets(larger: bool) -> None:
     assert expected_best(VALUES, larger=larger) == pytest.approx(wanted)
 
 
-def test_the_gap_is_what_the_other_half_of_the_trials_changes_in_a_difference() -> None:
+def test_the_gap_is_what_the_other_half_of_the_draws_changes_in_a_difference() -> None:
     other = [2.5, 2.0, 4.0, 2.1, 2.2]
-    halves = list(combinations(range(5), 3))
+    halves = [(0, *half) for half in combinations(range(1, 5), 2)]
     gains = [[min(own[i] for i in half) - min(own) for half in halves] for own in (VALUES, other)]
     wanted = fmean((a - b) ** 2 for a, b in zip(*gains, strict=True)) ** 0.5
     assert wanted > 0 and gap(VALUES, other) == pytest.approx(wanted)
@@ -31,10 +31,15 @@ def test_rows_that_gain_the_same_by_the_same_trials_have_no_gap() -> None:
     assert gap(VALUES, VALUES[::-1]) > 0.1, "other trials of the same values"
 
 
+def test_rows_that_are_best_as_written_have_no_gap() -> None:
+    assert gap([1.0, *VALUES], [1.5, *VALUES[::-1]]) == 0.0, "every search has the row as written"
+    assert gap([1.0, 0.5], [1.0, 0.7]) == pytest.approx(0.2), "of one draw no half is known"
+
+
 def test_trials_that_ended_early_count_as_the_worst() -> None:
     inf = float("inf")
     assert gap([2.0, inf, 3.0], [0.0] * 3) == gap([2.0, 3.0, 3.0], [0.0] * 3)
-    assert gap([2.0, inf, 3.0, 2.5], [1.0, inf, 2.0, 4.0]) == gap([2.0, 3.0, 2.5], [1.0, 2.0, 4.0]), "early for both"
+    assert gap([2.0, inf, 3.0, 1.5], [1.0, inf, 2.0, 4.0]) == gap([2.0, 3.0, 1.5], [1.0, 2.0, 4.0]) > 0, "early for both"
     assert gap([inf, inf], [1.0, 2.0]) is None
 
 
