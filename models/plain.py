@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from models.attention import MultiHeadAttention
 from models.config import options
 from models.dropout import Dropout
-from models.registry import AGGREGATIONS, BRIDGES, CONNECTIONS, CROSS_ATTENTIONS, LAYERS, RESIDUALS, SELF_ATTENTIONS
+from models.registry import AGGREGATIONS, BRIDGES, CONNECTIONS, CROSS_ATTENTIONS, LAYERS, RESIDUALS, SELF_ATTENTIONS, construct
 from models.seams import Aggregation, Bridge, Connection, CrossAttention, Layer, Residual, SelfAttention
 from models.site import Flow, History, Memory, Site
 
@@ -87,7 +87,7 @@ class SingleSelfAttention(SelfAttention):
 
     def __init__(self, site: Site, attention: MultiHeadAttention | None = None) -> None:
         super().__init__(site)
-        self.attention = attention or MultiHeadAttention(site)
+        self.attention: MultiHeadAttention = attention or construct(MultiHeadAttention, site)
         self.sublayer = SubLayer(site)
 
     def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
@@ -100,7 +100,7 @@ class SingleCrossAttention(CrossAttention):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.attention = MultiHeadAttention(site, d_memory=site.memory_dims[0])
+        self.attention: MultiHeadAttention = construct(MultiHeadAttention, site, d_memory=site.memory_dims[0])
         self.sublayer = SubLayer(site)
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
@@ -122,7 +122,7 @@ class TransformerLayer(Layer):
         if stack.cross_attention is not None and site.memory_dims:
             make = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])
             self.cross_attention = make(site.at(place=2, role="cross"), **options(stack.cross_attention))
-        self.feed_forward = FeedForward(site)
+        self.feed_forward: FeedForward = construct(FeedForward, site)
         self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
         own, zero = self.sublayer.residual, site.config.zero_residual

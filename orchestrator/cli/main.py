@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
     gc.set_threshold(100_000, 50, 1000)  # a plan makes millions of small objects that live until the end
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    code = run(sys.argv[1:] if arguments is None else list(arguments))
+    gc.freeze()  # else Python searches all of them for cycles several times before it ends
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,6 +17,8 @@ from orchestrator.specs.positions import Located, Position, nearest
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
+_last: dict[str, tuple[Any, Strict]] = {}
+"""Section -> the data of the last valid row, and what they became: rows of a grid share most of their data (see `Located.merged`)."""
 
 
 def defaults() -> dict[str, Any]:
@@ -33,7 +35,9 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSp
         problems += [Problem(("model", *p.path), p.message) for p in found]
     spec: RunSpec | None = None
     try:
-        spec = RunSpec.model_validate(data | {"seed": seed, "init_from": init_from})
+        same = {name: made for name, (given, made) in _last.items() if row.data.get(name) is given}
+        spec = RunSpec.model_validate(data | same | {"seed": seed, "init_from": init_from})
+        _last.update({name: (row.data[name], getattr(spec, name)) for name in SECTIONS if name in row.data and name != "model"})
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]

@@ -66,20 +66,21 @@ def check_component(
 
     `site` (see `site_info`) is passed to the class's own `check`; None skips that check.
     """
-    names = REGISTRIES[registry].names()
+    known = REGISTRIES[registry]
     if not isinstance(value, dict):
-        return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {names[0]}}}")]
+        return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {known.names()[0]}}}")]
     if "kind" not in value:
-        return None, [Problem(at, f"kind is missing; {nearest('', names)}")]
+        return None, [Problem(at, f"kind is missing; {nearest('', known.names())}")]
     kind = value["kind"]
-    if not isinstance(kind, str) or kind not in names:
-        return None, [Problem((*at, "kind"), f"found {describe(kind)}; {nearest(kind if isinstance(kind, str) else '', names)}")]
-    model = schema(registry, kind)
+    try:
+        model = schema(registry, kind)
+    except (KeyError, TypeError):  # TypeError: a list or a mapping
+        return None, [Problem((*at, "kind"), f"found {describe(kind)}; {nearest(kind if isinstance(kind, str) else '', known.names())}")]
     try:
         options = model.model_validate(value).model_dump()
     except ValidationError as error:
         return None, problems_of(error, model, at)
-    own = None if site is None else getattr(REGISTRIES[registry].get(kind), "check", None)
+    own = None if site is None else getattr(known.get(kind), "check", None)
     refusal = None if own is None else own(site, **{name: option for name, option in options.items() if name != "kind"})
     return options, [Problem(at, refusal)] if refusal else []
 

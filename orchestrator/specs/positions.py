@@ -54,7 +54,8 @@ class Located:
         """
         replaced: set[KeyPath] = set()
         data = _merge(self.data, over.data, (), replaced)
-        kept = {p: m for p, m in self.positions.items() if not any(p[:cut] in replaced for cut in range(1, len(p) + 1))}
+        cuts = {len(path) for path in replaced}
+        kept = {p: m for p, m in self.positions.items() if replaced.isdisjoint([p[:cut] for cut in cuts])}
         return Located(data, over.home, kept | over.positions)
 
     def at(self, path: KeyPath) -> Position:

@@ -1,7 +1,7 @@
 """Resolves a row of a table under a profile, overrides and a seed, with the rows it starts from, is compared with, or analyses."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
@@ -30,13 +30,14 @@ class Resolver:
             parent = self._parent(table, parsed, sets)
             spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
-        row = self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where)
-        controls = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
-        of, against = subjects(table, parsed), compared_with(table, parsed)
-        return replace(row, label=head.label or name, of=of, control_rows=controls, compare_with=against)
+        more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
+        more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
+        return self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where, **more)
 
-    def made(self, address: str, head: RowHeader, figures: Located, spec: RunSpec | None, parent: Row | None, where: str) -> Row:
-        """Returns the row of a head and a resolved spec. where: FILE:LINE."""
+    def made(
+        self, address: str, head: RowHeader, figures: Located, spec: RunSpec | None, parent: Row | None, where: str, **more: Any
+    ) -> Row:
+        """Returns the row of a head and a resolved spec. where: FILE:LINE. more: other fields of the row."""
         file, _, line = where.rpartition(":")
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
@@ -45,7 +46,7 @@ class Resolver:
         own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
         own |= {"also": also, "failed_below": bound, "controls": tuple(figures.data.get("controls", ()))}
         own |= {name: figures.data[name] for name in ("means", "analysis", "significance") if name in figures.data}
-        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, **own)
+        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, **own | more)
 
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
         if parsed.head.init_from is None:

@@ -1,7 +1,6 @@
 """Writes a resolved row as self-contained YAML, and reads it back."""
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -44,7 +43,7 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
     figures = row_figures(Located({}, document.home), document, (), head.kind)
     spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
     with collecting(problems):
-        row = replace(resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1"), control=control)
+        row = resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1", control=control)
     raise_all([*document.problems, *problems])
     return row if seed is None else row.at(seed)
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from models.config import ModelConfig
 from orchestrator.errors import UserError, raise_all
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
 
-_known: "dict[tuple[str, int, int], Counts]" = {}
 _ANY_SIZE = 8
 """Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
@@ -22,12 +20,9 @@ def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
 
 def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> "Counts":
     """Returns the counts of the model, cached per distinct model. Raises UserError for a parameter without a declared initial value."""
-    key = (model.model_dump_json(), src_vocab, tgt_vocab)
-    if key not in _known:
-        from orchestrator.sweeps import parts  # deferred: imports torch
+    from orchestrator.sweeps import parts  # deferred: imports torch
 
-        _known[key] = parts.count(ModelConfig.of(model.model_dump()), src_vocab, tgt_vocab)
-    return _known[key]
+    return parts.count(model, src_vocab, tgt_vocab)
 
 
 def declared(spec: RunSpec) -> tuple[int, int] | None:

@@ -17,12 +17,13 @@ from torch.overrides import TorchFunctionMode
 
 from models.config import ModelConfig, StackConfig
 from models.initialise import NoInitialValueError, require
-from models.registry import constructor
+from models.registry import REGULARIZERS, constructor
 from models.site import Site
 from models.transformer import Transformer
 from orchestrator.errors import UserError
+from orchestrator.specs.schema import ModelSpec
 
-_FACTORIES = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.tensor, torch.arange, torch.rand, torch.randn})
+_FACTORIES = frozenset({torch.empty, torch.rand, torch.randn})
 _FILLS = frozenset({"fill_", "zero_", "uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
 
 
@@ -34,16 +35,23 @@ class Counts(NamedTuple):
     decoder: int
 
 
-def count(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Counts:
+def count(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
     """Counts the distinct trainable parameters of a model; `whole` equals `models.count_parameters`.
 
-    Raises UserError for a parameter without a declared initial value.
+    Regularizers are counted apart, as many rows differ in them alone. UserError for a parameter without a declared initial value.
     """
+    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
     token = constructor.set(_PARTS.construct)
     try:
         with _Shapes():
-            transformer = Transformer(config, src_vocab, tgt_vocab)
-            return Counts(*(_PARTS.count(module).total for module in (transformer, transformer.encoder, transformer.decoder)))
+            if key not in _models:
+                transformer = Transformer(ModelConfig.of(model.model_dump(exclude={"regularizers"})), src_vocab, tgt_vocab)
+                modules = (transformer, transformer.encoder, transformer.decoder)
+                _models[key] = transformer.config, [_PARTS.count(module) for module in modules]
+            config, (bare, encoder, decoder) = _models[key]
+            site = Site("encoder", 0, config.encoder.num_layers, config)  # as in Transformer
+            more = _PARTS.count(nn.ModuleList(REGULARIZERS.create(each, site) for each in model.regularizers))
+            return Counts(_Count(bare.own + more.own, bare.shared | more.shared).total, encoder.total, decoder.total)
     except NoInitialValueError as error:
         raise UserError(str(error)) from error
     finally:
@@ -113,6 +121,8 @@ class _Parts:
 
 
 _PARTS = _Parts()
+_models: dict[tuple[str, int, int], tuple[ModelConfig, list[_Count]]] = {}
+"""Model without regularizers, and sizes of the vocabularies -> its configuration, and the counts of it and its two stacks."""
 
 
 class _Field:
@@ -154,7 +164,7 @@ def _getter(fields: tuple[str, ...]) -> Any:
 
 
 class _Shapes(TorchFunctionMode):
-    """Creates tensors on the meta device and skips random initialisation, including the imports that torch needs for it."""
+    """Creates tensors without given values on the meta device. Skips random initialisation, and the imports that torch needs for it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
 from orchestrator.errors import UserError, for_each
 from orchestrator.ledger.provenance import flat
@@ -45,7 +44,9 @@ def points(spec: TuneSpec) -> list[list[float]]:
     dimensions, wanted = len(spec.draws), spec.trials - 1
     if spec.sampler == "random":
         return np.random.default_rng(spec.draw_seed).random((wanted, dimensions)).tolist()
-    sobol = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(spec.draw_seed))
+    from scipy.stats.qmc import Sobol  # deferred: takes seconds to import
+
+    sobol = Sobol(dimensions, scramble=True, rng=np.random.default_rng(spec.draw_seed))
     return sobol.random_base2(math.ceil(math.log2(wanted + 1)))[:wanted].tolist()
 
 

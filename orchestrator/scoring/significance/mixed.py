@@ -28,7 +28,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 from scipy.special import chdtrc
 
 Floats = npt.NDArray[np.float64]
@@ -194,6 +193,8 @@ def _ratio(u2: Floats, lam: Floats, rest: float, df: int) -> float:
 
     if df <= len(lam) or rest <= TINY * float(u2.sum()):
         return 0.0
+    from scipy.optimize import minimize_scalar  # deferred: slow to import
+
     best = minimize_scalar(deviance, bounds=(-12.0, 8.0), method="bounded", options={"xatol": 1e-6})
     return math.exp(best.x) if best.fun < df * math.log(float(u2.sum()) + rest) else 0.0
 

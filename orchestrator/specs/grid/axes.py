@@ -153,7 +153,7 @@ def holds(condition: Condition, chosen: Mapping[str, Any]) -> bool:
 def _matches(value: Any, wanted: Any) -> bool:
     """Returns whether an axis's value is as a condition wants: a value, one of a list, or what passes all comparisons of a mapping."""
     if isinstance(wanted, list):
-        return any(_matches(value, each) for each in wanted)
+        return value in wanted and any(_matches(value, each) for each in wanted)  # most are not in it
     if not isinstance(wanted, dict):
         return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
     for name, bound in wanted.items():
