@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, Profile, Sets, Values
 from orchestrator.cli.output import echo, print_json, version
+from orchestrator.data.progress import show_bars
 from orchestrator.errors import UserError, raise_all
 from orchestrator.files.folders import make, make_parent, need_folder
 from orchestrator.safe_text import log
@@ -19,6 +20,7 @@ from orchestrator.sweeps.options import CACHE
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
+    callback=show_bars,
     help="Corpora: add your own, fetch, check, clean, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
 
@@ -54,12 +56,10 @@ def add(
     from orchestrator.data import own_corpus
     from orchestrator.data.formats import Columns
     from orchestrator.data.joined import joined
-    from orchestrator.data.progress import show_bars
     from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
     from orchestrator.specs.schema import ScoreSpec
 
     form: dict[str, Any] = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
-    show_bars()
     chosen = Columns((src_lang, tgt_lang), tuple(columns.split(",")) if columns else ())
     with joined({"train": train, "valid": valid, "test": [test]}, chosen) as files:
         path, report = own_corpus.add(name, src_lang, tgt_lang, files, **form)
@@ -102,10 +102,8 @@ def check(
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
     from orchestrator.data import check
-    from orchestrator.data.progress import show_bars
     from orchestrator.specs.corpora import load_entry
 
-    show_bars()
     reports = [check.check(load_entry(name), data_dir) for name in names]
     if as_json:
         print_json([vars(report) for report in reports] if len(reports) > 1 else vars(reports[0]))
@@ -125,14 +123,12 @@ def report(
 
     Example:  nmt-ablate data report multi30k-de-en --data-dir DIR
     """
-    from orchestrator.data.progress import show_bars
     from orchestrator.data.quality import measure
     from orchestrator.files import atomic
     from orchestrator.report.page.render import rendered
 
     need_folder(data_dir, "--data-dir")
     make_parent(page := to or Path(f"{name}.html"), "--to")
-    show_bars()
     report, found = measure(name, data_dir, cache_dir)
     atomic.write_text(page, rendered("corpus.html", title=f"Corpus {name}", version=version(), charted=True, **found))
     report.log()
@@ -154,14 +150,12 @@ def clean(
     Example:  nmt-ablate data clean multi30k-de-en --to multi30k-clean --rule max_ratio=3 --rule leaks --data-dir DIR
     """
     from orchestrator.data.clean import clean
-    from orchestrator.data.progress import show_bars
     from orchestrator.specs import yaml_file
     from orchestrator.specs.corpora import Rules
     from orchestrator.specs.messages import valid
 
     need_folder(data_dir, "--data-dir")
     lines = (f"{rule}: {value or 'true'}\n" for rule, _, value in (each.partition("=") for each in rules))
-    show_bars()
     path, report, removed = clean(name, to, valid(yaml_file.parse("".join(lines), "--rule"), Rules), data_dir)
     report.log()
     log(f"{to}: pairs removed: {', '.join(f'{count:,} by {rule}' for rule, count in removed.items()) or 'none'}")
@@ -183,13 +177,11 @@ def prepare(
     """
     from orchestrator.data.characters import MAX_UNKNOWN
     from orchestrator.data.prepare import prepare
-    from orchestrator.data.progress import show_bars
     from orchestrator.specs.corpora import list_entries
     from orchestrator.specs.rows import resolve
     from orchestrator.specs.schema import DataSpec
 
     need_folder(data_dir, "--data-dir")
-    show_bars()
     specs: dict[str, DataSpec] = {"": DataSpec(corpus=target)} if target in list_entries() else {}
     tests = defaultdict[str, dict[str, None]](dict)
     for row in [] if specs else resolve(target, sets=sets, profile=profile):

@@ -9,22 +9,12 @@ from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
 from orchestrator.cost.work import Work
 from orchestrator.ledger.keys import defaults_of
 from orchestrator.specs.schema import EncoderSpec, ModelSpec
-from orchestrator.sweeps import parameters
-
-_memoised: dict[tuple[str, int, int], Work] = {}
+from orchestrator.sweeps import parts
 
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    """Work of the model per token, memoised for each distinct model and vocabulary. Regularizers do not count."""
-    model = model.model_copy(update={"regularizers": []})
-    key = (model.model_dump_json(), src_vocab, tgt_vocab)
-    if key not in _memoised:
-        _memoised[key] = _work(model, src_vocab, tgt_vocab)
-    return _memoised[key]
-
-
-def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    counts = parameters.counts(model, src_vocab, tgt_vocab)
+    """Work of the model per token. Regularizers do not count."""
+    counts = parts.count(model.model_copy(update={"regularizers": []}), src_vocab, tgt_vocab)
     d, word = model.d_model, model.word_dim or model.d_model
     out = model.output_dim or word
     source, target = src_vocab * word, tgt_vocab * word

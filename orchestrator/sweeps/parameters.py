@@ -1,28 +1,19 @@
 """Parameter counts of rows. Needs no data and allocates no weights: models are constructed on the meta device from shared parts."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import UserError, raise_all
-from orchestrator.specs.schema import ModelSpec, RunSpec
-
-if TYPE_CHECKING:
-    from orchestrator.sweeps.parts import Counts
+from orchestrator.specs.schema import RunSpec
 
 _ANY_SIZE = 8
 """Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
-    """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `counts` does."""
-    return counts(spec.model, src_vocab, tgt_vocab).whole
-
-
-def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> "Counts":
-    """Returns the counts of the model, cached per distinct model. Raises UserError for a parameter without a declared initial value."""
+    """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `parts.count` does."""
     from orchestrator.sweeps import parts  # deferred: imports torch
 
-    return parts.count(model, src_vocab, tgt_vocab)
+    return parts.count(spec.model, src_vocab, tgt_vocab).whole
 
 
 def declared(spec: RunSpec) -> tuple[int, int] | None:
