@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models import native
+from models.cache import Cache
 from models.dropout import Dropout
 from models.layout import Layout
 from models.packing import Packing
@@ -50,9 +51,11 @@ class MultiHeadAttention(nn.Module):
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         rows = self._rows(flow.packing, flow)
-        packing = None if rows else flow.packing
-        if self.joint is not None and x_NTD is keys_NSD is values_NSD:
-            q, k, v = _unpacked(self.joint(x_NTD), packing).chunk(3, dim=-1)
+        joint = self.joint if x_NTD is keys_NSD is values_NSD else None
+        plain = joint is not None and flow.bias is not None and not flow.causal and self._plain(x_NTD, flow)
+        packing = None if rows or plain else flow.packing
+        if joint is not None:
+            q, k, v = _unpacked(joint(x_NTD), packing).chunk(3, dim=-1)
         elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.one_product:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
@@ -62,6 +65,9 @@ class MultiHeadAttention(nn.Module):
         k, v = self.shared(q, k, v, flow)
         if rows is not None:
             return self.output(self._attend_rows(q, k, v, rows, rows, causal=flow.causal))
+        if plain and flow.bias is not None:
+            starts, memory = self._memory(k, v, flow.bias, flow.packing)
+            return self.output(native.attend_memory(q, *memory, starts=starts))
         q, k, v = (self._split(x) for x in (q, k, v))
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
@@ -98,9 +104,9 @@ class MultiHeadAttention(nn.Module):
         if flow.cache is None:
             k, v = self._heads_of(memory)
         elif plain:
-            k, v, *bias = flow.cache.once(self.key, lambda: self._laid_out(memory))
+            k, v, *bias = self.laid_out(memory, flow.cache)
         else:
-            k, v = flow.cache.once(self, lambda: _ordered(*self._heads_of(memory)))
+            k, v = flow.cache.once(self, lambda: self._heads_of(memory))
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
         if plain:
@@ -109,12 +115,15 @@ class MultiHeadAttention(nn.Module):
             z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
         return self.output(_packed(z, flow.packing))
 
-    def _laid_out(self, memory: Memory) -> tuple[Tensor, ...]:
+    def laid_out(self, memory: Memory, cache: Cache) -> tuple[Tensor, ...]:
         """The memory's keys and values as `native.attend_memory` reads them."""
-        k, v = self.keys_values(memory)
-        (N, T), packing = k.shape[:2], memory.packing
+        return cache.once(self.key, lambda: self._memory(*self.keys_values(memory), memory.bias, memory.packing)[1])
+
+    def _memory(self, k: Tensor, v: Tensor, bias: Tensor, packing: Packing | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Where each sentence's rows start, and keys and values [N, S, D] as `native.attend_memory` reads them."""
+        N, T = k.shape[:2]
         starts = torch.arange(0, N * T + 1, T) if packing is None else packing.starts
-        return native.memory_layout(k, v, starts, memory.bias, self.num_heads, packed=packing is not None)
+        return starts, native.memory_layout(k, v, starts, bias, self.num_heads, packed=packing is not None)
 
     def _heads_of(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Keys and values [B, H, S, K]."""
@@ -127,7 +136,7 @@ class MultiHeadAttention(nn.Module):
 
     def _plain(self, q: Tensor, flow: Flow) -> bool:
         """Whether `models.native` attends as this class does."""
-        return self._own(flow) and native.attends(q, self.num_heads)
+        return self._own(flow) and self.d_head in native.HEADS and native.runs_on(q)
 
     def _own(self, flow: Flow) -> bool:
         """No equation of a subclass, nobody who wants the weights."""
@@ -152,8 +161,6 @@ class MultiHeadAttention(nn.Module):
             mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
-        elif flow.cache is not None and flow.trace is None:
-            z = attend_step(q, k, v, bias)
         else:
             # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
             weights = attention_weights(q, k, bias)
@@ -185,20 +192,6 @@ def attention_weights(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
     """softmax(Q K^T / sqrt(K) + bias): [N, H, T, K], [N, H, S, K] -> [N, H, T, S]."""
     scores = torch.matmul(q * (1.0 / math.sqrt(q.shape[-1])), k.transpose(-2, -1))
     return (scores if bias is None else scores + bias).softmax(dim=-1)
-
-
-def attend_step(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-    """softmax(Q K^T / sqrt(K) + bias) V as [B, H, T, K], for few queries: the scale and the bias are part of the first product."""
-    B, H, T, K = q.shape
-    scores = q.new_empty(B, H, T, k.shape[2])
-    scores = scores.zero_() if bias is None else scores.copy_(bias)
-    scores.flatten(0, 1).baddbmm_(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=1.0 / math.sqrt(K))
-    return torch.bmm(scores.softmax(dim=-1).flatten(0, 1), v.flatten(0, 1)).view(B, H, T, K)
-
-
-def _ordered(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Every step multiplies them: they are laid out in the order in which products read them."""
-    return k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous()
 
 
 def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:

@@ -9,7 +9,7 @@ of them are a hypothesis's own. `attend` reads those cells alone; `extend` retur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -68,32 +68,30 @@ class Cache:
         return self._bias
 
     def extend(self, slot: Slot, *new: Tensor) -> tuple[Tensor, ...]:
-        """Puts `new` [N, T, H, K] into this step's cells; returns the sentences' cells [B, H, C, K], as `bias` counts. Where hypotheses
-        share cells, the first of several tensors (keys) lies in memory as [B, H, K, C], the order in which Q K^T reads it."""
-        (B, W, T), start, end, shared = self._shape, self._start, self._end, self._shared
-        buffers = self._cells.get(slot)
-        assert buffers is None or buffers[0].shape[3] == new[0].shape[3], "a slot's steps are all traced, or none is"
-        if buffers is None or buffers[0].shape[2] != self._capacity or (shared and len(new) > 1 and buffers[0].stride(3) == 1):
-            transposed = [shared and len(new) > 1 and i == 0 for i in range(len(new))]
-            grown = [_room(n, (B, n.shape[2], self._capacity, n.shape[3]), t) for n, t in zip(new, transposed, strict=True)]
-            for buffer, old in zip(grown, buffers or [], strict=False):
-                buffer[:, :, :start] = old[:, :, :start]
-            self._cells[slot] = buffers = grown
+        """Puts `new` [N, T, H, K] into this step's cells; returns the sentences' cells [B, H, C, K], as `bias` counts."""
+        (B, W, T), start, end = self._shape, self._start, self._end
+        buffers = self.room(slot, new[0], *(n.shape[2:] for n in new))
         for buffer, value in zip(buffers, new, strict=True):
             buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
-        return tuple(buffers) if shared else tuple(buffer[:, :, :end] for buffer in buffers)
+        return tuple(buffers) if self._shared else tuple(buffer[:, :, :end] for buffer in buffers)
 
     def attend(self, slot: Slot, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
         """softmax(Q K^T / sqrt(K)) V of this step's positions [N, T, D], each over its own past and itself: `models.native`."""
         assert self._past is not None
-        sentences, start, buffers = self._shape[0], self._start, self._cells.get(slot)
-        assert buffers is None or buffers[0].shape[3] == k.shape[-1], "a slot's steps are all traced, or none is"
+        keys, values = self.room(slot, k, *[(1, k.shape[-1])] * 2)
+        return native.attend_cells(q, k, v, keys, values, self._past, sentences=self._shape[0], start=self._start, heads=heads)
+
+    def room(self, slot: Slot, like: Tensor, *shapes: Sequence[int]) -> list[Tensor]:
+        """Cells [B, H, C, K] of each of `shapes` (H, K), with what was put into them so far."""
+        buffers = self._cells.get(slot)
+        assert buffers is None or buffers[0].shape[3] == shapes[0][1], "a slot's steps are all traced, or none is"
         if buffers is None or buffers[0].shape[2] != self._capacity:
-            grown = [k.new_empty(sentences, 1, self._capacity, k.shape[-1]) for _ in range(2)]
+            # hidden cells must be finite
+            grown = [like.new_zeros(self._shape[0], heads, self._capacity, width) for heads, width in shapes]
             for buffer, old in zip(grown, buffers or [], strict=False):
-                buffer[:, :, :start] = old[:, :, :start]
+                buffer[:, :, : self._start] = old[:, :, : self._start]
             self._cells[slot] = buffers = grown
-        return native.attend_cells(q, k, v, buffers[0], buffers[1], self._past, sentences=sentences, start=start, heads=heads)
+        return buffers
 
     def times(self) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [1, C], counted from 0."""
@@ -128,15 +126,7 @@ class Cache:
         for slot, values in self._made.items():
             self._made[slot] = tuple(value.index_select(0, sentences) for value in values)
         for slot, buffers in self._cells.items():
-            kept = []
-            for buffer in buffers:
-                moved = _room(buffer, (len(sentences), *buffer.shape[1:]), buffer.stride(3) != 1)
+            kept = [torch.zeros_like(buffer[: len(sentences)]) for buffer in buffers]
+            for moved, buffer in zip(kept, buffers, strict=True):
                 moved[:, :, : self._end] = buffer[:, :, : self._end].index_select(0, sentences)
-                kept.append(moved)
             self._cells[slot] = kept
-
-
-def _room(like: Tensor, shape: tuple[int, ...], transposed: bool) -> Tensor:
-    """Zeros [B, H, C, K] (hidden cells must be finite), in memory with C last where `transposed`."""
-    B, H, C, K = shape
-    return like.new_zeros(B, H, K, C).transpose(2, 3) if transposed else like.new_zeros(shape)

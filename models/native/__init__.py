@@ -28,20 +28,16 @@ HEADS = (16, 32, 64, 128)
 """Widths of a head."""
 HIDDEN = -1e9
 """Added to the score of what may not be seen."""
-OPERATIONS = 2**19
-"""Of a thread, at least: some 20 microseconds."""
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
 _SIGNATURES = {
     "attend_cells": [_POINTER] * 3 + [_LONG] * 3 + [_POINTER] * 5 + [_LONG] * 8 + [_FLOAT, _INT],
-    "attend_memory": [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
-    "lay_out_memory": [_POINTER] * 8 + [_LONG] * 5 + [_INT],
+    "attend_memory": [_POINTER, _LONG] + [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
+    "lay_out_memory": [_POINTER] * 2 + [_LONG] * 2 + [_POINTER] * 6 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
     "linear": [_POINTER] * 4 + [_LONG, _INT],
-    "linear8": [_POINTER] * 4 + [_LONG, _INT],
     "pack": [_POINTER] * 2 + [_LONG] * 2,
     "pack8": [_POINTER] * 3 + [_LONG] * 2,
     "panel": [],
-    "panel8": [],
     "group8": [],
 }
 CALLS: dict[str, Callable[..., int]] = {}
@@ -72,9 +68,9 @@ def attends(x: Tensor, heads: int) -> bool:
     return x.shape[-1] // heads in HEADS and runs_on(x)
 
 
-def threads_for(operations: int) -> int:
-    """As many as torch may use, where each gets enough to do: starting one for less costs more than it brings."""
-    return max(1, min(torch.get_num_threads(), operations // OPERATIONS))
+def _rows(x: Tensor) -> Tensor:
+    """x [.., T, D], whose rows all lie equally far apart in the result."""
+    return x if x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1) else x.contiguous()
 
 
 def attend_cells(
@@ -85,9 +81,9 @@ def attend_cells(
     """
     rows, length, width = q.shape
     d_head, seen = width // heads, past.shape[1]
-    threads = threads_for(2 * q.numel() * seen)
+    threads = torch.get_num_threads()
     z, scratch = q.new_empty(rows, length, width), q.new_empty(threads, seen + LANES)
-    q, k, v = (t if t.stride(2) == 1 and t.stride(0) == length * t.stride(1) else t.contiguous() for t in (q, k, v))
+    q, k, v = map(_rows, (q, k, v))
     past = past.contiguous()
     CALLS["attend_cells"](
         *(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(1), k.stride(1), v.stride(1)),
@@ -101,29 +97,30 @@ def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int
     """Keys and values [.., D] of B sentences, whose rows begin at starts [B + 1] (the last is their end), and bias [B, 1, 1, S] -> keys
     [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions behind which all are hidden. S': S rounded up to LANES.
     packed: the rows are those alone that `bias` does not hide."""
-    k, v = k.contiguous(), v.contiguous()
+    k, v = _rows(k), _rows(v)
     (B, _, _, given), D = bias.shape, k.shape[-1]
     S = -(-given // LANES) * LANES
     keys, values, hide = k.new_empty(B, heads, D // heads, S), k.new_empty(B, heads, S, D // heads), k.new_empty(B, S)
     lengths = starts.new_empty(B)
     bias = bias.contiguous()
     CALLS["lay_out_memory"](
-        *(k.data_ptr(), v.data_ptr(), starts.data_ptr(), None if packed else bias.data_ptr()),
+        *(k.data_ptr(), v.data_ptr(), k.stride(-2), v.stride(-2), starts.data_ptr(), None if packed else bias.data_ptr()),
         *(keys.data_ptr(), values.data_ptr(), hide.data_ptr(), lengths.data_ptr()),
-        *(B, heads, D // heads, S, given, threads_for(k.numel())),
+        *(B, heads, D // heads, S, given, torch.get_num_threads()),
     )
     return keys, values, hide, lengths
 
 
-def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(K) + bias) V as [B, Q, D], of queries [B, Q, D] over what `memory_layout` has made."""
-    _, heads, d_head, length = keys.shape
-    q = q.contiguous()
-    threads = threads_for(2 * q.numel() * length)
-    z, scratch = torch.empty_like(q), q.new_empty(threads, length)
+def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor, *, starts: Tensor | None = None) -> Tensor:
+    """softmax(Q K^T / sqrt(K) + bias) V of queries q over what `memory_layout` has made: [B, Q, D], or rows [.., D] of which those of
+    each sentence begin at starts [B + 1]."""
+    sentences, heads, d_head, length = keys.shape
+    q, threads = _rows(q), torch.get_num_threads()
+    z, scratch = q.new_empty(q.shape), q.new_empty(threads, length)
     CALLS["attend_memory"](
-        *(q.data_ptr(), keys.data_ptr(), values.data_ptr(), bias.data_ptr(), lengths.data_ptr(), z.data_ptr(), scratch.data_ptr()),
-        *(q.shape[0], q.shape[1], heads, d_head, length, 1.0 / math.sqrt(d_head), threads),
+        *(q.data_ptr(), q.stride(-2), None if starts is None else starts.data_ptr(), keys.data_ptr(), values.data_ptr(), bias.data_ptr()),
+        *(lengths.data_ptr(), z.data_ptr(), scratch.data_ptr(), sentences, q.numel() // q.shape[-1] // sentences, heads, d_head, length),
+        *(1.0 / math.sqrt(d_head), threads),
     )
     return z
 
@@ -135,7 +132,7 @@ def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos
     logits, repeated = logits.contiguous(), repeated.contiguous()
     rows, words = logits.shape
     value, word = logits.new_empty(rows, count), banned.new_empty(rows, count)
-    threads = threads_for(16 * logits.numel())
+    threads = torch.get_num_threads()
     special, scratch = logits.new_empty(rows), logits.new_empty(threads, words // 64 + 1)
     CALLS["best_words"](
         *(logits.data_ptr(), banned.data_ptr(), repeated.data_ptr(), value.data_ptr(), word.data_ptr(), special.data_ptr()),
@@ -159,7 +156,7 @@ class Linear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool, scale: Tensor | None = None) -> None:
         self.outputs, self.inputs = weight.shape
-        panel = CALLS["panel" if scale is None else "panel8"]()
+        panel = CALLS["panel"]()
         rounded = -(-self.outputs // panel) * panel
         weight, self.packed = weight.contiguous(), weight.new_empty(rounded, self.inputs, dtype=torch.int16 if scale is not None else None)
         self.bias, self.scale, self.offset = _padded(bias, rounded), None, None
@@ -170,34 +167,22 @@ class Linear:
             CALLS["pack8"](weight.data_ptr(), self.packed.data_ptr(), self.offset.data_ptr(), self.outputs, self.inputs)
         pointers = (None if t is None else t.data_ptr() for t in (self.packed, self.bias, self.scale, self.offset))
         self.map = _LinearMap(*pointers, self.inputs, self.outputs, int(relu))
-        self._call, self._at = CALLS["linear" if scale is None else "linear8"], ctypes.addressof(self.map)
+        self._call, self._at = CALLS["linear"], ctypes.addressof(self.map)
 
     @staticmethod
     def takes(weight: Tensor, bits: int = 32) -> bool:
         """Whether this computes with fp32 `weight` [M, D]: the panels are filled, and 8-bit inputs come in whole groups."""
         if not runs_on(weight):
             return False
-        panel, group = ("panel", 1) if bits == 32 else ("panel8", CALLS["group8"]())
-        return CALLS[panel]() <= weight.shape[0] and weight.shape[1] % group == 0 and (bits == 32 or _exact())
+        outputs, inputs = weight.shape
+        return CALLS["panel"]() <= outputs and (bits == 32 or (inputs >= LANES and inputs % CALLS["group8"]() == 0))
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.contiguous()
         rows = x.numel() // self.inputs
         y, scratch = x.new_empty(*x.shape[:-1], self.outputs), x.new_empty(rows, self.inputs + LANES)
-        threads = threads_for(rows * self.inputs * self.outputs)
-        self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, threads)
+        self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, torch.get_num_threads())
         return y
-
-
-@functools.cache
-def _exact() -> bool:
-    """Whether the largest 8-bit products have exact sums in this process: some processors' instructions cut them off at 16 bits."""
-    inputs, outputs = 64, CALLS["panel8"]()
-    found = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))(torch.ones(1, inputs))
-    exact = bool((found - 127.0 * inputs).abs().max() < 1e-2)
-    if not exact:
-        logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
-    return exact
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:

@@ -64,7 +64,7 @@ void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, 
                   const i64 *past, float *z, float *scratch, i64 B, i64 W, i64 T, i64 H, i64 K, i64 C, i64 P, i64 start, float scale,
                   int threads) {
     const i64 D = H * K;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads_for(2 * B * W * T * D * P, threads))
     {
         float *p = scratch + omp_get_thread_num() * ((P + LANES - 1) / LANES * LANES);
 #pragma omp for schedule(static)
@@ -112,12 +112,12 @@ INLINE void over_memory(const float *q, const float *k, const float *v, const fl
     WEIGHTED(K, n, i * K);
 }
 
-/* Attention of Q queries a sentence over its memory: q [B, Q, D], keys [B, H, K, S], values [B, H, S, K], bias [B, S], z [B, Q, D];
- * lengths [B]: positions behind which all are hidden; scratch [threads, S]. */
-void attend_memory(const float *q, const float *keys, const float *values, const float *bias, const i64 *lengths, float *z, float *scratch,
-                   i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads) {
+/* Attention over each sentence's memory of its queries, Q or those from starts[b] on: q, z [B Q, D], those of q some stride apart, keys [B, H, K, S], values [B, H, S, K],
+ * bias [B, S]; lengths [B]: positions behind which all are hidden; scratch [threads, S]. */
+void attend_memory(const float *q, i64 q_stride, const i64 *starts, const float *keys, const float *values, const float *bias,
+                   const i64 *lengths, float *z, float *scratch, i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads) {
     const i64 D = H * K;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads_for(2 * B * Q * D * S, threads))
     {
         float *p = scratch + omp_get_thread_num() * S;
 #pragma omp for schedule(static)
@@ -125,9 +125,10 @@ void attend_memory(const float *q, const float *keys, const float *values, const
             const i64 b = bh / H, h = bh % H;
             const float *k = keys + bh * K * S, *v = values + bh * S * K, *hide = bias + b * S;
             const float *next = bh + 1 < B * H ? k + K * S : k;
-            for (i64 i = 0; i < Q; i++) {
-                const float *one = q + (b * Q + i) * D + h * K;
-                float *out = z + (b * Q + i) * D + h * K;
+            const i64 from = starts ? starts[b] : b * Q, to = starts ? starts[b + 1] : from + Q;
+            for (i64 i = from; i < to; i++) {
+                const float *one = q + i * q_stride + h * K;
+                float *out = z + i * D + h * K;
                 switch (K) {
                 case 64: over_memory(one, k, v, hide, lengths[b], S, 64, scale, p, out, next); break;
                 case 32: over_memory(one, k, v, hide, lengths[b], S, 32, scale, p, out, next); break;
@@ -140,10 +141,10 @@ void attend_memory(const float *q, const float *keys, const float *values, const
 }
 
 /* One head's keys and values of a sentence, k, v [n, ..] some stride apart, as `over_memory` reads them; zeros behind the n-th position. */
-INLINE void lay_out(const float *k, const float *v, i64 stride, float *keys, float *values, i64 n, i64 S, const int K) {
+INLINE void lay_out(const float *k, const float *v, i64 k_stride, i64 v_stride, float *keys, float *values, i64 n, i64 S, const int K) {
     for (i64 s = 0; s < n; s++) {
-        memcpy(values + s * K, v + s * stride, K * sizeof(float));
-        for (int c = 0; c < K; c++) keys[c * S + s] = k[s * stride + c];
+        memcpy(values + s * K, v + s * v_stride, K * sizeof(float));
+        for (int c = 0; c < K; c++) keys[c * S + s] = k[s * k_stride + c];
     }
     memset(values + n * K, 0, (S - n) * K * sizeof(float));
     for (int c = 0; c < K; c++) memset(keys + c * S + n, 0, (S - n) * sizeof(float));
@@ -159,18 +160,18 @@ static i64 lay_out_bias(const float *bias, float *hide, i64 n, i64 S) {
     return seen;
 }
 
-/* A memory as `attend_memory` reads it: of rows k, v [starts[B], D], those of sentence b from starts[b] on, and bias [B, given], nothing
- * hidden where it is NULL -> keys [B, H, K, S], values [B, H, S, K], hide [B, S], lengths [B]. */
-void lay_out_memory(const float *k, const float *v, const i64 *starts, const float *bias, float *keys, float *values, float *hide,
-                    i64 *lengths, i64 B, i64 H, i64 K, i64 S, i64 given, int threads) {
+/* A memory as `attend_memory` reads it: of rows k, v [starts[B], D], some stride apart, those of sentence b from starts[b] on, and bias
+ * [B, given], nothing hidden where it is NULL -> keys [B, H, K, S], values [B, H, S, K], hide [B, S], lengths [B]. */
+void lay_out_memory(const float *k, const float *v, i64 k_stride, i64 v_stride, const i64 *starts, const float *bias, float *keys,
+                    float *values, float *hide, i64 *lengths, i64 B, i64 H, i64 K, i64 S, i64 given, int threads) {
     const i64 D = H * K;
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(B * S * D, threads))
     for (i64 b = 0; b < B; b++) {
         const i64 n = starts[b + 1] - starts[b];
         lengths[b] = lay_out_bias(bias ? bias + b * given : NULL, hide + b * S, n, S);
         for (i64 h = 0; h < H; h++) {
-            const i64 from = starts[b] * D + h * K, to = (b * H + h) * K * S;
-            lay_out(k + from, v + from, D, keys + to, values + to, n, S, K);
+            const i64 to = (b * H + h) * K * S;
+            lay_out(k + starts[b] * k_stride + h * K, v + starts[b] * v_stride + h * K, k_stride, v_stride, keys + to, values + to, n, S, K);
         }
     }
 }

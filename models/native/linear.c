@@ -3,18 +3,16 @@
 
 #define PADDED(D) ((D) % 512 ? (D) : (D) + LANES) /* rows that lie a power of two apart would share a few lines of the cache */
 
-#define FEW (4 * ROWS) /* rows: so few read the weights again from the nearest cache, part by part */
-#define DEPTH 128
 #define LINE 16 /* numbers of a line of the cache */
 
 /* max(v, 0); NaN stays. */
 INLINE vec rectified(vec v) { return choose(v < all(0), all(0), v); }
 
-INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, float *y,
+INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, float *y,
                  i64 D, i64 y_stride, i64 width, int relu) {
     vec acc[ROWS][2];
 #pragma GCC unroll 14
-    for (int r = 0; r < rows; r++) acc[r][0] = load(b + r * b_stride), acc[r][1] = load(b + r * b_stride + LANES);
+    for (int r = 0; r < rows; r++) acc[r][0] = load(b), acc[r][1] = load(b + LANES);
     i64 line = 0;
     for (i64 d = 0; d < D; d++, line += step) {
         const vec w0 = load(w + d * PANEL), w1 = load(w + d * PANEL + LANES);
@@ -34,37 +32,33 @@ INLINE void tile(const int rows, const float *x, i64 stride, const float *w, con
     }
 }
 
-static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, float *y,
+static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, float *y,
                      i64 D, i64 y_stride, i64 width, int relu) {
-#define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, b_stride, y, D, y_stride, width, relu); break;
+#define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, y, D, y_stride, width, relu); break;
     switch (rows) { ROWS_CASES(CASE) }
 }
 
 /* y [N, M] = map of x [N, D]; scratch [N, PADDED(D)]. */
 void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads) {
+    if (map->scale) {
+        linear8(map, x, y, scratch, N, threads);
+        return;
+    }
     const float *packed = map->weights, *bias = map->bias;
     const i64 D = map->inputs, M = map->outputs, panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS, stride = PADDED(D);
     if (stride != D) {
         for (i64 n = 0; n < N; n++) memcpy(scratch + n * stride, x + n * D, D * sizeof(float));
         x = scratch;
     }
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(N * D * M, threads))
     for (i64 p = 0; p < panels; p++) {
         const float *w = packed + p * D * PANEL, *next = p + 1 < panels ? w + D * PANEL : w;
         const i64 width = (p + 1) * PANEL <= M ? PANEL : M - p * PANEL, step = (PANEL / LINE << 8) / tiles;
-        float partial[FEW * PANEL];
-        const i64 depth = N <= FEW ? DEPTH : D;
-        for (i64 d = 0; d < D; d += depth) {
-            const i64 deep = d + depth < D ? depth : D - d;
-            const int last = d + depth >= D;
-            for (i64 t = 0, n = 0; t < tiles; t++) {
-                const i64 rows = (N - n + tiles - t - 1) / (tiles - t);
-                const float *from = d ? partial + n * PANEL : bias + p * PANEL;
-                any_tile(rows, x + n * stride + d, stride, w + d * PANEL, next + (d + t * deep / tiles) * PANEL, step, from, d ? PANEL : 0,
-                         last ? y + n * M + p * PANEL : partial + n * PANEL, deep, last ? M : PANEL,
-                         last ? width : PANEL, last && map->relu);
-                n += rows;
-            }
+        for (i64 t = 0, n = 0; t < tiles; t++) {
+            const i64 rows = (N - n + tiles - t - 1) / (tiles - t);
+            any_tile(rows, x + n * stride, stride, w, next + t * D / tiles * PANEL, step, bias + p * PANEL, y + n * M + p * PANEL, D, M, width,
+                     map->relu);
+            n += rows;
         }
     }
 }

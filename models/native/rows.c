@@ -29,7 +29,7 @@ INLINE float exponentials(const float *x, float m, i64 n) {
 void best_words(float *logits, const i64 *banned, const i64 *repeated, float *value, i64 *word, float *special, float *scratch, i64 N, i64 V,
                 i64 n_banned, i64 R, i64 count, i64 eos, int threads) {
     const i64 blocks = (V + BLOCK - 1) / BLOCK;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads_for(16 * N * V, threads))
     {
         float *top = scratch + omp_get_thread_num() * blocks;
 #pragma omp for schedule(static)

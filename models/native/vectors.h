@@ -31,7 +31,15 @@ INLINE vec load(const float *x) { return *(const vec *)x; }
 INLINE void store(float *x, vec v) { *(vec *)x = v; }
 INLINE vec all(float x) { return x - (vec){0}; }
 INLINE vec choose(mask m, vec yes, vec no) { return (vec)((m & (mask)yes) | (~m & (mask)no)); }
-INLINE vec larger(vec a, vec b) { return choose(a > b, a, b); }
+INLINE vec larger(vec a, vec b) {
+#if LANES == 16
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return choose(a > b, a, b);
+#endif
+}
 
 INLINE float sum_of(vec v) {
     float x[LANES], s[4] = {0};
@@ -41,10 +49,14 @@ INLINE float sum_of(vec v) {
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
+/* By halves, not one by one: each comparison waits for the one before. */
 INLINE float largest_of(vec v) {
-    float m = v[0];
-    for (int i = 1; i < LANES; i++) m = v[i] > m ? v[i] : m;
-    return m;
+    float x[LANES];
+    store(x, v);
+#pragma GCC unroll 4
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
+    return x[0];
 }
 
 /* exp(x) to 2 units in the last place, 2^-126 below -87.3: Cody and Waite's reduction, a polynomial of degree 6; NaN stays NaN. */
@@ -72,6 +84,12 @@ INLINE vec expo(vec x) {
 #define ROWS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #endif
 
+/* Threads for some operations, at most so many: starting one for less than some 20 microseconds costs more than it brings. */
+INLINE int threads_for(i64 operations, int most) {
+    const i64 fit = operations >> 19;
+    return fit < 1 ? 1 : fit < most ? (int)fit : most;
+}
+
 /* A linear map from `inputs` to `outputs` numbers, and max(., 0) behind it with relu. Weights by panels: fp32, or 8 bits where there are
  * scales; scale, offset, bias: panels * PANEL numbers. */
 typedef struct {
@@ -80,3 +98,5 @@ typedef struct {
     const int32_t *offset;
     i64 inputs, outputs, relu;
 } linear_map;
+
+void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);

@@ -7,18 +7,16 @@
 
 #define HIDDEN -1e9f
 
-int panel(void), panel8(void);
 void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, i64 k_stride, i64 v_stride, float *keys, float *values,
                   const i64 *past, float *z, float *scratch, i64 B, i64 W, i64 T, i64 H, i64 K, i64 C, i64 P, i64 start, float scale,
                   int threads);
-void attend_memory(const float *q, const float *keys, const float *values, const float *bias, const i64 *lengths, float *z, float *scratch,
-                   i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);
+void attend_memory(const float *q, i64 q_stride, const i64 *starts, const float *keys, const float *values, const float *bias,
+                   const i64 *lengths, float *z, float *scratch, i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);
 void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
-void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void pack(const float *w, float *packed, i64 M, i64 D);
 void pack8(const int8_t *w, int16_t *packed, int32_t *offset, i64 M, i64 D);
-void lay_out_memory(const float *k, const float *v, const i64 *starts, const float *bias, float *keys, float *values, float *hide,
-                    i64 *lengths, i64 B, i64 H, i64 K, i64 S, i64 given, int threads);
+void lay_out_memory(const float *k, const float *v, i64 k_stride, i64 v_stride, const i64 *starts, const float *bias, float *keys,
+                    float *values, float *hide, i64 *lengths, i64 B, i64 H, i64 K, i64 S, i64 given, int threads);
 void best_words(float *logits, const i64 *banned, const i64 *repeated, float *value, i64 *word, float *special, float *scratch, i64 N, i64 V,
                 i64 n_banned, i64 R, i64 count, i64 eos, int threads);
 
@@ -48,7 +46,7 @@ static void maps(i64 N, i64 D, i64 M, int relu) {
     for (i64 i = 0; i < D; i++) x[i] = 1;
     map.weights = malloc(most * D * sizeof(int16_t)), map.scale = numbers(most), map.offset = malloc(most * sizeof(int32_t));
     pack8(bytes, (int16_t *)map.weights, (int32_t *)map.offset, M, D);
-    linear8(&map, x, y, scratch, N, 1);
+    linear(&map, x, y, scratch, N, 1);
     show("linear8", y, N * M);
 }
 
@@ -63,8 +61,8 @@ static void attention(i64 K) {
     float *bias = numbers(B * given);
     for (int i = 0; i < B * given; i++) bias[i] = i % 4 == 3 ? HIDDEN : 0;
     float *keys = numbers(B * S * D), *values = numbers(B * S * D), *hide = numbers(B * S), *k = numbers(16 * D), *v = numbers(16 * D);
-    lay_out_memory(k, v, starts, bias, keys, values, hide, lengths, B, H, K, S, given, 1);
-    attend_memory(qkv, keys, values, hide, lengths, z, scratch, B, W, H, K, S, 0.2f, 1);
+    lay_out_memory(k, v, D, D, starts, bias, keys, values, hide, lengths, B, H, K, S, given, 1);
+    attend_memory(qkv, D, NULL, keys, values, hide, lengths, z, scratch, B, W, H, K, S, 0.2f, 1);
     show("attend_memory", z, 6 * D);
 }
 
