@@ -63,13 +63,8 @@ def runs_on(x: Tensor) -> bool:
     return PATHS.native and x.dtype == torch.float32 and x.device.type == "cpu" and not torch.is_grad_enabled() and available()
 
 
-def attends(x: Tensor, heads: int) -> bool:
-    """Whether they take `x` [.., D] as queries of so many heads."""
-    return x.shape[-1] // heads in HEADS and runs_on(x)
-
-
 def _rows(x: Tensor) -> Tensor:
-    """x [.., T, D], whose rows all lie equally far apart in the result."""
+    """x [B, T, D], copied unless its rows all lie equally far apart."""
     return x if x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1) else x.contiguous()
 
 
@@ -175,7 +170,8 @@ class Linear:
         if not runs_on(weight):
             return False
         outputs, inputs = weight.shape
-        return CALLS["panel"]() <= outputs and (bits == 32 or (inputs >= LANES and inputs % CALLS["group8"]() == 0))
+        filled = CALLS["panel"]() <= outputs
+        return filled if bits == 32 else filled and inputs >= LANES and inputs % CALLS["group8"]() == 0 and _exact()
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.contiguous()
@@ -183,6 +179,17 @@ class Linear:
         y, scratch = x.new_empty(*x.shape[:-1], self.outputs), x.new_empty(rows, self.inputs + LANES)
         self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, torch.get_num_threads())
         return y
+
+
+@functools.cache
+def _exact() -> bool:
+    """Whether the largest 8-bit products have exact sums in this process: some processors' instructions cut them off at 16 bits."""
+    inputs, outputs = 64, CALLS["panel"]()
+    map_of = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))
+    exact = all((map_of(torch.full((1, inputs), x)) - 127.0 * inputs * x).abs().max() < 1e-2 for x in (1.0, -1.0))
+    if not exact:
+        logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
+    return exact
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:

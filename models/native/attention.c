@@ -112,8 +112,9 @@ INLINE void over_memory(const float *q, const float *k, const float *v, const fl
     WEIGHTED(K, n, i * K);
 }
 
-/* Attention over each sentence's memory of its queries, Q or those from starts[b] on: q, z [B Q, D], those of q some stride apart, keys [B, H, K, S], values [B, H, S, K],
- * bias [B, S]; lengths [B]: positions behind which all are hidden; scratch [threads, S]. */
+/* Attention of each sentence's queries over its memory. A sentence has Q queries, or the rows from starts[b] to starts[b + 1].
+ * q: rows of D numbers, q_stride apart; z: as many rows [.., D]; keys [B, H, K, S], values [B, H, S, K], bias [B, S];
+ * lengths [B]: positions behind which all are hidden; scratch [threads, S]. */
 void attend_memory(const float *q, i64 q_stride, const i64 *starts, const float *keys, const float *values, const float *bias,
                    const i64 *lengths, float *z, float *scratch, i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads) {
     const i64 D = H * K;

@@ -149,14 +149,14 @@ def test_a_linear_map_of_any_shape(random, rows, inputs, outputs, relu):
 def test_a_linear_map_of_bytes_has_exact_sums(random, rows, inputs, outputs, relu):
     x, b, s = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs,), (outputs,)))
     w = torch.randint(-127, 128, (outputs, inputs), generator=random, dtype=torch.int8)
+    x, w[0] = x.abs() if relu else x, 127  # without inputs below 0 the largest products by pairs
     assert Linear.takes(w.float(), bits=8)
     scale = x.abs().amax(-1, keepdim=True) / 127
     q = (x * scale.reciprocal()).round()
     expected = (q.double() @ w.double().T).float() * s * scale
     for bias in (b, None):
-        y = Linear(w, bias, relu, s)(x)
         wanted = expected if bias is None else expected + bias
-        torch.testing.assert_close(y, wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-6)
+        torch.testing.assert_close(Linear(w, bias, relu, s)(x), wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-6)
 
 
 def test_the_number_of_threads_changes_no_bit(random):
@@ -197,8 +197,7 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
 
 def test_gradients_and_other_types_are_left_to_torch():
     x = torch.ones(2, 64)
-    assert native.attends(x, 1) and not native.attends(x, 3) and not native.attends(x, 64)
-    assert not native.runs_on(x.double())
+    assert native.runs_on(x) and not native.runs_on(x.double())
     with torch.inference_mode(False), torch.enable_grad():
         assert not native.runs_on(torch.ones(1))
     with without("native"):
