@@ -3,8 +3,6 @@
 Shapes: B memory rows, N query rows (N = B, or B*K hypotheses in beam search), T queries, S keys, D model, H heads, K width of a head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from importlib import import_module

@@ -7,8 +7,6 @@ Keys and values of self-attention lie in cells that never move: the cells of a s
 of them are a hypothesis's own. `attend` reads those cells alone; `extend` returns all, for products under a bias that hides the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds strict validation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
@@ -124,7 +122,7 @@ class ModelConfig:
     """Terms that are added to the loss."""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> ModelConfig:
+    def of(cls, data: Mapping[str, Any]) -> "ModelConfig":
         """From nested plain data (TypeError on an unknown key)."""
         known = dict(data)
         if "dropout" in known:

@@ -5,8 +5,6 @@ probability is right to 2^-17. A mask is a number of the type it multiplies (tor
 made again from its bits in the backward pass.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Words and positions become h_0."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ Shapes: d units of a direction, D width of the input, P rows of all steps, n of 
 weights: reset, update, candidate. On a CPU torch's tanh takes several times as long as its sigmoid, hence tanh x = 2 s(2x) - 1.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

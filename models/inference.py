@@ -4,8 +4,6 @@ Every nn.Linear gets another forward: weights packed once, q, k and v in one pro
 dict stay what they were. Where a library function is absent (another device, another build of torch), fp32 stays as it is.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Initial values. Each parameter has a random stream of its own, named by its path, so that a new module shifts nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 

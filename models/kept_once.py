@@ -5,8 +5,6 @@ gradient of y_k is made at one time, when the first x_l that y_k is in asks for 
 Memory is 2 K states for K places; autograd would hold something of every y_k for every x_l.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

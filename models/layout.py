@@ -3,8 +3,6 @@
 Shapes: B sentences, S longest, P packed rows, N sentences of the packed rows, empty ones and those of padding included.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Linear maps of the convolutional models (Gehring et al. 2017), and the widths of states in a stack whose layers may differ."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

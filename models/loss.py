@@ -3,8 +3,6 @@
 Shapes: P real target positions, D d_model, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Shapes: B sentences (or documents), S longest, P real positions, D width; R sent
 sentences of a document.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 
@@ -27,14 +25,14 @@ def may_pack(device: torch.device) -> bool:
     return PATHS.packing and device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def worth_packing(mask: Tensor) -> Packing | None:
+def worth_packing(mask: Tensor) -> "Packing | None":
     """The packing of a batch with much padding, None for one with little. mask: [B, S], True = real."""
     return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
 
 
 class _Pack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, packing: Packing) -> Tensor:
+    def forward(ctx: Any, x_ND: Tensor, packing: "Packing") -> Tensor:
         ctx.packing = packing
         return x_ND.index_select(0, packing.real)
 
@@ -45,7 +43,7 @@ class _Pack(torch.autograd.Function):
 
 class _Unpack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_PD: Tensor, packing: Packing) -> Tensor:
+    def forward(ctx: Any, x_PD: Tensor, packing: "Packing") -> Tensor:
         ctx.packing = packing
         return x_PD.index_select(0, packing.place)
 

@@ -1,7 +1,5 @@
 """Fast forms of the same arithmetic, which tests and benchmarks take out to compare."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The Transformer itself (Vaswani et al. 2017): the plain choice for each part that a variant may replace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

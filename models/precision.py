@@ -5,8 +5,6 @@ slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only b
 autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); outside of autocast nothing changes.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import warnings

@@ -5,8 +5,6 @@ P real positions, T steps, n sentences of a step, D width of the input, d units 
 [B, S]: True = real.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

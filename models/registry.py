@@ -3,8 +3,6 @@
 `version` is raised when the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import pkgutil
@@ -31,7 +29,7 @@ def construct(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
     return constructor.get()(cls, site, *arguments, **keywords)
 
 
-REGISTRIES: dict[str, Registry] = {}
+REGISTRIES: dict[str, "Registry"] = {}
 """By kind."""
 
 

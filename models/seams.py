@@ -3,8 +3,6 @@
 Shapes: B batch, S source, T target, D d_model, L layers. h_0 = embeddings, x_l = input and h_l = output of layer l.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

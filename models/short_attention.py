@@ -6,7 +6,6 @@ deterministic.
 
 Shapes: P query rows, R key rows, H heads, K width of a head; in a program T queries, S keys (blocks, powers of 2).
 """
-# no postponed annotations: Triton reads those of kernels
 
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where a module sits, what travels with a pass, and what a decoder layer can attend to."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -23,7 +21,7 @@ class Memory(NamedTuple):
     values: Tensor | None = None
     packing: Packing | None = None
 
-    def select(self, sentences: Tensor) -> Memory:
+    def select(self, sentences: Tensor) -> "Memory":
         if self.packing is not None:
             values = None if self.values is None else self.packing.unpack(self.values)
             return Memory(self.packing.unpack(self.keys), self.mask, self.bias, values).select(sentences)
@@ -38,7 +36,7 @@ class Encoded(NamedTuple):
     mask: Tensor
     words: Memory | None = None
 
-    def select(self, sentences: Tensor) -> Encoded:
+    def select(self, sentences: Tensor) -> "Encoded":
         """These sentences only; a memory that several layers share is selected once."""
         done: dict[int, Memory] = {}
 
@@ -103,7 +101,7 @@ class Site:
         """Number of a sub-layer in its stack, from 1; 0 for the stack."""
         return self.before + self.place
 
-    def at(self, **fields: Any) -> Site:
+    def at(self, **fields: Any) -> "Site":
         """A copy with other fields. Unlike `dataclasses.replace` it reads none: where reads are recorded, the copy records its own."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, **fields)
@@ -136,7 +134,7 @@ class Flow:
     memo: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     call: int = 0
 
-    def at(self, call: int) -> Flow:
+    def at(self, call: int) -> "Flow":
         return self if call == 0 else replace(self, call=call, trace=None)
 
     def memory(self, keys: Tensor, values: Tensor | None = None) -> Memory:

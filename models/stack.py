@@ -1,7 +1,5 @@
 """A stack of layers: connection, layer, keep; at the end an aggregation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

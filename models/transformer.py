@@ -3,8 +3,6 @@
 Shapes: B sentences, N hypothesis rows, S source, T target, D d_model, V target vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Linear combinations of layers (Dou et al. 2018) and of groups of layers (Yang et al. 2022)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

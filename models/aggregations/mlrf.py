@@ -1,7 +1,5 @@
 """Fusion of layers by Wang et al. 2018 (MLRF): by averaging, by a feed-forward network, by multi-hop layer self-attention."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

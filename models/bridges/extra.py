@@ -4,8 +4,6 @@ cross-attention that reads them.
 Shapes: B sentences, S positions of the source, T slots of the memory (S, or a number of steps), d d_model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """A document-level Transformer over the sentences that the encoder has read one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Each decoder layer attends to its own mixture of encoder layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Connections of convolutional models: layers of another width than d_model, and dense ones (Shen et al. 2018)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Dou et al. 2018: dense connections, aggregation nodes in two orders, and attention to several layers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Skips of a record in training speed: backout, and skips from the embeddings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

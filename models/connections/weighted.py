@@ -1,7 +1,5 @@
 """Learned weights over all layers below: DLCL of Wang et al. 2019, DenseFormer of Pagliardini et al. 2024, PCformer of Li et al. 2024."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch
@@ -32,7 +30,7 @@ class Sums(States):
     def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
         return (torch.mv(self.y[:l].t(), row.to(self.y.dtype)),)
 
-    def begin(self, top: int) -> SumGradients:
+    def begin(self, top: int) -> "SumGradients":
         return SumGradients(self.y)
 
 
@@ -61,7 +59,7 @@ class RunningMix:
         self._above: Tensor | None = None
 
     @classmethod
-    def start(cls, history: History, number: int) -> RunningMix | None:
+    def start(cls, history: History, number: int) -> "RunningMix | None":
         """With h_0 in its place; None under torch.compile, which is given the plain sum."""
         if torch.compiler.is_compiling():
             return None

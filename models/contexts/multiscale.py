@@ -3,8 +3,6 @@
 Shapes: B sentences, T queries, S keys, D model.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Predictions that are mixed: of groups of layers, and of the decoder and the source words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

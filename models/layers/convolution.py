@@ -3,8 +3,6 @@
 Shapes: B or N rows, T positions, C input width, D output width, k kernel.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

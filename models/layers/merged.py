@@ -1,7 +1,5 @@
 """A decoder layer whose one attention reads the target and the source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

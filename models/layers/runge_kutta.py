@@ -1,7 +1,5 @@
 """Runge-Kutta layers of Li et al. 2022, and the predictor of Li et al. 2024."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

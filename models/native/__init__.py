@@ -7,8 +7,6 @@ Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H
 outputs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import logging

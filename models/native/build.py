@@ -1,7 +1,5 @@
 """C files -> a library for this machine's processor, made once and kept in the user's cache folder."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

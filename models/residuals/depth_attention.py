@@ -3,8 +3,6 @@
 Shapes: K states at most, J of them so far, N positions, D numbers in a state.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -49,7 +47,7 @@ class DepthMix(States):
         shares = scores.softmax(0)
         return _sum(shares, self.v[:l]), scores, shares
 
-    def begin(self, top: int) -> DepthGradients:
+    def begin(self, top: int) -> "DepthGradients":
         return DepthGradients(self, top)
 
 

@@ -1,7 +1,5 @@
 """Attention over depth in groups of channels, in place of the residual sum and beside it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple
 
 import torch

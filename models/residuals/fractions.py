@@ -1,7 +1,5 @@
 """Frac-connections of Zhu et al. 2025: hyper-connections between slices of one stream."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

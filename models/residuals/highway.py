@@ -1,7 +1,5 @@
 """Residuals between pre-norm and post-norm: Keel of Chen and Wei 2026 and SiameseNorm of Li et al. 2026."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -4,8 +4,6 @@ Shapes: n streams, D numbers in a stream; leading axes are tokens. Streams are f
 made on its way down: what reads the streams hands them on. Under a compiler, and where nothing learns, the plain forms run.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Sums over all layers below with weights of the states: MUDD of Xiao et al. 2025 and DeepCrossAttention of Heddes et al. 2025."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

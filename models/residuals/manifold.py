@@ -3,8 +3,6 @@
 Shapes: n rows and columns, N matrices.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, Literal

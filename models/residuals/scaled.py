@@ -1,7 +1,5 @@
 """Residuals of one stream: factors of their own, Admin, and deep delta learning."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,8 +1,6 @@
 """Self-attention that reads what lower layers have at the same position: gated values of layer 1, values mixed over depth, and keys beside
 those of the sequence."""
 
-from __future__ import annotations
-
 import math
 
 import torch

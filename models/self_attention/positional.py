@@ -1,7 +1,5 @@
 """Self-attention that knows where words stand: relative positions, and masks that look one way."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Self-attention that shares keys or values between layers: value residuals and layer-integrated memory."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

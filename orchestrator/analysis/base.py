@@ -6,8 +6,6 @@ A kind is a function that a module of `orchestrator.analysis.kinds` registers:
 def analyse(context: AnalysisContext) -> Analysis: ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,7 +91,7 @@ class AnalysisContext:
     def finder(self) -> Finder:
         return Finder(self.ledger, Data(self.data_dir, self.cache_dir))
 
-    def each_row(self, analyse_row: Callable[[AnalysisContext, Subject, list[str]], Records]) -> tuple[Records, list[str]]:
+    def each_row(self, analyse_row: Callable[["AnalysisContext", Subject, list[str]], Records]) -> tuple[Records, list[str]]:
         """Returns (the records of all rows, the notes that `analyse_row` appended). Raises UserError with the notes without a record."""
         notes: list[str] = []
         records = [record for subject in self.subjects for record in analyse_row(self, subject, notes)]
@@ -228,7 +226,7 @@ def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Reco
     return groups
 
 
-def table_of(title: str, values: pd.Series[float] | pd.DataFrame, form: str = "{:.3f}") -> list[str]:
+def table_of(title: str, values: "pd.Series[float] | pd.DataFrame", form: str = "{:.3f}") -> list[str]:
     """Returns a title and the lines of a table for the terminal; the last level of a series' index becomes the columns."""
     frame = values.unstack(sort=False) if isinstance(values, pd.Series) else values
     return [title, *frame.to_string(float_format=form.format, na_rep="").splitlines()]
