@@ -31,7 +31,7 @@ from report import fastest_peer, find, legend, line, ratio, show, spread, table,
 from safetensors.torch import save_file
 from sizes import SIZES
 
-from models import build
+from models.transformer import build
 
 EOS, FORBID = 3, -1e4
 SLOWER = 1.03

@@ -34,7 +34,7 @@ from machine import describe, measured_rates, rates_text
 from sizes import text
 from training_step import TrainingStep, updates_of
 
-from models import build, count_parameters
+from models.transformer import build, count_parameters
 from orchestrator import cpu
 from orchestrator.cpu import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
 from orchestrator.training.batches import Update

@@ -4,8 +4,6 @@ PostgreSQL is Debian's package `postgresql`; the packages that MLflow needs in a
 `make mlflow-server` installs both. All processes listen on loopback, use one temporary folder, and end with this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -75,7 +73,7 @@ class SharedServer:
     def log(self) -> Path:
         return self.folder / "server.log"
 
-    def __enter__(self) -> SharedServer:
+    def __enter__(self) -> "SharedServer":
         try:
             self.start_database()
             self.start()

@@ -9,7 +9,7 @@ import torch
 from sizes import Pair
 from torch import Tensor
 
-from models import Transformer
+from models.transformer import Transformer
 from orchestrator.data.batching import Batch
 from orchestrator.data.store import Pairs
 from orchestrator.specs.schema import BatchSpec, OptimSpec

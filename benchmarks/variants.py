@@ -31,7 +31,7 @@ from machine import allocated, describe, measured_rates, rates_text  # noqa: E40
 from sizes import SIZES, Size, text  # noqa: E402
 from training_step import updates_of  # noqa: E402
 
-from models import build, count_parameters  # noqa: E402
+from models.transformer import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.kinds.speed import Case, paper_speed  # noqa: E402

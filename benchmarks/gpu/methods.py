@@ -24,7 +24,7 @@ from sizes import SIZES, text  # noqa: E402
 from speed import timed  # noqa: E402
 from training_step import TrainingStep, in_form, updates_of  # noqa: E402
 
-import models  # noqa: E402
+from models.transformer import build, count_parameters  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402
 from orchestrator.training.batches import packed  # noqa: E402
 from orchestrator.training.graphs import form_on  # noqa: E402
@@ -63,14 +63,14 @@ def main() -> None:
         for side in ("encoder", "decoder"):
             model[side] |= {"num_layers": size.layers}
         try:
-            built = models.build(model, size.vocab, size.vocab).to(device)
+            built = build(model, size.vocab, size.vocab).to(device)
             if args.compile:
                 built.compile_layers()
             form = form_on(Runtime(device=device), built, spec.train.model_copy(update={"precision": "bf16"})) or packed
             given = in_form(updates, form, device)
             step = TrainingStep(built, device, autocast=True)
             seconds = [timed(device, lambda step=step, given=given: [step(update) for update in given]) for _ in range(args.rounds + 2)]
-            row |= {"parameters": models.count_parameters(built), "form": form.__name__, "captured": bool(step.graphs.graphs)}
+            row |= {"parameters": count_parameters(built), "form": form.__name__, "captured": bool(step.graphs.graphs)}
             row["tokens_per_second"] = round(tokens / statistics.median(seconds[2:]))  # the first two warm up and capture
             plain += [row["tokens_per_second"]] if name == "plain" else []
             del step, built

@@ -33,8 +33,8 @@ from plain import loss as plain_loss  # noqa: E402
 from sizes import DROPOUT, SIZES, Pair, Size, text  # noqa: E402
 from training_step import TrainingStep, in_form, updates_of  # noqa: E402
 
-import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
+from models.transformer import build  # noqa: E402
 from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
 from orchestrator.decoding.translate import FullLength, pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
@@ -98,7 +98,7 @@ PLAIN = ["plain torch", "plain torch, compiled"]
 
 
 def ours(size: Size, device: torch.device, form: str) -> Step:
-    step = TrainingStep(models.build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
+    step = TrainingStep(build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
     if "compiled" in form:
         step.objective.model.compile_layers()
     return step
@@ -207,7 +207,7 @@ def kernels(step: Step, update: Update) -> dict[str, Any]:
 def decoding(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
     """Sentences and tokens a second; all outputs have exactly --length tokens."""
     size = SIZES[name]
-    model = FullLength(models.build(size.model(), size.vocab, size.vocab).to(device).eval())
+    model = FullLength(build(size.model(), size.vocab, size.vocab).to(device).eval())
     other = plain_model(size, device).eval()
     other.bias = torch.zeros(size.vocab, device=device)
     other.bias[EOS] = -1e9

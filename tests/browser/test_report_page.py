@@ -1,7 +1,5 @@
 """The report's page as a browser shows it from disk: wide and dark, narrow and light. SCREENSHOTS names a folder to look at."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

@@ -5,9 +5,10 @@ import copy
 import pytest
 import torch
 
-from models import Cache, build
 from models.attention import padding_bias
+from models.cache import Cache
 from models.dropout import Dropout
+from models.transformer import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.training.objective import Normalizer, Objective

@@ -1,7 +1,5 @@
 """Machines made of network namespaces: each with its own address, host name, processes and Ray node, joined by a bridge. Needs root."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -47,7 +45,7 @@ def skip_unless_possible() -> None:
 class Host:
     """One machine. `kill` is its power cut, `cut` pulls its cable."""
 
-    def __init__(self, lab: Lab, name: str, address: str) -> None:
+    def __init__(self, lab: "Lab", name: str, address: str) -> None:
         self.lab, self.name, self.address = lab, name, address
         self.netns = f"nmt-{lab.id}-{name}"
         self.home = lab.home / name
@@ -142,7 +140,7 @@ class Lab:
     def __getitem__(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> "Lab":
         try:
             ip("netns", "add", self.switch)
             ip("-n", self.switch, "link", "add", "br0", "type", "bridge")

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from models import build, count_parameters
+from models.transformer import build, count_parameters
 from orchestrator.cli.main import run
 from orchestrator.ledger.keys import keys_of
 from orchestrator.specs import index

@@ -1,7 +1,5 @@
 """The rules that keep the layout: import directions, module sizes, nothing that runs foreign code, nothing about one machine."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -15,9 +15,9 @@ from protocol import serve  # noqa: E402
 from sizes import Size  # noqa: E402
 from training_step import store  # noqa: E402
 
-import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
 from models.paths import PATHS  # noqa: E402
+from models.transformer import build  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.decoding.translate import decode_corpus  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
@@ -53,7 +53,7 @@ def make(job):
     size = Size(**job["size"])
     forbid = job["task"] == "decode"
     config = size.model(dropout=job["dropout"], output_bias=forbid)
-    model = models.build(config, size.vocab, size.vocab, job["seed"])
+    model = build(config, size.vocab, size.vocab, job["seed"])
     about = {"version": f"torch {torch.__version__}, {path}", "params": parameters(model)}
     if forbid:
         with torch.no_grad():

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models import build
 from models.config import ModelConfig, options
 from models.registry import AGGREGATIONS, CONNECTIONS
 from models.site import Flow, History, Site
+from models.transformer import build
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError

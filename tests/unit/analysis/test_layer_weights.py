@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from models import build
 from models.config import ModelConfig
 from models.plain import SubLayer
 from models.registry import AGGREGATIONS, CONNECTIONS
 from models.site import Flow, History, Site
+from models.transformer import build
 from orchestrator.analysis.kinds.layer_weights import exploitation, layer_weights, multiplied_out, nodes, scores, weights_of
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve

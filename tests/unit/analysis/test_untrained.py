@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from models import build
-from models.transformer import count_parameters
+from models.transformer import build, count_parameters
 from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds.untrained import PROPERTIES, analyse_parameters, analyse_properties, properties
 from orchestrator.analysis.subjects import RowSelection, group, rows_of

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sizes import SIZES, text
 
-from models import build
+from models.transformer import build
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 from orchestrator.training.objective import Normalizer, Objective

@@ -7,8 +7,8 @@ import pytest
 import torch
 from sizes import SIZES, Size
 
-from models import build
 from models.embedding import sinusoids
+from models.transformer import build
 
 TINY = SIZES["tiny"]
 

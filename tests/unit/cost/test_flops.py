@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from orchestrator.cost.flops import work
 from orchestrator.cost.work import Tokens
 from orchestrator.specs.schema import ModelSpec

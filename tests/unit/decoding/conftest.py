@@ -1,7 +1,5 @@
 """A toy model with the interface of models.Transformer, and slow searches that say what the fast one must find."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ from orchestrator.decoding.beam import BOS, EOS, PAD, length_limit, length_penal
 class ToyEncoded(NamedTuple):
     state: Tensor
 
-    def select(self, sentences: Tensor) -> ToyEncoded:
+    def select(self, sentences: Tensor) -> "ToyEncoded":
         return ToyEncoded(self.state.index_select(0, sentences))
 
 

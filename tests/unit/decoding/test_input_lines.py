@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models import build
+from models.transformer import build
 from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding import translate
 from orchestrator.decoding.beam import Hypothesis

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-import models
 import orchestrator.decoding.translate
 from models.inference import PrecisionError
+from models.transformer import build
 from orchestrator.decoding.candidates import exact_top_k
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
@@ -13,7 +13,7 @@ from orchestrator.specs.schema import DecodeSpec, ModelSpec
 
 
 def sharp_model():
-    model = models.build(ModelSpec(d_model=32, d_ff=64, num_heads=2, norm="pre").model_dump(), 24, 24, 3).eval()
+    model = build(ModelSpec(d_model=32, d_ff=64, num_heads=2, norm="pre").model_dump(), 24, 24, 3).eval()
     model.output.weight.data.mul_(6.0)
     return model
 

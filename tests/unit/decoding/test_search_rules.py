@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from models import build, native
+from models import native
+from models.transformer import build
 from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search, length_limit
 from orchestrator.decoding.candidates import Candidates
 from orchestrator.decoding.translate import FullLength, pad

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-import models
+from models.transformer import build
 from orchestrator.decoding.beam import EOS, beam_search
 from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad
 from orchestrator.errors import UserError
@@ -47,7 +47,7 @@ def test_results_come_in_input_order(beam):
 
 def _positions(most):
     side = {"num_layers": 1}
-    return models.build(
+    return build(
         {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": side, "decoder": side, "positions": "learned", "max_positions": most}, 20, 20
     )
 
@@ -77,7 +77,7 @@ def test_an_empty_source_is_an_empty_output():
 def test_the_transformer_decodes_as_without_a_cache(beam):
     """tests/unit/models/test_every_variant.py has the caches of every variant."""
     side = {"num_layers": 2}
-    model = models.build(ModelSpec(d_model=32, d_ff=64, num_heads=2, encoder=side, decoder=side).model_dump(), 24, 24, 3).eval()
+    model = build(ModelSpec(d_model=32, d_ff=64, num_heads=2, encoder=side, decoder=side).model_dump(), 24, 24, 3).eval()
     # random weights are nearly uniform: sharpen them so that the search has something to find
     model.output.weight.data.mul_(6.0)
     decode = DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind="gnmt", alpha=0.6), max_ratio=1.0, max_extra=4)

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from models import Cache, build
 from models.bridges.mixtures import DepthAttentionBridge, MuddBridge
+from models.cache import Cache
 from models.registry import REGISTRIES
 from models.seams import Residual
+from models.transformer import build
 
 VOCAB = 23
 TWO_MEMORIES: dict[str, Any] = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}

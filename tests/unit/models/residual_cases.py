@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from models import build
 from models.config import ModelConfig
 from models.initialise import initialise
 from models.plain import SubLayer
 from models.site import Site
+from models.transformer import build
 from orchestrator.specs.components import check_components
 from tests.unit.models.model_cases import VOCAB, batch, config
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 

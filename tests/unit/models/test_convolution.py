@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models import Cache, build
+from models.cache import Cache
 from models.config import ModelConfig
 from models.embedding import TooLongError
 from models.layers.convolution import GluConv
 from models.linear import NormedLinear
 from models.loss import label_smoothed_loss
 from models.site import Flow, Site
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch
 
 OWN: dict[str, Any] = {

@@ -6,10 +6,10 @@ import re
 import pytest
 import torch
 
-from models import build
 from models.dropout import Dropout
 from models.loss import gradient_rows, label_smoothed_loss
 from models.paths import PATHS
+from models.transformer import build
 from tests.unit.models.model_cases import COMPONENTS, VOCAB, batch, config, variant
 
 PLACES = {"embedding": 0.11, "residual": 0.22, "attention": 0.33, "ffn": 0.44}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models import build
 from models.connections.weighted import RunningMix
+from models.transformer import build
 from tests.unit.models.model_cases import DEFAULTS, VOCAB, batch, config, variant
 from tests.unit.models.test_equations import both, different_values, layer_norm, same
 

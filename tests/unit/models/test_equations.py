@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from models import build
 from models.attention import causal_bias
 from models.site import Flow
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from models import Cache, build, count_parameters
+from models.cache import Cache
 from models.dropout import Dropout
 from models.paths import PATHS
+from models.transformer import build, count_parameters
 from tests.unit.models.model_cases import ONCE, VOCAB, batch, beams, fresh, full, off_start, tiny, variant
 
 once = pytest.mark.parametrize("case", ONCE, ids="-".join)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config

@@ -5,7 +5,7 @@ import torch
 
 import models.inference
 from benchmarks.switches import without
-from models import Cache
+from models.cache import Cache
 from models.inference import PrecisionError, check_precision, prepared
 from tests.unit.models.model_cases import DEFAULTS, batch, beams, fresh, full, tiny
 

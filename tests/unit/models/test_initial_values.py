@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from models import build
 from models.initialise import NoInitialValueError, initialise, starts_as, stream_seed
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, config
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import torch
 
-from models import build
 from models.dropout import Dropout
 from models.layout import ROWS, shape_of, shaped
+from models.transformer import build
 from orchestrator.data.batching import Batch
 from orchestrator.training.batches import captured, packed, rounded
 from orchestrator.training.objective import Normalizer, Objective

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, variant
 from tests.unit.models.test_equations import attention, feed_forward, layer_norm, same, sigmoid
 

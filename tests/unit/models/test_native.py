@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.switches import without
-from models import build, native
+from models import native
 from models.cache import Cache
 from models.inference import prepared
 from models.native import Linear
 from models.native.build import BuildError, find_compiler, library
 from models.packing import Packing
+from models.transformer import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.decoding.candidates import Candidates
 from orchestrator.specs.schema import DecodeSpec

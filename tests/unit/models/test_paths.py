@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.switches import NAMES, without
-from models import build
 from models.paths import PATHS
+from models.transformer import build
 from orchestrator import cpu
 from orchestrator.specs.schema import OptimSpec
 from orchestrator.training.objective import Normalizer, Objective

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from models import build
 from models.paths import PATHS
 from models.site import Flow
-from models.transformer import causal_bias, padding_bias
+from models.transformer import build, causal_bias, padding_bias
 from tests.unit.models.model_cases import VOCAB, config
 
 

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import torch
 
-from models import build
 from models.config import ModelConfig
 from models.recurrence import BiArn, BiRnn
 from models.site import Site
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config
 from tests.unit.models.test_equations import attention, feed_forward, flow_of, layer_norm, same, sigmoid
 

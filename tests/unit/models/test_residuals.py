@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from models import build
 from models.residuals.scaled import Admin, profile
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from models import build
 from models.layers.runge_kutta import RungeKutta
 from models.site import Flow
+from models.transformer import build
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 

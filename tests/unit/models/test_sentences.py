@@ -2,10 +2,10 @@
 
 import torch
 
-from models import build
 from models.attention import padding_bias
 from models.embedding import sinusoids
 from models.site import Flow
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, config
 
 DOCUMENTS = torch.tensor(

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from models import build
 from models.site import Flow
+from models.transformer import build
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from models import build, count_parameters
+from models.transformer import build, count_parameters
 
 SIZES = {"base": (512, 2048, 6, 6), "mini": (256, 1024, 4, 2), "small": (128, 512, 6, 6)}
 """d_model, d_ff, encoder and decoder layers."""

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import hidden, model_of, problems, streams, sublayer, x_and_y
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from models import build
 from models.residuals.depth_attention import DepthMix, State
 from models.residuals.hyper import normed_product, read_streams, write_streams
 from models.residuals.manifold import sinkhorn
+from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 

@@ -5,8 +5,9 @@ import re
 import pytest
 import torch
 
-from models import Cache, build
+from models.cache import Cache
 from models.inference import prepared
+from models.transformer import build
 from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import check

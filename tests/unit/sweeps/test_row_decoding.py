@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_files import Store
 from orchestrator.sweeps import row

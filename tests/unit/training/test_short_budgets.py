@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from models import build
+from models.transformer import build
 from orchestrator.data.batching import Batches
 from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
 from orchestrator.training.batches import UpdateLoader

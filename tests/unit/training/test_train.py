@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from models import build
+from models.transformer import build
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training import trainer
 from orchestrator.training.batches import UpdateLoader

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from models import build
 from models.initialise import stream_seed
+from models.transformer import build
 from orchestrator.data.batching import Batches
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256

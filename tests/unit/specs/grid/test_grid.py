@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import build, count_parameters
+from models.transformer import build, count_parameters
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
