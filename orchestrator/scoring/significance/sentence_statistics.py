@@ -96,8 +96,4 @@ def bleu_statistics(
 
 def _of_bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
     check_counts(hypotheses, references)
-    counts = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)
-    for i, (line, *others) in enumerate(zip(hypotheses, *references, strict=True)):
-        score = metric.corpus_score([line], [[other] for other in others])
-        counts[i] = [score.sys_len, score.ref_len, *score.counts, *score.totals]
-    return counts
+    return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.int64).reshape(-1, STATISTICS)
