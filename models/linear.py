@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from models.config import ModelConfig, StackConfig
+from models.config import MAX_WIDTH, ModelConfig, StackConfig
 
 
 class NormedLinear(nn.Linear):
@@ -79,6 +79,3 @@ def list_fault(name: str, value: int | list[int], num_layers: int) -> str | None
         return f"{name} has {len(value)} numbers; expected one number or {num_layers}, one for each layer"
     wrong = [number for number in per_layer(value, num_layers) if not 1 <= number <= MAX_WIDTH]
     return f"{name} has {wrong[0]}; expected 1 to {MAX_WIDTH}" if wrong else None
-
-
-MAX_WIDTH = 100_000

@@ -73,8 +73,4 @@ class RemoteError(CommandError):
 
 
 class StopTraining(Exception):
-    """Raised by a reporter to end this training now. `status` becomes the status of the run (`stopped`)."""
-
-    def __init__(self, status: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
+    """Raised by a reporter to end this training now, whose run is then `stopped`. The message is the reason."""

@@ -70,4 +70,4 @@ class _Timed(Trainer):
         self.done.append((sum(self.work.training(tokens) for tokens in lengths), seconds))
         timed = self.done[WARM_UP:]
         if len(timed) >= MAX_UPDATES or (len(timed) >= MIN_UPDATES and sum(seconds for _, seconds in timed) >= SECONDS):
-            raise StopTraining("stopped", "measured")
+            raise StopTraining("measured")

@@ -12,21 +12,35 @@ Paths, worker counts, row names, addresses and log settings never enter. Text an
 
 import functools
 import inspect
+import json
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest
-from orchestrator.ledger.grown import FORMER, GROWN, LATER
 from orchestrator.specs import public_tests
 from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
+
+_FIELDS = json.loads(Path(__file__).with_name("grown.json").read_text())
+
+GROWN: dict[str, Any] = _FIELDS["grown"]
+"""Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs had in effect.
+
+A field with that value is left out of the key, so that a new option does not rename finished runs."""
+
+FORMER: dict[str, dict[str, Any]] = _FIELDS["former"]
+"""Options that components no longer have, and the values that count now. Keys, recorded specs and their digests have them."""
+
+LATER: list[str] = _FIELDS["later"]
+"""Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""
 
 
 @dataclass(frozen=True)

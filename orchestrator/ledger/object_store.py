@@ -42,12 +42,6 @@ def display_path(path: Path) -> str:
     return mirror.url if rest == "." else f"{mirror.url}/{rest}"
 
 
-def lease(lock: Path, *, timeout: float = 0.0) -> Any:
-    """Claims the run or sweep of a lock file and updates the local copy. LockedError names an owner elsewhere."""
-    mirror = mirror_of(lock)
-    return None if mirror is None else mirror.lease(lock, timeout=timeout)
-
-
 def fetch(path: Path) -> None:
     """Fetches the missing tensors at or below `path`."""
     if (mirror := mirror_of(path)) is not None:
@@ -64,9 +58,3 @@ def push(results: Path) -> None:
     """Uploads every run and sweep that is newer here than in the bucket."""
     if (mirror := mirror_of(results)) is not None:
         mirror.push_all()
-
-
-def absent_bytes(path: Path) -> int:
-    """Bytes of the tensors at or below `path` that are only in the bucket."""
-    mirror = mirror_of(path)
-    return 0 if mirror is None else mirror.absent_bytes(path)

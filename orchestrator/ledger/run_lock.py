@@ -58,7 +58,8 @@ class RunLock:
                 raise LockedError(f"{self.owned}: locked by {describe(owner(self.path) or {})}")
             time.sleep(POLL)
         try:
-            self._lease = object_store.lease(self.path, timeout=max(0.0, deadline - time.monotonic()))
+            if (mirror := object_store.mirror_of(self.path)) is not None:
+                self._lease = mirror.lease(self.path, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**identity(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")

@@ -258,5 +258,6 @@ def size_of(path: Path) -> int:
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
-        return sum(size_of(child) for child in path.iterdir()) + object_store.absent_bytes(path)
+        mirror = object_store.mirror_of(path)
+        return sum(map(size_of, path.iterdir())) + (0 if mirror is None else mirror.absent_bytes(path))
     return path.stat().st_size

@@ -20,8 +20,7 @@ from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRo
 from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.expected_best import gap
-from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
+from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER, StatisticsReader
 from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row

@@ -16,8 +16,7 @@ from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
 from orchestrator.scoring.significance.estimator import Answer, Arm, Difference, difference
 from orchestrator.scoring.significance.mixed import MixedModel, Spread
-from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.sentence_statistics import score_of
+from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, score_of
 from orchestrator.scoring.significance.verdicts import CONFIRMED, OPEN, REVERSED
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec

@@ -14,7 +14,7 @@ from orchestrator.ledger.run_view import RunView
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.spec_index import entries, external_of, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
-from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.controls import of_address
 from orchestrator.specs.row import Row, table_of
 from orchestrator.specs.schema import ScoreSpec

@@ -19,7 +19,7 @@ from orchestrator.ledger.statistics import WIDTHS
 from orchestrator.report.effects import Effects, Outcomes
 from orchestrator.scoring.significance.estimator import Arm, detectable, multiplicities, seeds_needed
 from orchestrator.scoring.significance.mixed import Spread, degrees, own
-from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 

@@ -5,19 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import looks
+from orchestrator.report import looks, notes
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, Ours, against, figures, front, ratios
 from orchestrator.report.find import Finder, SeedResult, shipped
 from orchestrator.report.judgement import Judgement, OfRow
-from orchestrator.report.notes import (
-    changed_since_training,
-    claim_note,
-    metric_doubts,
-    notes,
-    parameter_differences,
-    shipped_note,
-)
 from orchestrator.scoring.rouge import ROUGE
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row, baseline, short_id, starts
@@ -121,7 +113,7 @@ def make(
     for row_id, speed in rates.items():
         before = ours[row_id] or Ours(status="not run", reason="not run")
         ours[row_id] = replace(before, train_speed=speed.get("train_speed"), decode_speed=speed.get("decode_speed"))
-    changed, best = changed_since_training(rows, outcomes, finder, seeds), front(ours)
+    changed, best = notes.changed_since_training(rows, outcomes, finder, seeds), front(ours)
     outcomes = {row.id: outcomes[row.id] for row in rows}
     from_product, lines = shipped(finder.ledger, outcomes), []
     runs: dict[frozenset[str | None], str] = {}
@@ -146,14 +138,14 @@ def make(
     warned = component_sources.warnings(changed, given)
     made = [
         *warned,
-        *shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
-        *notes(rows, outcomes, ours, judged, scale, first, measured),
+        *notes.shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
+        *notes.notes(rows, outcomes, ours, judged, scale, first, measured),
         *looks.note((row, each.own.look, each.own.level) for row, each in judged.items() if each.own is not None and each.own.effects),
-        *metric_doubts(rows, outcomes, finder),
+        *notes.metric_doubts(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
-        made += parameter_differences(rows, finder, starts(whole, None))
-    made += [*(claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start)]
+        made += notes.parameter_differences(rows, finder, starts(whole, None))
+    made += [*(notes.claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start)]
     return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 
 

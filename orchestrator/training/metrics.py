@@ -143,7 +143,7 @@ class RungReporter:
             return
         self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
         if not self.decide(metrics):
-            raise StopTraining("stopped", f"stopped by ASHA at step {metrics['rung']}")
+            raise StopTraining(f"stopped by ASHA at step {metrics['rung']}")
 
 
 class StopAt:
@@ -154,4 +154,4 @@ class StopAt:
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
         if self.rung is not None and metrics.get("rung") == self.rung:
-            raise StopTraining("stopped", f"stopped by the search at step {self.rung}")
+            raise StopTraining(f"stopped by the search at step {self.rung}")

@@ -21,21 +21,12 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.specs.schema import RunSpec, Schedule
-from orchestrator.training import phases
+from orchestrator.training import optim, phases
 from orchestrator.training.batches import Update, UpdateLoader, prefetch, total_steps
 from orchestrator.training.graphs import Graphs, both_passes, form_on
 from orchestrator.training.initial_weights import profile, warm_start
 from orchestrator.training.metrics import GradientNorms, Meter
 from orchestrator.training.objective import Normalizer, Objective, Validator
-from orchestrator.training.optim import (
-    MovingAverage,
-    build_optimizer,
-    clip_gradients,
-    learning_rate,
-    load_optimizer,
-    optimizer_tensors,
-    set_lr,
-)
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.state import Diverged, Progress, TrainResult, check_finite
 
@@ -83,8 +74,8 @@ class Trainer:
         self.params = count_parameters(self.model)
 
         # the optimizer, and the loss as one module that DDP can wrap
-        self.optimizer = build_optimizer(self.model, spec.optim)
-        self.average = None if spec.optim.ema is None else MovingAverage(self.model, spec.optim.ema)
+        self.optimizer = optim.build_optimizer(self.model, spec.optim)
+        self.average = None if spec.optim.ema is None else optim.MovingAverage(self.model, spec.optim.ema)
         self.objective = runtime.prepare_model(Objective(self.model, spec.optim.label_smoothing))
 
         self.form = form_on(runtime, self.model, spec.train)
@@ -118,7 +109,7 @@ class Trainer:
             self.report(self.gradient_norms.flush())
             status, reason = "diverged", str(error)
         except StopTraining as stop:
-            status, reason = stop.status, stop.reason
+            status, reason = "stopped", str(stop)
         finally:
             if self.journal is not None:
                 self.journal.close()
@@ -129,7 +120,7 @@ class Trainer:
         """Trains until the training is finished or the optimizer must restart."""
         if phases.restart_due(self.spec, self.progress):  # here, because a checkpoint is older than the restart that follows it
             phases.restart(self.progress)
-            self.optimizer = build_optimizer(self.model, self.spec.optim)
+            self.optimizer = optim.build_optimizer(self.model, self.spec.optim)
         self.graphs.forget()
         batch, schedule = phases.settings(self.spec, self.progress)
         loader = UpdateLoader(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
@@ -174,9 +165,9 @@ class Trainer:
     def optimizer_step(self, update: Update, schedule: Schedule, sums: dict[str, Tensor]) -> None:
         p, spec = self.progress, self.spec
         step = p.step + 1
-        set_lr(self.optimizer, learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts, p.phase_length))
+        optim.set_lr(self.optimizer, optim.learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts, p.phase_length))
         self.gradient_norms.record(step)
-        norm = clip_gradients(self.model, spec.optim.clip_norm)
+        norm = optim.clip_gradients(self.model, spec.optim.clip_norm)
         # on a GPU only before a report, so that other steps never wait for the device
         if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
             check_finite(self.runtime, step, sums["nll"], norm)
@@ -253,7 +244,7 @@ class Trainer:
             metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
             # no generator's state: dropout streams are a function of (seed, step, micro-batch, rank)
             state = {"progress": asdict(p), "report": metrics, "meter": meter}
-            tensors = {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}
+            tensors = {"model": self.weights(), "optimizer": optim.optimizer_tensors(self.model, self.optimizer)}
             if self.average is not None:
                 tensors["ema"] = self.average.average
             self.store.save(p.step, tensors, state)
@@ -271,7 +262,7 @@ class Trainer:
         if "meter" in saved.state:  # checkpoints of earlier versions have none
             self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])
-        load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
+        optim.load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         if self.average is not None:
             self.average.load(saved.tensors["ema"])
         report = saved.state["report"]  # repeated, in case the process died between checkpoint and report

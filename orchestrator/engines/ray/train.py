@@ -77,7 +77,7 @@ def worker_loop(config: dict[str, Any]) -> None:
 
     def decide(rung: dict[str, Any]) -> None:
         if not runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung))):
-            raise StopTraining("stopped", f"stopped by ASHA at step {rung['rung']}")
+            raise StopTraining(f"stopped by ASHA at step {rung['rung']}")
 
     while True:
         taken = ray.get(queue.take.remote(config["claim"], number, runtime.world_size)) if runtime.is_main else None

@@ -14,6 +14,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import STATISTICS, WIDTHS, Floats, Numbers, corpus_bleu, corpus_chrf, mean, pack, unpack
 from orchestrator.scoring.bleu import as_multi_bleu, check_counts, lower_ascii, multi_bleu_metric
 from orchestrator.scoring.rouge import PRINCIPAL, rouge, without_marks
@@ -67,6 +69,22 @@ def unpacked(record: Mapping[str, Any] | None) -> dict[str, Numbers]:
         return {name: unpack(text, WIDTHS[name]) for name, text in ((record or {}).get("statistics") or {}).items() if name in WIDTHS}
     except ValueError as error:
         raise UserError(f"score {str((record or {}).get('key'))[:16]}: its statistics are damaged ({error})") from None
+
+
+class StatisticsReader:
+    """Sentence statistics of finished runs, from their score records; each is read once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._known: dict[str, dict[str, Numbers]] = {}
+
+    def of(self, keys: Keys) -> dict[str, Numbers]:
+        """Metric -> statistics [N, S] of the run under `keys`. Empty if its record has none."""
+        if keys.train is None or keys.score is None:
+            return {}
+        if keys.score not in self._known:
+            self._known[keys.score] = unpacked(self.ledger.read_score(keys.train, keys.score))
+        return self._known[keys.score]
 
 
 Counts = npt.NDArray[np.int64]

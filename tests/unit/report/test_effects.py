@@ -16,8 +16,7 @@ from orchestrator.report.judgement import exit_code
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
-from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.sentence_statistics import packed, score_of
+from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, packed, score_of
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve

@@ -16,7 +16,7 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.table import Table, make
-from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data

@@ -49,7 +49,7 @@ def test_rungs_and_checkpoints_never_change_the_weights(prepared, tmp_path):
 
 def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
     norms = iter([torch.ones(())] * 6 + [torch.tensor(math.nan)])
-    monkeypatch.setattr(trainer, "clip_gradients", lambda model, max_norm: next(norms))
+    monkeypatch.setattr(trainer.optim, "clip_gradients", lambda model, max_norm: next(norms))
     result = fit(SPEC, prepared, tmp_path / "run")
     assert result.status == "diverged"
     assert "step 7" in result.reason
