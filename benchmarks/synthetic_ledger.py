@@ -61,4 +61,4 @@ def _run(ledger: Ledger, keys: dict[str, str], row: dict[str, Any], chance: rand
     ledger.write_capsule(train, {"key": train, "python": "synthetic"})
     ledger.write_train(train, about | {"weights_sha256": train, "reason": ""})
     ledger.write_decode(train, decode, {"sentences_per_second": chance.uniform(10, 40)}, ["synthetic"] * 100)
-    ledger.write_score(train, score, {"bleu": bleu, "chrf": {"score": bleu * 1.8}, "signature": "synthetic|nrefs:1|tok:13a"})
+    ledger.write_record(train, "score", score, {"bleu": bleu, "chrf": {"score": bleu * 1.8}, "signature": "synthetic|nrefs:1|tok:13a"})

@@ -158,7 +158,7 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     record = None
     if keys is not None and keys.train is not None and keys.decode is not None:
         record = finder.ledger.read_decode(keys.train, keys.decode)
-        if record is None and finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
+        if record is None and finder.ledger.record(keys.train, "decode", keys.decode) is not None:
             again = f"nmt-ablate repro {shlex.quote(str(target))} --into FOLDER"
             raise UserError(f"{row.id}: the translations with seed {seed} were left out of the ledger; {again} makes them anew")
     if record is None or row.spec is None:

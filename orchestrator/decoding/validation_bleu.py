@@ -51,7 +51,7 @@ def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str | None
     """
     if decode.length_penalty.alpha != "tuned":
         return decode
-    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    record = None if keys.tune is None or keys.train is None else ledger.record(keys.train, "tune", keys.tune)
     if record is None and row is not None:
         raise UserError(f"{row}: its length penalty is tuned, and was not yet; expected nmt-ablate run {row} first")
     return with_alpha(decode, (decode.length_penalty.candidates or [])[0] if record is None else record["alpha"])

@@ -64,15 +64,11 @@ class Ledger:
         """The record with its `hypotheses` (one string per sentence); None unless both files are intact and the texts are there."""
         return self._first(train_key, lambda run: self.reader.decoding(run, decode_key))
 
-    def read_decode_record(self, train_key: str, decode_key: str) -> Record | None:
-        """The record without its texts: speed, and the sha256 of the hypotheses."""
-        return self._find(train_key, f"decode/{short(checked(decode_key))}.json", decode_key)
-
     def decoding_is_damaged(self, train_key: str, decode_key: str) -> bool:
         """Whether a decoding in `root` is damaged, and no mirror has it."""
         path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.json"
         there = os.path.lexists(path) or os.path.lexists(path.with_suffix(".txt"))
-        without_texts = (self.read_decode_record(train_key, decode_key) or {}).get("has_texts") is False
+        without_texts = (self.record(train_key, "decode", decode_key) or {}).get("has_texts") is False
         return there and not without_texts and self.read_decode(train_key, decode_key) is None
 
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
@@ -92,27 +88,16 @@ class Ledger:
         about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
         twice = {"hypotheses"} | ({"tokens"} if record.get("tokens") == list(hypotheses) else set())
         bare = {name: value for name, value in record.items() if name not in twice}
-        self.write_decode_record(train_key, decode_key, bare | about)
+        self.write_record(train_key, "decode", decode_key, bare | about)
 
-    def write_decode_record(self, train_key: str, decode_key: str, record: Mapping[str, Any]) -> None:
-        """Writes the record alone; without its texts it must say `has_texts: false`."""
-        self._write(train_key, f"decode/{short(checked(decode_key))}.json", decode_key, record, "decode")
+    def record(self, train_key: str, folder: str, key: str) -> Record | None:
+        """A record of the run in `folder`: score, tune, or decode, without its texts (speed, and the sha256 of the hypotheses)."""
+        return self._find(train_key, f"{folder}/{short(checked(key))}.json", key)
 
-    def read_tune(self, train_key: str, tune_key: str) -> Record | None:
-        return self._find(train_key, f"tune/{short(checked(tune_key))}.json", tune_key)
-
-    def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:
-        self._write(train_key, f"tune/{short(checked(tune_key))}.json", tune_key, {**record, "train_key": train_key}, "tune")
-
-    def write_search(self, train_key: str, search_key: str, record: Mapping[str, Any]) -> None:
-        """Writes the search of an arm (`tuning.choice`), in the folder of its trial 0."""
-        self._write(train_key, f"search/{short(checked(search_key))}.json", search_key, {**record, "train_key": train_key}, "search")
-
-    def read_score(self, train_key: str, score_key: str) -> Record | None:
-        return self._find(train_key, f"score/{short(checked(score_key))}.json", score_key)
-
-    def write_score(self, train_key: str, score_key: str, record: Mapping[str, Any]) -> None:
-        self._write(train_key, f"score/{short(checked(score_key))}.json", score_key, {**record, "train_key": train_key}, "score")
+    def write_record(self, train_key: str, folder: str, key: str, record: Mapping[str, Any]) -> None:
+        """Writes a record of the run into `folder`: score, tune, search (of an arm, in the folder of its trial 0; see `tuning.choice`), or
+        decode, which must say `has_texts: false` without its texts."""
+        self._write(train_key, f"{folder}/{short(checked(key))}.json", key, {**record, "train_key": train_key}, folder)
 
     def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> Record:
         """Commits the metrics of a rung and returns the record on disk: the first commit of a step is final."""

@@ -96,7 +96,7 @@ class RunView:
         scores: dict[str, Record | None] = {}
         for name, own in scorings.items():
             damaged = texts and own.decode is not None and ledger.decoding_is_damaged(train, own.decode)
-            scores[name] = None if own.score is None or damaged else ledger.read_score(train, own.score)
+            scores[name] = None if own.score is None or damaged else ledger.record(train, "score", own.score)
         expected = [scores[name] for name, own in scorings.items() if own.score is not None]
         return cls(ledger, keys, training, scores, outcome_of(training, expected, failed_below))
 
@@ -125,7 +125,7 @@ class RunView:
     def decoding(self) -> Record | None:
         """The record of the row's own decoding, without its texts."""
         train, decode = self.keys.train, self.keys.decode
-        return None if train is None or decode is None else self.ledger.read_decode_record(train, decode)
+        return None if train is None or decode is None else self.ledger.record(train, "decode", decode)
 
     @property
     def sentences_per_second(self) -> float | None:

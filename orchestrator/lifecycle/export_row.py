@@ -81,7 +81,7 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
     """Content of the model card. `scores` maps names to figures; the row's own score is named after its test set."""
     scores = {}
     for name, scoring in task.scorings.items():
-        score = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
+        score = None if scoring.keys.score is None else ledger.record(task.train_key, "score", scoring.keys.score)
         if score is not None:
             scores[name or scoring.spec.test] = {key: score[key] for key in ("bleu", *ROUGE, "chrf", "signature") if key in score}
     return {

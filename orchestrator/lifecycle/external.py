@@ -52,7 +52,7 @@ def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> 
     if known is not None and known["translations"] != translations:
         run = display(ledger.run_dir(keys.train))
         raise UserError(f"{name}: {row.id} seed {seed} has other translations, of {known['file']}; remove {run} to replace them")
-    record = None if known is None else ledger.read_score(keys.train, keys.score)
+    record = None if known is None else ledger.record(keys.train, "score", keys.score)
     status = "added" if record is None else "known"
     if record is None:
         tokens = prepared.tokenise_text(hypotheses, "tgt")
@@ -66,7 +66,7 @@ def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> 
             own = Ledger(ledger.root, lock=lock)
             own.write_spec(keys.train, place)
             own.write_decode(keys.train, keys.decode, {"tokens": tokens}, hypotheses)
-            own.write_score(keys.train, keys.score, record)
+            own.write_record(keys.train, "score", keys.score, record)
             own.write_train(keys.train, {"status": "done", "external": origin})
     found = {"id": row.id, "seed": seed, "status": status, "bleu": record["bleu"], "signature": record["signature"]}
     return found | {"chrf": record["chrf"]["score"]}

@@ -80,8 +80,8 @@ def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
     """Reads the records of a run; other scorings of the row are included only if its keys are the recorded ones."""
     assert keys.train is not None
     score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.keys else {})
-    scores = {name: ledger.read_score(keys.train, key) for name, key in score_keys.items() if key is not None}
-    decoded = {} if keys.decode is None else ledger.read_decode_record(keys.train, keys.decode) or {}
+    scores = {name: ledger.record(keys.train, "score", key) for name, key in score_keys.items() if key is not None}
+    decoded = {} if keys.decode is None else ledger.record(keys.train, "decode", keys.decode) or {}
     found = {name: score for name, score in scores.items() if score is not None}
     return Evidence(ledger.read_train(keys.train) or {}, ledger.read_capsule(keys.train) or {}, decoded, found)
 

@@ -137,7 +137,7 @@ class Finder:
         return next((keys for start, keys in starts if start and start.get("key") == parent), None)
 
     def score(self, row: Row, keys: Keys) -> Record | None:
-        return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
+        return None if keys.train is None or keys.score is None else self.ledger.record(keys.train, "score", keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:
         if row.spec is None or keys.train is None or keys.decode is None or keys.score is None:

@@ -169,7 +169,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             "score": scoring.spec.model_dump(exclude_none=True),
         }
         found = of_translation(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec, decoded.get("nll"))
-        ledger.write_score(task.train_key, score_key, record | scored | {"statistics": packed(found)})
+        ledger.write_record(task.train_key, "score", score_key, record | scored | {"statistics": packed(found)})
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
@@ -177,10 +177,10 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     assert key is not None
     tuned = {}
     if scoring.keys.tune is not None:
-        tuning = ledger.read_tune(task.train_key, scoring.keys.tune)
+        tuning = ledger.record(task.train_key, "tune", scoring.keys.tune)
         if tuning is None:
             tuning = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
-            ledger.write_tune(task.train_key, scoring.keys.tune, tuning)
+            ledger.write_record(task.train_key, "tune", scoring.keys.tune, tuning)
         search, tuned = with_alpha(search, tuning["alpha"]), {"length_penalty": tuning["alpha"]}
     sources = prepared.encode(prepared.sources(scoring.spec.test))
     started = time.perf_counter()

@@ -86,7 +86,7 @@ def write(ledger: Ledger, record: Record) -> None:
     train = next(iter(record["trials"][0]["runs"].values()))
     known = next((each for each in ledger.records(train, "search") if each["key"] == record["key"]), None)
     if known is None or _content(known) != _content(record):
-        ledger.write_search(train, record["key"], record)
+        ledger.write_record(train, "search", record["key"], record)
 
 
 def _content(record: Mapping[str, Any]) -> dict[str, Any]:

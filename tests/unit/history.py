@@ -19,4 +19,4 @@ def publish(ledger: Ledger, train_key: str, dest: Path, *, texts: bool = True) -
     for record in [] if texts else ledger.records(train_key, "decode"):
         other, bare = Ledger(dest), {name: value for name, value in record.items() if name not in ("tokens", "hypotheses")}
         (other.run_dir(train_key) / "decode" / f"{record['key'][:16]}.txt").unlink()
-        other.write_decode_record(train_key, record["key"], bare | {"has_texts": False})
+        other.write_record(train_key, "decode", record["key"], bare | {"has_texts": False})

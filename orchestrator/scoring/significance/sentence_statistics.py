@@ -83,7 +83,7 @@ class StatisticsReader:
         if keys.train is None or keys.score is None:
             return {}
         if keys.score not in self._known:
-            self._known[keys.score] = unpacked(self.ledger.read_score(keys.train, keys.score))
+            self._known[keys.score] = unpacked(self.ledger.record(keys.train, "score", keys.score))
         return self._known[keys.score]
 
 

@@ -66,7 +66,7 @@ class Lab:
         self.ledger.write_decode(keys.train, keys.decode, {"tokens": tokens, "sentences": len(texts)}, texts)
         scored = score(texts, tokens, self.prepared, "test", row.spec.score)
         counted = {"statistics": packed(of_translation(texts, tokens, self.prepared, "test", row.spec.score))}
-        self.ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode} | scored | counted)
+        self.ledger.write_record(keys.train, "score", keys.score, {"decode_key": keys.decode} | scored | counted)
 
     def subject(self, row: str | Row, asked: Row | None = None) -> Subject:
         found = self.rows[row] if isinstance(row, str) else row
@@ -75,7 +75,7 @@ class Lab:
     def score(self, row: str) -> dict[str, Any]:
         """The score of the ledger."""
         keys = self.subject(row).keys
-        return self.ledger.read_score(keys.train, keys.score)
+        return self.ledger.record(keys.train, "score", keys.score)
 
     def context(self, kind: str, *names: str, options: list[str] | None = None) -> AnalysisContext:
         return AnalysisContext([self.subject(name) for name in names], self.ledger, None, self.cache, options_of(kind, options or []))

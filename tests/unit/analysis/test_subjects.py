@@ -46,7 +46,7 @@ def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab,
     for name in ("base", "hier"):
         made.finish(name, spoil=lambda source: len(source.split()) > 6)
     keys = made.subject("hier").keys
-    made.ledger.write_tune(keys.train, keys.tune, {"alpha": 1.5})
+    made.ledger.write_record(keys.train, "tune", keys.tune, {"alpha": 1.5})
     found = group("significance", [made.rows["base"], made.rows["hier"]], RowSelection(), made.ledger)[0]
     assert [s.spec.decode.length_penalty.alpha for s in found] == [0.5, 1.5], "not tuned yet: the first candidate"
     finder = Finder(made.ledger, Data(None))

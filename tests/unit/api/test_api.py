@@ -40,7 +40,7 @@ def test_results_have_a_line_per_row_and_seed(shipped: Path) -> None:
     frame = nmt.results("dou2018/table1", seeds=[1, 2, 9], spec=True, **WHERE).set_index(["row", "seed"])
     ours = frame.loc[(ROWS[1], 2)]
     ledger = Ledger(shipped)
-    score = ledger.read_score(ours.train_key, ours.score_key)
+    score = ledger.record(ours.train_key, "score", ours.score_key)
     assert score is not None and ours.bleu == score["bleu"] and ours.status == "done" and ours.shipped
     assert frame.loc[(ROWS[1], 3)].bleu > 0, "seeds of the ledger are listed without being asked for"
     assert frame.loc[(ROWS[1], 9)].status == "needs-data" and not frame.loc[(ROWS[1], 9)].bleu > 0

@@ -45,7 +45,7 @@ def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", published)
     train, decode, score = (row["keys"][kind] for kind in ("train", "decode", "score"))
     Ledger(published).write_train(train, {"status": "done", "key": train})
-    Ledger(published).write_score(train, score, {"key": score, "decode_key": decode, "bleu": 30.0})
+    Ledger(published).write_record(train, "score", score, {"key": score, "decode_key": decode, "bleu": 30.0})
     code, out, err = cli("plan", path, "--results", tmp_path / "r")
     assert "done (shipped)" in out and "1 run: 1 done (all shipped with the product); 0 trainings to do\n" in err
 

@@ -42,7 +42,7 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     run_row(task, Runtime())
     assert view_of(task, ledger_of(task)).status == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
-    record = ledger.read_tune(task.train_key, task.keys.tune)
+    record = ledger.record(task.train_key, "tune", task.keys.tune)
     assert record["alpha"] == 1.0, "the first of equals"
     assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
     decoded = ledger.read_decode(task.train_key, task.keys.decode)

@@ -108,8 +108,8 @@ def test_every_record_of_the_ledger_is_on_the_disk_when_its_write_returns(tmp_pa
         (lambda: ledger.write_rung(KEY, 5, {"nll": 1.0}), ["rungs/5.json"]),
         (lambda: ledger.write_train(KEY, {"status": "done"}), ["train.json"]),
         (lambda: ledger.write_decode(KEY, DECODE, {}, ["a"]), [f"decode/{DECODE[:16]}.txt", f"decode/{DECODE[:16]}.json"]),
-        (lambda: ledger.write_score(KEY, SCORE, {"bleu": 1.0}), [f"score/{SCORE[:16]}.json"]),
-        (lambda: ledger.write_tune(KEY, SCORE, {"alpha": 1.0}), [f"tune/{SCORE[:16]}.json"]),
+        (lambda: ledger.write_record(KEY, "score", SCORE, {"bleu": 1.0}), [f"score/{SCORE[:16]}.json"]),
+        (lambda: ledger.write_record(KEY, "tune", SCORE, {"alpha": 1.0}), [f"tune/{SCORE[:16]}.json"]),
     ):
         disk.clear()
         write()
@@ -147,7 +147,7 @@ def test_each_write_looks_again_just_before_its_rename(tmp_path):
         (1, lambda ledger: ledger.write_capsule(KEY, {"python": "3"})),
         (1, lambda ledger: ledger.write_rung(KEY, 5, {"nll": 1.0})),
         (1, lambda ledger: ledger.write_train(KEY, {"status": "done"})),
-        (1, lambda ledger: ledger.write_score(KEY, SCORE, {"bleu": 1.0})),
+        (1, lambda ledger: ledger.write_record(KEY, "score", SCORE, {"bleu": 1.0})),
     ):
         with pytest.raises(FencedError):
             write(Ledger(tmp_path, lock=Lock(looks)))

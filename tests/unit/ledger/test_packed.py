@@ -30,7 +30,7 @@ def loose(tmp_path) -> Ledger:
         ledger.write_spec(key, {"id": "paper/table1/row1", "seed": 1, "spec": {"d_model": 8}})
         ledger.write_decode(key, DECODE, {"nll": pack(LOSSES), "tokens": ["x y", "z"]}, ["x\u2028y", "z"])
         statistics = {"bleu": pack(COUNTS), "nll": pack(LOSSES), "chrf": pack(CHRF)}
-        ledger.write_score(key, SCORE, {"bleu": bleu, "metric": "multi-bleu", "statistics": statistics})
+        ledger.write_record(key, "score", SCORE, {"bleu": bleu, "metric": "multi-bleu", "statistics": statistics})
         ledger.write_rung(key, 5, {"nll": 2.0})
         (ledger.run_dir(key) / "history.jsonl").write_text('{"step":5,"nll":2.0}\n')
     return ledger
@@ -55,14 +55,14 @@ def test_reads_what_was_packed(loose: Ledger, root: Path) -> None:
     assert sorted(path.name for path in (root / "packed").iterdir()) == ["paper-table1.records.zst", "paper-table1.sentences.zst"]
     assert ledger.runs() == [TRAIN, OTHER]
     reads = [("read_train", TRAIN), ("read_capsule", TRAIN), ("read_spec", TRAIN), ("history", TRAIN), ("records", TRAIN, "score")]
-    reads += [("read_decode", TRAIN, DECODE), ("read_decode_record", OTHER, DECODE), ("read_score", OTHER, SCORE)]
+    reads += [("read_decode", TRAIN, DECODE), ("record", OTHER, "decode", DECODE), ("record", OTHER, "score", SCORE)]
     reads += [("records", TRAIN, "decode")]
     for name, *arguments in reads:
         assert plain(getattr(ledger, name)(*arguments)) == plain(getattr(loose, name)(*arguments)) != []
     assert list(ledger.read_rungs(TRAIN)) == [5] and ledger.read_rungs(TRAIN) == loose.read_rungs(TRAIN)
-    score = ledger.read_score(TRAIN, SCORE) or {}
+    score = ledger.record(TRAIN, "score", SCORE) or {}
     assert np.array_equal(unpack(score["statistics"]["chrf"], 18), CHRF) and score["statistics"]["nll"].dtype == np.float32
-    assert ledger.read_train("e" * 64) is None and ledger.read_score(TRAIN, "e" * 64) is None
+    assert ledger.read_train("e" * 64) is None and ledger.record(TRAIN, "score", "e" * 64) is None
 
 
 def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path) -> None:
@@ -76,7 +76,7 @@ def test_packed_runs_are_read_only(root: Path) -> None:
     ledger = Ledger(root)
     before = tree(root)
     ledger.write_train(TRAIN, ledger.read_train(TRAIN) or {})
-    ledger.write_score(TRAIN, SCORE, ledger.read_score(TRAIN, SCORE) or {})
+    ledger.write_record(TRAIN, "score", SCORE, ledger.record(TRAIN, "score", SCORE) or {})
     for write in (
         lambda: ledger.write_train(TRAIN, {"status": "failed"}),
         lambda: ledger.write_spec(TRAIN, {"id": "x"}),
@@ -95,7 +95,7 @@ def test_damage_is_refused_in_one_line(root: Path, name: str, damage: str) -> No
     data[-9] ^= 1
     path.write_bytes({"cut": path.read_bytes()[:-5], "changed": bytes(data), "empty": b"", "other": b"x\ny"}[damage])
     with pytest.raises(UserError, match=re.escape(str(path))) as caught:
-        Ledger(root).read_score(TRAIN, SCORE)
+        Ledger(root).record(TRAIN, "score", SCORE)
     assert "\n" not in str(caught.value)
 
 
@@ -106,7 +106,7 @@ def test_a_changed_record_counts_as_absent(root: Path, loose: Ledger) -> None:
     path.write_bytes(packing._packed_bytes(changed))
     bad: list[str] = []
     ledger = Ledger(root, on_bad=lambda path, reason: bad.append(path.name))
-    assert ledger.read_score(TRAIN, SCORE) is None and ledger.read_train(TRAIN) is None and ledger.read_capsule(TRAIN) is not None
+    assert ledger.record(TRAIN, "score", SCORE) is None and ledger.read_train(TRAIN) is None and ledger.read_capsule(TRAIN) is not None
     assert bad == [f"{SCORE[:16]}.json", "train.json"]
     train = loose.run_dir(TRAIN) / "train.json"
     train.write_text(train.read_text().replace("done", "gone"))

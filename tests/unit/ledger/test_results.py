@@ -39,16 +39,16 @@ def fill(ledger: Ledger) -> None:
     append_history(ledger, TRAIN, {"step": 50, "nll": 3.0})
     ledger.write_train(TRAIN, DONE)
     ledger.write_decode(TRAIN, DECODE, {"seconds": 1.0, "tokens": [["a"]]}, TEXTS)
-    ledger.write_tune(TRAIN, TUNE, {"alpha": 1.0})
-    ledger.write_score(TRAIN, SCORE, {"bleu": 41.5, "decode_key": DECODE})
+    ledger.write_record(TRAIN, "tune", TUNE, {"alpha": 1.0})
+    ledger.write_record(TRAIN, "score", SCORE, {"bleu": 41.5, "decode_key": DECODE})
 
 
 def check(ledger: Ledger) -> None:
     assert ledger.read_train(TRAIN) == DONE | {"key": TRAIN}
     decoded = ledger.read_decode(TRAIN, DECODE)
     assert decoded["hypotheses"] == TEXTS and decoded["tokens"] == [["a"]] and decoded["key"] == DECODE and decoded["lines"] == 4
-    assert ledger.read_score(TRAIN, SCORE) == {"key": SCORE, "train_key": TRAIN, "decode_key": DECODE, "bleu": 41.5}
-    assert ledger.records(TRAIN, "tune") == [ledger.read_tune(TRAIN, TUNE)] == [{"key": TUNE, "train_key": TRAIN, "alpha": 1.0}]
+    assert ledger.record(TRAIN, "score", SCORE) == {"key": SCORE, "train_key": TRAIN, "decode_key": DECODE, "bleu": 41.5}
+    assert ledger.records(TRAIN, "tune") == [ledger.record(TRAIN, "tune", TUNE)] == [{"key": TUNE, "train_key": TRAIN, "alpha": 1.0}]
     assert ledger.read_rungs(TRAIN) == {50: {"key": TRAIN, "step": 50, "nll": 3.0}}
     assert ledger.read_capsule(TRAIN) == {"key": TRAIN, "python": "3.11"}
     assert unsealed(ledger.read_spec(TRAIN)) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
@@ -62,7 +62,7 @@ def files(ledger: Ledger) -> dict[str, int]:
 
 
 def test_empty(ledger):
-    assert ledger.read_train(TRAIN) is None and ledger.read_decode(TRAIN, DECODE) is None and ledger.read_score(TRAIN, SCORE) is None
+    assert ledger.read_train(TRAIN) is None and ledger.read_decode(TRAIN, DECODE) is None and ledger.record(TRAIN, "score", SCORE) is None
     assert ledger.read_rungs(TRAIN) == {} and ledger.history(TRAIN) == [] and ledger.runs() == [] and ledger.read_spec(TRAIN) is None
     assert not ledger.root.exists()
 
@@ -103,8 +103,8 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 def test_killed_at_each_point(ledger, forked, bad, kind, point):
     assert forked(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
     present = {
-        "train": ledger.read_train(TRAIN), "rung": ledger.read_rungs(TRAIN).get(50), "score": ledger.read_score(TRAIN, SCORE),
-        "tune": ledger.read_tune(TRAIN, TUNE), "capsule": ledger.read_capsule(TRAIN), "spec": ledger.read_spec(TRAIN),
+        "train": ledger.read_train(TRAIN), "rung": ledger.read_rungs(TRAIN).get(50), "score": ledger.record(TRAIN, "score", SCORE),
+        "tune": ledger.record(TRAIN, "tune", TUNE), "capsule": ledger.read_capsule(TRAIN), "spec": ledger.read_spec(TRAIN),
         "decode": ledger.read_decode(TRAIN, DECODE), "hypotheses": None,
     }[kind]  # fmt: skip
     assert (present is not None) == (point == "post_rename" and kind != "hypotheses")
@@ -157,8 +157,8 @@ def test_impossible_figures_are_damage(ledger, bad, kind, change):
     counts = [[4, 4, 4, 3, 2, 1, 4, 3, 2, 1], [4, 4, 2, 1, 0, 0, 4, 3, 2, 1]]
     score = {"bleu": 100 * (6 / 8 * 4 / 6 * 2 / 4 * 1 / 2) ** 0.25, "metric": "multi-bleu", "statistics": {"bleu": pack(counts)}}
     ledger.write_train(TRAIN, DONE)
-    ledger.write_score(TRAIN, SCORE, score)
-    assert ledger.read_score(TRAIN, SCORE) is not None and bad == []
+    ledger.write_record(TRAIN, "score", SCORE, score)
+    assert ledger.record(TRAIN, "score", SCORE) is not None and bad == []
     path = next(ledger.root.rglob("train.json" if kind == "train" else f"{kind}/*.json"))
     record = json.loads(path.read_text()) | change
     path.write_text(json.dumps(sealed(record, record["key"])))
@@ -200,7 +200,8 @@ def test_another_key_inside_is_an_error(ledger):
 
 @pytest.mark.parametrize("key", ["", "../x", "abc", TRAIN.upper(), TRAIN + "0", "/" * 64])
 def test_what_is_no_key_makes_no_path(ledger, key):
-    for call in (ledger.run_dir, ledger.read_train, lambda k: ledger.read_score(TRAIN, k), lambda k: ledger.write_decode(TRAIN, k, {}, [])):
+    of_a_run = (lambda k: ledger.record(TRAIN, "score", k), lambda k: ledger.write_decode(TRAIN, k, {}, []))
+    for call in (ledger.run_dir, ledger.read_train, *of_a_run):
         with pytest.raises(ValueError):
             call(key)
 
@@ -262,10 +263,10 @@ def test_a_record_without_its_texts(ledger, tmp_path, bad):
     dest = tmp_path / "ledger"
     publish(ledger, TRAIN, dest, texts=False)
     reader = Ledger(dest, on_bad=bad)
-    record = reader.read_decode_record(TRAIN, DECODE)
+    record = reader.record(TRAIN, "decode", DECODE)
     assert reader.read_decode(TRAIN, DECODE) is None and not list(dest.rglob("*.txt")) and not bad
     assert record["seconds"] == 1.0 and "tokens" not in record
-    assert record["hypotheses_sha256"] == ledger.read_decode_record(TRAIN, DECODE)["hypotheses_sha256"]
+    assert record["hypotheses_sha256"] == ledger.record(TRAIN, "decode", DECODE)["hypotheses_sha256"]
 
 
 def test_damaged_mirror_is_left_as_it_is(ledger, tmp_path, bad):

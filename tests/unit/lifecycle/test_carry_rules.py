@@ -27,7 +27,7 @@ def finished(root: Path, steps: int = 3, bleu: float = 20.0, status: str = "done
         append_history(ledger, KEY, {"step": step})
     ledger.write_train(KEY, {"status": status, "steps": steps})
     ledger.write_decode(KEY, DECODE, {}, ["a", "b"])
-    ledger.write_score(KEY, SCORE, {"bleu": bleu})
+    ledger.write_record(KEY, "score", SCORE, {"bleu": bleu})
     return root
 
 

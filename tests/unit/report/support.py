@@ -47,7 +47,7 @@ def write_run(
     (ledger.run_dir(keys.train) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
     if bleu is not None:
         ledger.write_decode(keys.train, keys.decode, {"sentences_per_second": 5.0}, list(hypotheses))
-        ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
+        ledger.write_record(keys.train, "score", keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
 
 
 def many_rows(folder: Path, rows: int, seeds: int, sentences: int = 50) -> tuple[Path, Path]:

@@ -59,7 +59,7 @@ def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
     ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
     nll = np.stack([found[:, 0] * (2.0 - share + 0.01 * seed), found[:, 0]], axis=1)
     record = {"decode_key": keys.decode, "bleu": float(score_of("bleu", seeded.spec.score)(found.sum(0))), "signature": "BLEU|x"}
-    ledger.write_score(keys.train, keys.score, record | {"statistics": packed({"bleu": found, "nll": nll})})
+    ledger.write_record(keys.train, "score", keys.score, record | {"statistics": packed({"bleu": found, "nll": nll})})
     return keys.train
 
 

@@ -66,9 +66,9 @@ def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path) -> None:
     keys, also = planned[0].keys, planned[0].also
     ledger.write_train(keys.train, {"status": "done", "steps": 4, "reason": ""})
     for found in (keys, also["greedy-cased"]):
-        ledger.write_score(keys.train, found.score, {"bleu": 1.0})
+        ledger.write_record(keys.train, "score", found.score, {"bleu": 1.0})
     assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["new", "done"], "a lacks its validation score"
-    ledger.write_score(keys.train, also["valid"].score, {"bleu": 1.0})
+    ledger.write_record(keys.train, "score", also["valid"].score, {"bleu": 1.0})
     assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["done", "done"]
     assert [p.status for p in plan(rows[::-1], [1], ledger=Ledger(tmp_path / "none")).rows] == ["new", "new"], "b's work is not all of a's"
 

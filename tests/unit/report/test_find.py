@@ -40,7 +40,7 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
     for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
         ledger.write_decode(keys.train, found.decode, {}, ["a"])
         record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump(exclude_none=True)} if said else {})
-        ledger.write_score(keys.train, found.score, record)
+        ledger.write_record(keys.train, "score", found.score, record)
 
 
 @pytest.mark.parametrize(("said", "also_in_spec", "found"), [(True, False, 20.0), (False, True, 20.0), (False, False, None)])

@@ -48,7 +48,7 @@ def run(ledger: Ledger, row: Row, corpus: Prepared, wrong: float, generator: np.
     write_run(ledger, row, hypotheses=said, bleu=1.0)
     keys = keys_for(row, Data(None))
     statistics = packed(of_translation(said, said, corpus, "test", row.spec.score))
-    ledger.write_score(keys.train, keys.score, score(said, said, corpus, "test", row.spec.score) | {"statistics": statistics})
+    ledger.write_record(keys.train, "score", keys.score, score(said, said, corpus, "test", row.spec.score) | {"statistics": statistics})
 
 
 @pytest.mark.slow

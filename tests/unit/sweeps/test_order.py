@@ -71,7 +71,7 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
     if status is not None:
         ledger.write_train(one.train_key, {"status": status})
     if bleu is not None:
-        ledger.write_score(one.train_key, sha256("score a"), {"bleu": bleu})
+        ledger.write_record(one.train_key, "score", sha256("score a"), {"bleu": bleu})
     drawn = sweep([one], tmp_path)
     assert [drawn._is_final(each, {stopped_by: 5}) for each in (one, bounded)] == [final, final]
 

@@ -64,7 +64,7 @@ def test_statuses_in_the_order_in_which_they_count(spec, tmp_path) -> None:
     ledger.write_train(keys.train, {"status": "stopped"})
     assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["stopped", "shared", "stopped", "shared"]
     ledger.write_train(keys.train, {"status": "done"})
-    ledger.write_score(keys.train, keys.score, {"bleu": 1.0})
+    ledger.write_record(keys.train, "score", keys.score, {"bleu": 1.0})
     assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["new", "done", "new", "shared"]
 
 

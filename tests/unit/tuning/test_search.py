@@ -119,7 +119,7 @@ def test_the_record_gives_the_tuned_row_and_a_changed_one_is_refused(searched: C
     with pytest.raises(UserError, match="low@tuned: no search has tuned this row"):  # a damaged record, which counts as absent
         tuned_row(rows[1], Finder(again, Data(None)), None)
     for false in ({"tune": {**plain["tune"], "trials": 9}}, {"chosen": 0}):
-        again.write_search(key, plain["key"], record_of(arms[1], search) | false)
+        again.write_record(key, "search", plain["key"], record_of(arms[1], search) | false)
         with pytest.raises(UserError, match=r"demo/small/low: the search \w{16} has another key or choice than its trials"):
             tuned_row(rows[1], Finder(again, Data(None)), None)
 
