@@ -50,7 +50,7 @@ class MultiHeadAttention(nn.Module):
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         rows = self._rows(flow.packing, flow)
         joint = self.joint if x_NTD is keys_NSD is values_NSD else None
-        plain = joint is not None and flow.bias is not None and not flow.causal and self._plain(x_NTD, flow)
+        plain = joint is not None and flow.bias is not None and not flow.causal and self.runs_in_c(x_NTD, flow)
         packing = None if rows or plain else flow.packing
         if joint is not None:
             q, k, v = _unpacked(joint(x_NTD), packing).chunk(3, dim=-1)
@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         else:
             q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(values_NTD)
         k, v = self.shared(q, k, v, flow)
-        if self._plain(q, flow):
+        if self.runs_in_c(q, flow):
             return self.output(flow.cache.attend(flow.slot(self), q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)
         k, v = flow.cache.extend(flow.slot(self), k.unflatten(-1, heads), v.unflatten(-1, heads))
@@ -98,7 +98,7 @@ class MultiHeadAttention(nn.Module):
             return self.output(self._attend_rows(self.query(x_NTD), *self.keys_values(memory), own, read))
         q = _unpacked(self.query(x_NTD), flow.packing)
         rows, length, width = q.shape
-        plain = flow.cache is not None and self._plain(q, flow)
+        plain = flow.cache is not None and self.runs_in_c(q, flow)
         if flow.cache is None:
             k, v = self._heads_of(memory)
         elif plain:
@@ -132,7 +132,7 @@ class MultiHeadAttention(nn.Module):
         """The memory through its two maps."""
         return self.key(memory.keys), self.value(memory.keys if memory.values is None else memory.values)
 
-    def _plain(self, q: Tensor, flow: Flow) -> bool:
+    def runs_in_c(self, q: Tensor, flow: Flow) -> bool:
         """Whether `models.native` attends as this class does."""
         return self._own(flow) and self.d_head in native.HEADS and native.runs_on(q)
 
@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
         """`causal`: `bias` hides later positions and nothing else."""
-        if (q.is_cuda or not PATHS.attention) and flow.trace is None:
+        if (q.is_cuda or flow.cache is not None or not PATHS.attention) and flow.trace is None:
             mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)

@@ -75,9 +75,14 @@ class Cache:
 
     def attend(self, slot: Slot, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
         """softmax(Q K^T / sqrt(K)) V of this step's positions [N, T, D], each over its own past and itself: `models.native`."""
-        assert self._past is not None
+        past, start = self.step()
         keys, values = self.room(slot, k, *[(1, k.shape[-1])] * 2)
-        return native.attend_cells(q, k, v, keys, values, self._past, sentences=self._shape[0], start=self._start, heads=heads)
+        return native.attend_cells(q, k, v, keys, values, past, sentences=self._shape[0], start=start, heads=heads)
+
+    def step(self) -> tuple[Tensor, int]:
+        """`past` and `start` of `native.attend_cells` at this step."""
+        assert self._past is not None
+        return self._past, self._start
 
     def room(self, slot: Slot, like: Tensor, *shapes: Sequence[int]) -> list[Tensor]:
         """Cells [B, H, C, K] of each of `shapes` (H, K), with what was put into them so far."""

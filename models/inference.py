@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from models.attention import MultiHeadAttention
 from models.linear import NormedLinear
-from models.native import Linear
-from models.plain import FeedForward
+from models.native import DecoderLayers, Linear
+from models.plain import FeedForward, PlainConnection, PlainResidual, SingleCrossAttention, SingleSelfAttention, Top, TransformerLayer
 from models.precision import operand, rounds
+from models.site import Flow, History, Memory
+from models.stack import Stack
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
@@ -58,6 +60,8 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
                     _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
                 elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
                     _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
+                elif make in (_fp32, _int8) and _plain(module):
+                    _swap(stack, module, "forward", _in_one_call(make, module))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)
@@ -88,6 +92,63 @@ def _at_first_use(make: Make, maps: Sequence[nn.Linear], after: str = "none") ->
     """The map that `make` makes, made when it is called: of some linear maps only a joint one is ever used."""
     made = functools.cache(lambda: make(maps, after))
     return lambda x: made()(x)
+
+
+def _plain(module: nn.Module) -> bool:
+    """Whether it is a decoder's layer, or all its layers, of the Transformer's own parts: a variant's may compute something else."""
+    if isinstance(module, Stack):
+        between = type(module.connection), type(module.aggregation), module.context, module.residual
+        return between == (PlainConnection, Top, None, None) and module.block_layers == 0 and all(map(_plain, module.layers))
+    if type(module) is not TransformerLayer or type(module.cross_attention) is not SingleCrossAttention:
+        return False
+    own, over, inner = module.self_attention, module.cross_attention, module.feed_forward
+    return (
+        type(own) is SingleSelfAttention
+        and type(own.attention) is type(over.attention) is MultiHeadAttention
+        and inner.activation is nn.functional.relu
+        and all(type(s.residual) is PlainResidual and type(s.norm) is nn.LayerNorm for s in (own.sublayer, over.sublayer, module.sublayer))
+    )
+
+
+def _in_one_call(make: Make, module: Any) -> Callable[..., Any]:
+    """`forward` of what is `_plain`, in one call of C where it decodes step by step and C has all the linear maps."""
+    layers: Any = module.layers if isinstance(module, Stack) else [module]
+    attention = layers[0].self_attention.attention
+
+    def parts(layer: Any) -> tuple[list[Any], list[Any]]:
+        own, over, last = layer.self_attention, layer.cross_attention, layer.feed_forward
+        a, b = own.attention, over.attention
+        maps = [make(some, "none") for some in ([a.query, a.key, a.value], [a.output], [b.query], [b.output])]
+        norms = [s.norm for s in (own.sublayer, over.sublayer, layer.sublayer)]
+        return [*maps, make([last.inner], "relu"), make([last.outer], "none")], norms
+
+    @functools.cache
+    def made() -> DecoderLayers | None:
+        found = [parts(layer) for layer in layers]
+        in_c = all(isinstance(one, Linear) for maps, _ in found for one in maps)
+        return DecoderLayers(found, attention.num_heads, layers[0].sublayer.pre) if in_c else None
+
+    def step(x: Tensor, memories: Sequence[tuple[Memory, ...]], flow: Flow) -> tuple[Tensor, Tensor] | None:
+        cache = flow.cache
+        if cache is None or not attention.runs_in_c(x, flow) or (call := made()) is None:
+            return None
+        cells = [(1, x.shape[-1])] * 2
+        attended = [
+            (*cache.room(flow.slot(layer.self_attention.attention), x, *cells), *layer.cross_attention.attention.laid_out(memory, cache))
+            for layer, (memory, *_) in zip(layers, memories, strict=True)
+        ]
+        return call(x, attended, *cache.step())
+
+    def of_layer(x: Tensor, lower: Any, context: Any, memories: tuple[Memory, ...], flow: Flow) -> tuple[Tensor, Tensor | None]:
+        return step(x, [memories], flow) or TransformerLayer.forward(module, x, lower, context, memories, flow)
+
+    def of_stack(h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]]) -> tuple[Tensor, History]:
+        if (found := step(h_0, memories, flow)) is None:
+            return Stack.forward(module, h_0, flow, memories)
+        history = History(h_0)
+        return module.aggregation(found[0], history, flow), history
+
+    return of_stack if isinstance(module, Stack) else of_layer
 
 
 def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:

@@ -11,11 +11,11 @@ import ctypes
 import functools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.native.build import BuildError, library
 from models.paths import PATHS
@@ -33,6 +33,7 @@ _SIGNATURES = {
     "lay_out_memory": [_POINTER] * 2 + [_LONG] * 2 + [_POINTER] * 6 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
     "linear": [_POINTER] * 4 + [_LONG, _INT],
+    "decode_layers": [_POINTER] * 2 + [_LONG] + [_POINTER] * 4 + [_LONG] * 7 + [_FLOAT, _INT],
     "pack": [_POINTER] * 2 + [_LONG] * 2,
     "pack8": [_POINTER] * 3 + [_LONG] * 2,
     "panel": [],
@@ -188,6 +189,46 @@ def _exact() -> bool:
     if not exact:
         logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
     return exact
+
+
+class _DecoderLayer(ctypes.Structure):
+    """`decoder_layer` of decoder.c."""
+
+    _fields_ = (
+        *((name, _LinearMap) for name in ("joint", "self_output", "query", "cross_output", "inner", "outer")),
+        *((name, _POINTER * 3) for name in ("gain", "bias")),
+        *(("eps", _FLOAT), ("pre", _INT), ("H", _LONG), ("K", _LONG)),
+    )
+
+
+class DecoderLayers:
+    """A step of plain decoder layers, of each its maps (x -> [q; k; v], self-attention's output, query and output of attention over the
+    source, the feed-forward's two) and the norms of its three sub-layers, before them with `pre`, else behind them."""
+
+    def __init__(self, layers: Sequence[tuple[Sequence[Linear], Sequence[nn.LayerNorm]]], heads: int, pre: bool) -> None:
+        self._kept, (maps, norms) = layers, layers[0]
+        self._width, self._widest = maps[1].outputs, max(maps[0].outputs, maps[4].outputs)
+        d_head = self._width // heads
+        self._scale, self._layers = 1.0 / math.sqrt(d_head), (_DecoderLayer * len(layers))()
+        for i, (maps, norms) in enumerate(layers):
+            vectors = [(_POINTER * 3)(*(getattr(norm, name).data_ptr() for norm in norms)) for name in ("weight", "bias")]
+            self._layers[i] = _DecoderLayer(*(m.map for m in maps), *vectors, norms[0].eps, pre, heads, d_head)
+
+    def __call__(self, x: Tensor, memories: Sequence[tuple[Tensor, ...]], past: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """x [N, T, D] -> (the last layer's output, its output of attention over the source), [N, T, D] each. past and start: those of
+        `attend_cells`; memories: of each layer keys and values there and what `memory_layout` has made."""
+        (rows, length, _), (keys, _, source, *_), threads = x.shape, memories[0], torch.get_num_threads()
+        past, seen, N = past.contiguous(), past.shape[1], rows * length
+        y, attended = x.clone(memory_format=torch.contiguous_format), x.new_empty(x.shape)
+        room = max(N * (self._widest + LANES), threads * max(seen + LANES, source.shape[3]))
+        buffer = x.new_empty(N * (self._widest + 2 * self._width) + room)
+        pointers = (_POINTER * (6 * len(memories)))(*(t.data_ptr() for memory in memories for t in memory))
+        sizes = (len(source), rows // len(source), length, keys.shape[2], seen, start, source.shape[3])
+        CALLS["decode_layers"](
+            *(self._layers, pointers, len(memories), y.data_ptr(), attended.data_ptr(), buffer.data_ptr(), past.data_ptr()),
+            *(*sizes, self._scale, threads),
+        )
+        return y, attended
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:

@@ -99,4 +99,10 @@ typedef struct {
     i64 inputs, outputs, relu;
 } linear_map;
 
+void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
+void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, i64 k_stride, i64 v_stride, float *keys, float *values,
+                  const i64 *past, float *z, float *scratch, i64 B, i64 W, i64 T, i64 H, i64 K, i64 C, i64 P, i64 start, float scale,
+                  int threads);
+void attend_memory(const float *q, i64 q_stride, const i64 *starts, const float *keys, const float *values, const float *bias,
+                   const i64 *lengths, float *z, float *scratch, i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);

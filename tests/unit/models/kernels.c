@@ -7,12 +7,6 @@
 
 #define HIDDEN -1e9f
 
-void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, i64 k_stride, i64 v_stride, float *keys, float *values,
-                  const i64 *past, float *z, float *scratch, i64 B, i64 W, i64 T, i64 H, i64 K, i64 C, i64 P, i64 start, float scale,
-                  int threads);
-void attend_memory(const float *q, i64 q_stride, const i64 *starts, const float *keys, const float *values, const float *bias,
-                   const i64 *lengths, float *z, float *scratch, i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);
-void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void pack(const float *w, float *packed, i64 M, i64 D);
 void pack8(const int8_t *w, int16_t *packed, int32_t *offset, i64 M, i64 D);
 void lay_out_memory(const float *k, const float *v, i64 k_stride, i64 v_stride, const i64 *starts, const float *bias, float *keys,

@@ -196,6 +196,28 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
         assert all(abs(a.score - b.score) < 1e-4 for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("connection", ["residual", "dense"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_plain_layers_in_one_call_compute_what_their_modules_do(monkeypatch, norm, connection, precision):
+    """All layers at once or, under another connection, one by one. Who traces gets the modules."""
+    decoder = {"num_layers": 3, "connection": {"kind": connection}}
+    model = build(
+        {"d_model": 64, "d_ff": 96, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 2}, "decoder": decoder}, 90, 90, 1
+    ).eval()
+    src, tgt = (torch.randint(4, 90, (5, length), generator=torch.Generator().manual_seed(1)) for length in (9, 6))
+    calls, call = [], native.CALLS["decode_layers"]
+    monkeypatch.setitem(native.CALLS, "decode_layers", lambda *arguments: calls.append(arguments[2]) or call(*arguments))
+    with prepared(model, precision):
+        encoded, fast, slow = model.encode(src), Cache(), Cache()
+        for t in range(6):
+            found, expected = model.decode(tgt[:, t : t + 1], encoded, fast), model.decode(tgt[:, t : t + 1], encoded, slow, [])
+            if precision == "fp32":
+                torch.testing.assert_close(found, expected, atol=5e-5, rtol=1e-4)
+            assert F.cosine_similarity(found.flatten(), expected.flatten(), dim=0) > 0.999
+    assert calls == ([3] * 6 if connection == "residual" else [1] * 18)
+
+
 def test_gradients_and_other_types_are_left_to_torch():
     x = torch.ones(2, 64)
     assert native.runs_on(x) and not native.runs_on(x.double())
