@@ -60,7 +60,7 @@ async def look(page: Path, shots: Path, width: int, *, dark: bool, of_table: boo
         assert asked - {"about:blank"} == {page.as_uri()}
 
 
-async def check(tab: Page, width: int, *, dark: bool) -> None:
+async def check(tab: "Page", width: int, *, dark: bool) -> None:
     value = tab.evaluate
     assert await value("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [width, width], "the body does not overflow"
     paper = await value("getComputedStyle(document.body).backgroundColor")
@@ -69,7 +69,7 @@ async def check(tab: Page, width: int, *, dark: bool) -> None:
     assert missing == 0 and await value("document.querySelectorAll('a[href]:not([href^=\"#\"])').length") == 0
 
 
-async def check_table(tab: Page) -> None:
+async def check_table(tab: "Page") -> None:
     value = tab.evaluate
     first = "document.querySelector('.sortable tbody tr').cells[0].textContent"
     assert await value(first) == "fusion-hierarchical-both-sides-0"
