@@ -76,7 +76,7 @@ def find(text: str) -> Target:
     path = Path(name)
     if name.endswith((".yaml", ".yml")) or path.is_file() or path.is_absolute() or name.startswith("."):
         if "\0" in name or not path.exists():
-            known = [] if "\0" in name else [other.name for other in path.parent.glob("*.yaml")]
+            known = [] if "\0" in name else [other.name for other in path.parent.glob("[!.]*.yaml")]
             raise UserError(f"{shown(name, 200)}: no such file{f'; {nearest(path.name, known)}' if known else ''}")
         table = table_file.read(path)
         return _in_table(table, row, text) if in_file else Target(table)

@@ -165,7 +165,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
     elif Path(target).is_absolute():
         wrong = "; expected a path relative to this file"
     elif not path.is_file():
-        wrong = f": no such file; {nearest(path.name, [p.name for p in path.parent.glob('*.yaml')])}"
+        wrong = f": no such file; {nearest(path.name, [p.name for p in path.parent.glob('[!.]*.yaml')])}"
     if wrong is not None:
         table.document.wrong(("extends",), f"found {describe(target)}{wrong}")
         return
