@@ -54,9 +54,7 @@ class Subject:
 
     @property
     def spec(self) -> RunSpec:
-        spec = self.tuned or self.row.spec
-        assert spec is not None, f"{self.row.id} is no row that runs"
-        return spec
+        return self.tuned or self.row.run_spec
 
     @property
     def train_key(self) -> str:

@@ -72,7 +72,6 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
     for row, analysis_row in _expand(rows, selection):
         if row.id in subjects or row.id in left_out:
             continue
-        assert row.spec is not None
         keys = finder.keys(row) or Keys(None, None, None)
         name = f"{row.id} seed {selection.seed}"
         if needs.needs_runs and (problem := _unfinished(row, keys, ledger)) is not None:
@@ -81,7 +80,7 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
         elif needs.needs_weights and not (keys.train and Store(ledger.run_dir(keys.train), keys.train).has_weights()):
             left_out[row.id] = f"{name}: its weights are not in {ledger.root} (published results hold none)"
         else:
-            spec = row.spec.model_copy(update={"decode": tuned_decode(row.spec.decode, keys, ledger)})
+            spec = row.run_spec.model_copy(update={"decode": tuned_decode(row.run_spec.decode, keys, ledger)})
             subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, spec)
     if not subjects:
         nothing = f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"
@@ -110,9 +109,8 @@ def _label(row: Row, analysis_row: Row | None) -> str:
 
 
 def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
-    assert row.spec is not None
     if keys.train is None or keys.score is None:
-        return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
+        return f"corpus {row.run_spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
     status = RunView.read(ledger, {"": keys}).status
     known = {"new": f"found no run in {ledger.root}", "trained": "its run is not scored", "done": None}
     return known.get(status, f"its run is {status}")

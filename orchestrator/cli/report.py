@@ -157,9 +157,8 @@ def export(
     make_parent(to, "--to")
     request = Request.of(row, options, seed=seed)
     found = request.one()
-    assert found.spec is not None
     task = task_of(found, options)
-    prepared = prepare(found.spec.data, options.data_dir, options.cache_dir)
+    prepared = prepare(found.run_spec.data, options.data_dir, options.cache_dir)
     exported = export_row(found, task, prepared, request.finder.ledger, to)
     if as_json:
         record = {"folder": str(to), "id": found.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}

@@ -105,21 +105,19 @@ class Matcher:
         return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 
     def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
-        assert of.spec is not None and against.spec is not None
-        sizes, target = self._sizes(of.spec), parameters.params(against.spec, *self._sizes(against.spec))
-        model, how = widened(of.spec, sizes, target)
-        spec = of.spec.model_copy(update={"model": model})
-        if against.spec.init_from != of.id:
+        sizes, target = self._sizes(of.run_spec), parameters.params(against.run_spec, *self._sizes(against.run_spec))
+        model, how = widened(of.run_spec, sizes, target)
+        spec = of.run_spec.model_copy(update={"model": model})
+        if against.run_spec.init_from != of.id:
             return spec, of.parent, how
         start_id = f"{Control('params', of.id, against.id).name}@start"
         start = replace(of, id=start_id, label=f"{short_id(of.id)}, {how}", spec=spec, **_PLAIN)
         return spec.model_copy(update={"init_from": start.id}), start, f"{how}, continued"
 
     def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
-        assert of.spec is not None and against.spec is not None
-        continued = against.spec.init_from == of.id
-        base = of.spec.model_copy(update={"init_from": of.id}) if continued else of.spec
-        (target, _), (own, length) = self._operations(against.spec), self._operations(base)
+        continued = against.run_spec.init_from == of.id
+        base = of.run_spec.model_copy(update={"init_from": of.id}) if continued else of.run_spec
+        (target, _), (own, length) = self._operations(against.run_spec), self._operations(base)
         updates = max(1, round(length.updates * target / own))
         spec = lengthened(base, length.updates, updates)
         if spec is not base:  # epochs with batches of another size change the mean update

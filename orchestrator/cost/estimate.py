@@ -131,9 +131,8 @@ class Costs:
         from orchestrator.cost.measure import measure  # deferred: imports the training loop
 
         spawn = multiprocessing.get_context("spawn")
-        assert row.spec is not None
         with ProcessPoolExecutor(1, spawn, initializer=os.dup2, initargs=(2, 1)) as pool:  # its output must not mix with --json
-            measures = pool.submit(measure, row.spec, self.data.data_dir, cache_dir).result()
+            measures = pool.submit(measure, row.run_spec, self.data.data_dir, cache_dir).result()
         self.write(about, measures)
 
     def write(self, about: dict[str, Any], measures: dict[str, Any]) -> None:
@@ -146,8 +145,7 @@ class Costs:
 
     def of(self, row: Row, workers: int | None = None) -> Cost:
         """The cost of a row with this number of workers; None: its own."""
-        spec, workers = row.spec, workers or row.most_workers
-        assert spec is not None
+        spec, workers = row.run_spec, workers or row.most_workers
         device = best_device().type
         devices = workers * (1 if device == "cuda" else spec.train.threads)
         prepared = self.data.prepared(spec.data)

@@ -41,19 +41,18 @@ def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
 
     The message names finished runs of this address and seed with other keys.
     """
-    assert row.spec is not None
-    data = Data(data_dir)
-    keys = keys_for(row, data)
+    data, spec = Data(data_dir), row.run_spec
+    keys, seed = keys_for(row, data), spec.seed
     if keys.train is None:
-        raise UserError(f"{row.id}: corpus {row.spec.data.corpus} is absent (--data-dir); see `nmt-ablate data get {row.spec.data.corpus}`")
+        raise UserError(f"{row.id}: corpus {spec.data.corpus} is absent (--data-dir); see `nmt-ablate data get {spec.data.corpus}`")
     if ledger.read_train(keys.train) is not None:
         _check_finished(ledger, keys.train, row.id)
         return Recorded(row, {each.id: keys_for(each, data) for each in row.lineage})
-    specs = {key: ledger.read_spec(key) or {} for key in ledger.runs()}
-    others = [key for key, spec in specs.items() if (spec.get("id"), spec.get("seed")) == (row.id, row.spec.seed)]
+    records = {key: ledger.read_spec(key) or {} for key in ledger.runs()}
+    others = [key for key, record in records.items() if (record.get("id"), record.get("seed")) == (row.id, seed)]
     others = [key[:16] for key in others if _status(ledger, key) in FINISHED]
     few = f"only runs of an earlier spec or corpus: {', '.join(others[:8])}" if others else "no recorded run"
-    raise UserError(f"{row.id} seed {row.spec.seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key")
+    raise UserError(f"{row.id} seed {seed}: found {few} in {ledger.root}; expected nmt-ablate run {row.id} first, or a train key")
 
 
 def _status(ledger: Ledger, key: str) -> str | None:

@@ -35,9 +35,8 @@ Verdicts = list[tuple[Task, Verdict]]
 
 def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path) -> Verdicts:
     """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
-    assert recorded.row.spec is not None
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
-    tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
+    tasks = make_tasks([recorded.row], [recorded.row.run_spec.seed], options)
     trainings = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") or {} for task in tasks}
     for task in tasks:
         if not trainings[task.id]:

@@ -17,9 +17,8 @@ from orchestrator.sweeps.task import Task, make_tasks
 
 def task_of(row: Row, options: RowOptions) -> Task:
     """The task of a row at its seed, after those of the rows that it starts from."""
-    assert row.spec is not None
     folders = ExecutionOptions(name=row.id, results=options.results, data_dir=options.data_dir, cache_dir=options.cache_dir)
-    return make_tasks([row], [row.spec.seed], folders)[-1]
+    return make_tasks([row], [row.run_spec.seed], folders)[-1]
 
 
 def load_translator(row: Row, options: RowOptions) -> Translator:

@@ -104,7 +104,6 @@ class Effects:
             self._add(row, outcomes.get(row_id, ()), reader)
 
     def _add(self, row: Row, found: Sequence[SeedResult], reader: StatisticsReader) -> None:
-        assert row.spec is not None
         done = [o for o in found if o.status == "done" and o.bleu is not None]
         done = list({o.keys.score: o for o in done}.values())  # rows that share a run share its score
         metric = self.metrics[row.id]
@@ -113,12 +112,12 @@ class Effects:
         if not done or len(statistics) < len(done) or len(signatures) > 1:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
-        self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.spec.score))
+        self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.run_spec.score))
         unshared = 0 if row.kind == "run" else len(self.seeds) + 1 << 32  # another system's seeds are not ours
         self.seeds[row.id] = {unshared + o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
         self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done if row.kind == "run"]
-        vocabulary = row.spec.data.model_dump_json() if metric == "nll" else ""  # its unit is a subword
-        self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])} {vocabulary}"
+        vocabulary = row.run_spec.data.model_dump_json() if metric == "nll" else ""  # its unit is a subword
+        self.keys[row.id] = str(row.run_spec.data.corpus), f"{signatures.pop()} {row.run_spec.score.test} {len(statistics[0])} {vocabulary}"
 
     def spread(self, row: str) -> Spread | None:
         """The moderated variance of a row over seeds; None without any row of two seeds."""
@@ -148,7 +147,7 @@ class Effects:
         found = difference(ours, base, model.between(self.runs[row], self.runs[against]), shift)
         delta = float(ours.scores.mean() - base.scores.mean()) - shift
         unlike = differences([*self.capsules[row], *self.capsules[against]])
-        parts = _parts(ours, base, self.rows[row].spec) if self.metrics[row] == "bleu" else None
+        parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None
         return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike))
 
 
@@ -181,12 +180,11 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
     return verdicts.Verdict(REVERSED, f"{counts}; the paper's did not") if failed == len(finished) else None
 
 
-def _parts(a: Arm, b: Arm, spec: RunSpec | None) -> Parts:
+def _parts(a: Arm, b: Arm, spec: RunSpec) -> Parts:
     """The parts of a difference in BLEU, which is P B with P the mean precision and B the brevity penalty.
 
     length: the mean over pairs of seeds of (B_a - B_b) (P_a + P_b) / 2, before any adjustment for devices.
     """
-    assert spec is not None
     found = [bleu_parts(arm.statistics.sum(axis=1), spec.score) for arm in (a, b)]
     (B_a, B_b), (P_a, P_b) = ([each[1] for each in found], [arm.scores / np.maximum(each[1], 1e-9) for arm, each in zip((a, b), found)])
     length = float(((B_a[:, None] - B_b) * (P_a[:, None] + P_b) / 2).mean())

@@ -117,19 +117,17 @@ class Finder:
 
     def _by_record(self, row: Row) -> Keys | None:
         """Keys of a score record with the row's `score`, of a run with the same training and search."""
-        assert row.spec is not None
         trained = self._trained(row)
         if trained is None or trained.train is None:
             return None
-        wanted = row.spec.score.model_dump(exclude_none=True)
+        wanted = row.run_spec.score.model_dump(exclude_none=True)
         found = next((record for record in self.ledger.records(trained.train, "score") if record.get("score") == wanted), None)
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 
     def _trained(self, row: Row) -> Keys | None:
         """Keys of a run with the row's training and search. Its parent may have another address if it is the same training."""
-        assert row.spec is not None
-        runs = self._searches.get(search_of(row.spec), {}).get(row.spec.seed, [])
-        found = next((keys for start, keys in runs if start == row.spec.init_from), None)
+        runs = self._searches.get(search_of(row.run_spec), {}).get(row.run_spec.seed, [])
+        found = next((keys for start, keys in runs if start == row.run_spec.init_from), None)
         if found is not None or row.parent is None:
             return found
         parent = (self.keys(row.parent) or NO_KEYS).train

@@ -47,8 +47,7 @@ def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str,
     Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences"}}}; sentences: bootstrap standard error of one run
     over sentences.
     """
-    assert row.spec is not None
-    record: dict[str, Any] = {"row": row.id, "family": family(row.spec), "metrics": {}}
+    record: dict[str, Any] = {"row": row.id, "family": family(row.run_spec), "metrics": {}}
     for metric in WIDTHS:
         arm = Effects([row], outcomes, reader, metric).arms.get(row.id)
         spread = None if arm is None else own(arm.scores)

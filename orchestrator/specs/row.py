@@ -68,6 +68,12 @@ class Row:
     trials: tuple[float, ...] = ()
 
     @property
+    def run_spec(self) -> RunSpec:
+        """The spec, of a row that has one."""
+        assert self.spec is not None, f"{self.id} is no row that runs"
+        return self.spec
+
+    @property
     def most_workers(self) -> int:
         """The workers of a row that has all its nodes."""
         return self.workers if isinstance(self.workers, int) else self.workers[1]

@@ -180,18 +180,16 @@ def _notes(rows: Sequence[Row], result: Plan, data: Data) -> list[str]:
 
 def keys_for(row: Row, data: Data) -> Keys:
     """Keys of a row with its seed. All None if data is absent."""
-    assert row.spec is not None
     if row.kind == "external":
-        return external_keys(row.id, row.spec.seed, row.spec.score, data.manifest(row.spec.data))
+        return external_keys(row.id, row.run_spec.seed, row.run_spec.score, data.manifest(row.run_spec.data))
     parent = None if row.parent is None else keys_for(row.parent, data).train
-    manifest = data.manifest(row.spec.data)
-    return keys_of(row.spec, None if row.parent is not None and parent is None else manifest, parent)
+    manifest = data.manifest(row.run_spec.data)
+    return keys_of(row.run_spec, None if row.parent is not None and parent is None else manifest, parent)
 
 
 def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     """Keys of each other scoring of the row's training, by name."""
-    assert row.spec is not None
-    return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
+    return {name: keys_for(replace(row, spec=row.run_spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
 
 
 def _without_weights(lineage: Sequence[Row], data: Data, ledger: Ledger) -> set[str | None]:
@@ -216,9 +214,8 @@ def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Pl
 
 def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str]) -> Planned:
     keys = keys_for(row, data)
-    assert row.spec is not None
-    sizes = data.vocabulary_sizes(row.spec)
-    params = None if sizes is None else parameters.params(row.spec, *sizes)
+    sizes = data.vocabulary_sizes(row.run_spec)
+    params = None if sizes is None else parameters.params(row.run_spec, *sizes)
     if keys.train is None or keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
     also = also_keys(row, data)

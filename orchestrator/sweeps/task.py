@@ -110,8 +110,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
 
     def add(row: Row) -> bool:
         """Adds the row and the rows that it starts from. Returns False if data is absent."""
-        spec, parent = row.spec, row.parent
-        assert spec is not None
+        spec, parent = row.run_spec, row.parent
         name = f"{row.id}:{spec.seed}"
         if name in tasks:
             return True

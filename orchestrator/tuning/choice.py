@@ -58,8 +58,7 @@ def best(trials: Sequence[Mapping[str, Any]], select: str) -> int | None:
 
 def written(arm: Arm) -> dict[str, Any]:
     """Key path -> the value as written, of every path that a trial changes."""
-    assert arm.row.spec is not None
-    data = arm.row.spec.model_dump()
+    data = arm.row.run_spec.model_dump()
     paths = dict.fromkeys(path for trial in arm.trials for path in trial.changes)
     return {path: operator.getitem(*place(data, path)) for path in paths}
 

@@ -128,12 +128,11 @@ class Search:
 
     def _last(self, key: str, trial: Trial) -> float | None:
         """The best value of a run that decodes with its best weights, else the last one."""
-        assert trial.row.spec is not None
         values = [v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None]
         if not values:
             return None
         best = max(values) if self.spec.larger_is_better else min(values)
-        return best if trial.row.spec.decode.checkpoint == "best" else values[-1]
+        return best if trial.row.run_spec.decode.checkpoint == "best" else values[-1]
 
 
 def mean(values: Sequence[float | None]) -> float | None:

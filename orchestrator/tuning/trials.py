@@ -75,17 +75,15 @@ def place(data: Any, path: str) -> tuple[Any, Any]:
 
 def changed(row: Row, changes: Changes, name: str) -> Row:
     """The row under another name, with these values in its spec. UserError if they make it invalid."""
-    assert row.spec is not None
-    data = row.spec.sections()
+    data = row.run_spec.sections()
     for path, value in changes.items():
         section, name_there = place(data, path)
         section[name_there] = value
-    return replace(row, id=name, spec=check.valid(data, name, row.spec))
+    return replace(row, id=name, spec=check.valid(data, name, row.run_spec))
 
 
 def _drawn(row: Row, tuning: Tuning, point: Sequence[float]) -> tuple[dict[str, Any], Changes]:
-    assert row.spec is not None
-    data = row.spec.sections()
+    data = row.run_spec.sections()
     draws: dict[str, Any] = {}
     changes: Changes = {}
     for (name, draw), at in zip(tuning.spec.draws.items(), point, strict=True):

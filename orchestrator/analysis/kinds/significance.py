@@ -65,9 +65,8 @@ _rows_of = cache(resolve)
 
 def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
     """Maps each seed of which both runs are scored, with the row's scoring settings, to the keys of both."""
-    assert row.spec is not None and base.spec is not None
-    base = replace(base, spec=base.spec.model_copy(update={"score": row.spec.score}))
-    both = [{o.seed: o.keys for o in finder.outcomes(one, [row.spec.seed]) if o.status == "done"} for one in (row, base)]
+    base = replace(base, spec=base.run_spec.model_copy(update={"score": row.run_spec.score}))
+    both = [{o.seed: o.keys for o in finder.outcomes(one, [row.run_spec.seed]) if o.status == "done"} for one in (row, base)]
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
 
 

@@ -25,11 +25,10 @@ def ablation(target: str, baseline: str | None = None) -> tuple[str, list[str]]:
     """Returns the file of a row's leave-one-out table, and notes. Raises UserError for no single row, or one that is its baseline."""
     row = _only(target, shown(target))
     base = _baseline(row, target, baseline)
-    assert row.spec is not None and base.spec is not None
-    if row.spec.init_from is not None:
-        index.find(row.spec.init_from)  # the new file must be able to find it too
-    model = row.spec.model.model_dump()
-    back = _components(base.spec.model.model_dump())
+    if row.run_spec.init_from is not None:
+        index.find(row.run_spec.init_from)  # the new file must be able to find it too
+    model = row.run_spec.model.model_dump()
+    back = _components(base.run_spec.model.model_dump())
     pieces = [path for path, component in _components(model).items() if back.get(path) != component]
     if not pieces:
         raise UserError(f"{row.id}: has the components of {base.id}; expected a row that differs, or another --baseline")
@@ -97,12 +96,11 @@ def _difference(model: dict[str, Any], back: dict[KeyPath, Any], pieces: Sequenc
 
 
 def _refusals(row: Row, difference: dict[str, Any]) -> list[str]:
-    assert row.spec is not None
     home = Position(row.id, ())
-    whole = Located(row.spec.sections(), home).merged(Located({"model": difference}, home))
+    whole = Located(row.run_spec.sections(), home).merged(Located({"model": difference}, home))
     problems: list[str] = []
     with collecting(problems):
-        check.check(whole, init_from=row.spec.init_from)
+        check.check(whole, init_from=row.run_spec.init_from)
     return problems
 
 
@@ -111,14 +109,13 @@ def _name(path: KeyPath) -> str:
 
 
 def _yaml(row: Row, base: Row, made: dict[str, tuple[str, dict[str, Any]]], seeds: list[int]) -> str:
-    assert row.spec is not None
     table = re.sub(r"[^A-Za-z0-9._-]", "-", row.id.replace("/", "."))[:64]
     kept = ("also", "means", "significance", "failed_below", "assumed")
     head = {name: value for name, value in as_data(row).items() if name in kept and value}
     data: dict[str, Any] = {"source": {"paper": SOURCE, "table": table}, **head, "sweep": {"seeds": seeds}}
-    data |= row.spec.sections()
+    data |= row.run_spec.sections()
     common: dict[str, Any] = {"workers": row.workers} if row.workers != 1 else {}
-    common |= {"init_from": row.spec.init_from} if row.spec.init_from is not None else {}
+    common |= {"init_from": row.run_spec.init_from} if row.run_spec.init_from is not None else {}
     rows = {
         name: {"label": label, **({"pinned": True} if name == FULL else {}), **common, **({"model": difference} if difference else {})}
         for name, (label, difference) in made.items()
