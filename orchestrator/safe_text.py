@@ -16,9 +16,10 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def log(text: str) -> None:
-    """Prints one escaped line on stderr."""
-    print(visible(text), file=sys.stderr, flush=True)
+def log(*lines: str) -> None:
+    """Prints escaped lines on stderr."""
+    for line in lines:
+        print(visible(line), file=sys.stderr, flush=True)
 
 
 def log_once(text: str) -> None:

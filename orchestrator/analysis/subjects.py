@@ -37,8 +37,7 @@ class RowSelection:
 
     def rows(self, target: str) -> list[Row]:
         rows, left_out = controls.resolve(target, self.data, sets=self.options.sets, profile=self.options.profile, seed=self.seed)
-        for line in left_out:
-            log(line)
+        log(*left_out)
         return rows
 
 

@@ -89,8 +89,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     if as_json:
         print_json({"rows": dict(counts), "problems": problems})
     log(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")
-    for line in problems:
-        log(f"warning: {line}")
+    log(*(f"warning: {line}" for line in problems))
     if problems:
         raise typer.Exit(1)
 
@@ -128,8 +127,7 @@ def gc(
             ]
             if lines:
                 console().print(filled_table(lines, title=title, numeric=("size",)))
-    for line in notes:
-        log(f"warning: {line}")
+    log(*(f"warning: {line}" for line in notes))
     if delete:
         log(f"removed {len(removed)} things, {decimal(size)}")
     else:

@@ -149,6 +149,5 @@ def _interrupted(arguments: Sequence[str]) -> int:
 
 
 def _say(code: int, *lines: str) -> int:
-    for line in lines:
-        log(f"error: {line}")
+    log(*(f"error: {line}" for line in lines))
     return code

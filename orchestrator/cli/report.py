@@ -218,8 +218,7 @@ def repro(
         words = {True: "can change bits", False: "cannot change bits"}
         parts = ((part.part, part.recorded, part.again, words[part.decides]) for part in verdict.capsule)
         show("what it was made with", "part of the capsule", parts)
-    for line in verdict.reasons:
-        log(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
+    log(*(f"bits are not promised: {line}" + (" differs" if " " not in line else "") for line in verdict.reasons))
     log(f"{run.row.id} seed {last.seed}: {verdict.verdict}")
     if not verdict.reproduced or (strict and verdict.verdict != "same bits"):
         raise typer.Exit(1)

@@ -75,8 +75,7 @@ def export(
     if as_json:
         print_json({"folder": str(folder), "tables": tables, "left_out": left_out})
     log(f"{folder}: {sum(tables.values())} runs of {len(tables)} tables, packed")
-    for run in left_out:
-        log(f"left out: {run}: a process is at work on it")
+    log(*(f"left out: {run}: a process is at work on it" for run in left_out))
 
 
 @app.command("import")

@@ -122,8 +122,7 @@ def list_(
     else:
         grid_of = {address: f" and a grid of {len(table.grid.axes)} axes" for address, table in known.items() if table.grid is not None}
         echo(f"{name:<32} {len(table.written):>3} rows   {table.document.file}{grid_of.get(name, '')}" for name, table in known.items())
-    for line in problems:
-        log(f"warning: {line}")
+    log(*(f"warning: {line}" for line in problems))
 
 
 def explain(
@@ -164,8 +163,7 @@ def ablate(
 
     text, notes = ablation(target, baseline)
     sys.stdout.write(text)
-    for line in notes:
-        log(line)
+    log(*notes)
 
 
 def describe(

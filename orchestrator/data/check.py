@@ -33,8 +33,7 @@ class Report:
             log(f"{self.corpus} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
             if shares := self.unknown.get(split):
                 log(f"{self.corpus} {split}: {' and '.join(f'{share:.2%}' for share in shares)} of the characters are not in train")
-        for line in self.warnings:
-            log(f"warning: {line}")
+        log(*(f"warning: {line}" for line in self.warnings))
 
 
 def check(entry: CorpusEntry, data_dir: Path | None) -> Report:

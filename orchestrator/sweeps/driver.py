@@ -73,13 +73,11 @@ class Sweep:
     def run(self) -> list[Result]:
         self._write_sweep()
         changed = {(task.id, task.seed): view_of(task, self.ledger).changed for task in self.tasks}
-        for line in component_sources.warnings(changed, self.options.arguments):
-            log(f"warning: {line}")
+        log(*(f"warning: {line}" for line in component_sources.warnings(changed, self.options.arguments)))
         pending = self._pending()
         specs = list({task.id: task.spec for task in pending}.items())
         check_initial(specs)
-        for line in bf16_warnings(specs):
-            log(line)
+        log(*bf16_warnings(specs))
         preflight.check_metrics(pending)
         preflight.check_precision(pending)
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)

@@ -35,8 +35,7 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
         warnings |= dict.fromkeys(found)
         splits = {*expected_text.TRAINING, *(score.test for score in scores)}
         differences |= set(expected_text.unexpected(data.corpus, expected_text.of_prepared(prepared, splits)))
-    for line in [*warnings, *sorted(differences)]:
-        log(f"warning: {line}")
+    log(*(f"warning: {line}" for line in [*warnings, *sorted(differences)]))
 
 
 def _metric_warnings(prepared: Prepared, data: DataSpec, tasks: Sequence[Task], scores: Sequence[ScoreSpec]) -> list[str]:

@@ -59,8 +59,7 @@ def analyse(
             problems += error.lines
             continue
         done += 1
-        for line in left_out:
-            log(f"left out: {line}")
+        log(*(f"left out: {line}" for line in left_out))
         files = write(each, analysis, context, folder, width)
         if tracking:
             tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": options.profile or "as published"}
@@ -71,8 +70,7 @@ def analyse(
         _print(each, analysis, files, name, as_json)  # last: the reader of stdout may be gone
     if not done:
         raise UserError(*problems)
-    for line in problems:
-        log(f"warning: {line}")
+    log(*(f"warning: {line}" for line in problems))
 
 
 def _print(kind: str, analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:

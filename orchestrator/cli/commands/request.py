@@ -94,8 +94,7 @@ class Request:
         data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
         settings: dict[str, Any] = {"sets": options.sets, "profile": options.profile, "seed": seed, "preparing": preparing}
         rows, left_out = controls.resolve(found, data, given=parse(options.controls), **settings)
-        for line in left_out:
-            log(line)
+        log(*left_out)
         finder = Finder(open_ledger(options.results), data)
         if found[0].tuned:
             rows = [choice.tuned_row(row, finder, found[0].table.head.tune) for row in rows]
@@ -142,6 +141,5 @@ class Request:
             return rows
         asked = wanted([row for row in rows if row.control is None], kinds)
         found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, self._has_runs)
-        for line in left_out:
-            log(f"warning: {address} has runs of matched controls: {line}")
+        log(*(f"warning: {address} has runs of matched controls: {line}" for line in left_out))
         return found

@@ -71,8 +71,7 @@ def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
     log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
     search.run(arms)
     if failed := [result for result in search.results.values() if result.outcome.status == FAILED]:
-        for result in failed:
-            log(f"{result.id} seed {result.seed} failed: {result.outcome.reason}")
+        log(*(f"{result.id} seed {result.seed} failed: {result.outcome.reason}" for result in failed))
         log("the search has failed runs; the same command trains them again")
         raise typer.Exit(1)
     records = [choice.record_of(arm, search) for arm in arms]
@@ -94,8 +93,7 @@ def show(records: Sequence[Record]) -> None:
     title, numeric = f"search by {records[0]['tune']['select']}", ("trials", "as written", "best", "updates", "device-hours")
     console(stderr=True).print(filled_table(lines, title=title, numeric=numeric))
     for record in records:
-        for line in record["warnings"]:
-            log(f"warning: {short_id(record['row'])}: {line}")
+        log(*(f"warning: {short_id(record['row'])}: {line}" for line in record["warnings"]))
 
 
 def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., list[Result]]) -> list[Result]:

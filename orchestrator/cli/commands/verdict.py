@@ -163,7 +163,6 @@ def _print(answers: list[Answer]) -> None:
         if found.effect is not None and found.effect.shares:
             chrf = "" if found.chrf is None else f"; chrF {found.chrf.interval}"
             log(f"{row}, {found.metric}: by precision, length: {found.effect.shares}{chrf}")
-        for effect in found.effects[1:]:
-            log(f"{row}, {found.metric}: {effect.interval} to {short_id(effect.against)}")
+        log(*(f"{row}, {found.metric}: {effect.interval} to {short_id(effect.against)}" for effect in found.effects[1:]))
         if one.more.get("changed"):
             log(f"{row}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")
