@@ -80,7 +80,30 @@ class MlflowStore:
     @cached_property
     def experiment(self) -> str:
         """Id of the experiment, which is created if necessary."""
-        return self._find_experiment(self.client)
+        client = self.client
+        found = client.get_experiment_by_name(EXPERIMENT)
+        if found is None:
+            try:
+                return str(client.create_experiment(EXPERIMENT, None if self.server else artifacts_of(self.results), tags=TAGS))
+            except Exception:
+                # another writer created it first
+                if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
+                    raise
+        if found.lifecycle_stage == "deleted":
+            client.restore_experiment(found.experiment_id)
+        if self.own and found.artifact_location != artifacts_of(self.results):
+            raise UserError(
+                f"{sqlite_path(self.uri)}: was made in another folder (its artifacts: {found.artifact_location}); "
+                "expected one made here: remove the file, and `nmt-ablate reconcile` makes it anew from the ledger"
+            )
+        if not self.server and str(found.artifact_location).startswith("mlflow-artifacts:"):
+            raise UserError(
+                f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"
+            )
+        for name, value in TAGS.items():
+            if found.tags.get(name) != value:
+                client.set_experiment_tag(found.experiment_id, name, value)
+        return str(found.experiment_id)
 
     def close(self) -> None:
         """Closes the store; the next call opens it again."""
@@ -187,31 +210,6 @@ class MlflowStore:
                 shutil.copyfile(path, Path(folder) / name)
             if files and not own:
                 self.client.log_artifacts(run.info.run_id, folder)
-
-    def _find_experiment(self, client: "MlflowClient") -> str:
-        found = client.get_experiment_by_name(EXPERIMENT)
-        if found is None:
-            try:
-                return str(client.create_experiment(EXPERIMENT, None if self.server else artifacts_of(self.results), tags=TAGS))
-            except Exception:
-                # another writer created it first
-                if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
-                    raise
-        if found.lifecycle_stage == "deleted":
-            client.restore_experiment(found.experiment_id)
-        if self.own and found.artifact_location != artifacts_of(self.results):
-            raise UserError(
-                f"{sqlite_path(self.uri)}: was made in another folder (its artifacts: {found.artifact_location}); "
-                "expected one made here: remove the file, and `nmt-ablate reconcile` makes it anew from the ledger"
-            )
-        if not self.server and str(found.artifact_location).startswith("mlflow-artifacts:"):
-            raise UserError(
-                f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"
-            )
-        for name, value in TAGS.items():
-            if found.tags.get(name) != value:
-                client.set_experiment_tag(found.experiment_id, name, value)
-        return str(found.experiment_id)
 
 
 def ledger_id(results: Path) -> str:
