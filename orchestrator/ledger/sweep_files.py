@@ -58,8 +58,11 @@ class SweepFile:
         return read_or_tell(self.path) or {}
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Replaces the content, see `write`."""
-        write(self.path, record)
+        """Replaces the content; a damaged file is set aside."""
+        if os.path.lexists(self.path) and read_or_tell(self.path) is None:
+            atomic.set_aside(self.path)
+        document = json.loads(json.dumps(atomic.plain(record)))
+        atomic.write_json(self.path, document | {"digest": _digest(document)}, points="sweep")
 
 
 def sweep_name(file: str) -> str:
@@ -137,13 +140,6 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
     except ValueError as error:
         log_once(f"warning: {display(path)}: {error}; the sweep is passed over")
         return None
-
-
-def write(path: Path, record: Mapping[str, Any]) -> None:
-    if os.path.lexists(path) and read_or_tell(path) is None:
-        atomic.set_aside(path)
-    document = json.loads(json.dumps(atomic.plain(record)))
-    atomic.write_json(path, document | {"digest": _digest(document)}, points="sweep")
 
 
 def _digest(record: Mapping[str, Any]) -> str:

@@ -51,13 +51,13 @@ def test_wrong_types_are_named(fake_results, capsys) -> None:
 
 def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path, capsys) -> None:
     path = tmp_path / "sweeps" / "a.json"
-    sweep_files.write(path, {"rows": [], "looks": [{"level": 0.029, "rows": {}}]})
+    sweep_files.SweepFile(path).write({"rows": [], "looks": [{"level": 0.029, "rows": {}}]})
     path.write_text(path.read_text().replace("0.029", "0.05"))
     for command in (["status"], ["gc"], ["verdict", "quickstart/fusion"]):
         run([*command, "--results", str(tmp_path)])
         err = capsys.readouterr().err
         assert "a.json: its digest" in err and path.exists(), (command, err)
-    sweep_files.write(path, {"rows": []})
+    sweep_files.SweepFile(path).write({"rows": []})
     assert sweep_files.read(path)["rows"] == [] and path.with_name("a.json.corrupt").exists()
 
 
