@@ -129,11 +129,9 @@ def _delete(item: Item) -> None:
     atomic.remove(path)
 
 
-@contextmanager
-def exclusive(results: Path) -> Iterator[None]:
+def exclusive(results: Path) -> contextlib.AbstractContextManager[RunLock]:
     """Excludes every other `gc --delete` and import of this folder. Raises LockedError if one is running."""
-    with temporary_lock(RunLock(results / LOCK)):
-        yield
+    return temporary_lock(RunLock(results / LOCK))
 
 
 @contextmanager
