@@ -9,6 +9,7 @@ it is another claim, at a level of its own.
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcom
         raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
     path = results / "sessions" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with RunLock(path.with_suffix(".lock")).acquire(timeout=60), JsonLines(path) as file:
+    with RunLock(path.with_suffix(".lock")).acquire(timeout=60), closing(JsonLines(path)) as file:
         lines = read(path)
         for one in judged:
             key = key_of(one, outcomes)

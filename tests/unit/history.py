@@ -1,5 +1,6 @@
 """Reports of a run, appended as a training appends them, and a run in a ledger of its own."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from orchestrator.ledger.results import Ledger
 
 
 def append_history(ledger: Ledger, train_key: str, report: dict[str, Any]) -> None:
-    with JsonLines(ledger.run_dir(train_key) / "history.jsonl") as lines:
+    with closing(JsonLines(ledger.run_dir(train_key) / "history.jsonl")) as lines:
         lines.append(report)
 
 

@@ -1,6 +1,7 @@
 """What a power cut leaves: content is on the disk before the name that shows it, and the name before the call returns."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, dis
 
 
 def test_a_journals_line_is_not_waited_for(tmp_path, disk):
-    with Journal(tmp_path / "journal.jsonl") as journal:
+    with closing(Journal(tmp_path / "journal.jsonl")) as journal:
         journal.step(1)
     assert disk == []
 

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ def test_counts_every_execution(tmp_path):
     path = tmp_path / "journal.jsonl"
     assert executed_steps(path) == 0
     for steps in ((1, 2, 3), (2, 3, 4)):
-        with Journal(path) as journal:
+        with closing(Journal(path)) as journal:
             for step in steps:
                 journal.step(step)
     assert executed_steps(path) == 6
@@ -40,7 +41,7 @@ def test_torn_last_line_is_skipped_and_not_glued(tmp_path, torn):
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"step":1}\n{"step":2}\n' + torn)
     assert executed_steps(path) == 2
-    with Journal(path) as journal:
+    with closing(Journal(path)) as journal:
         journal.step(3)
     assert [line["step"] for line in read_lines(path)] == [1, 2, 3]
 
@@ -50,7 +51,7 @@ def test_lines_of_two_processes_do_not_mix(tmp_path, forked):
     ours = JsonLines(path)
 
     def work() -> None:
-        with JsonLines(path) as lines:
+        with closing(JsonLines(path)) as lines:
             for step in range(200):
                 lines.append({"step": step, "who": "child" * 20})
 
@@ -61,11 +62,11 @@ def test_lines_of_two_processes_do_not_mix(tmp_path, forked):
 
 
 def test_numbers_that_json_has_not(tmp_path):
-    with JsonLines(tmp_path / "lines.jsonl") as lines:
+    with closing(JsonLines(tmp_path / "lines.jsonl")) as lines:
         lines.append({"step": 1, "nll": float("nan"), "rate": float("inf"), "pair": (1, 2)})
     assert list(read_lines(tmp_path / "lines.jsonl")) == [{"step": 1, "nll": None, "rate": None, "pair": [1, 2]}]
 
 
 def test_full_disk_names_the_file():
-    with JsonLines(Path("/dev/full")) as lines, pytest.raises(OSError, match="/dev/full"):
+    with closing(JsonLines(Path("/dev/full"))) as lines, pytest.raises(OSError, match="/dev/full"):
         lines.append({"step": 1})
