@@ -167,10 +167,8 @@ class Lease:
         while not self._stop.wait(BEAT):
             try:
                 self.publish()
-                if self.group.startswith("sweeps/"):  # its driver shows what other machines upload
-                    self.mirror.pull_all()
-                else:
-                    self.mirror.pull_sweeps()
+                # a driver shows what other machines upload; of a run, a `.stop` of its sweep may ask this process to end
+                self.mirror.pull_all(None if self.group.startswith("sweeps/") else "sweeps")
                 failed = False
             except FencedError as error:
                 print(f"error: {error}", file=sys.stderr)

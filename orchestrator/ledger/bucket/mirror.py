@@ -99,17 +99,10 @@ class Mirror:
 
     # ------------------------------------------------------------ fetching
 
-    def pull_all(self) -> None:
-        """Updates every group. RemoteError if the server does not answer."""
-        self._pull_groups(groups_in(self.root), self.bucket.list())
-
-    def pull_sweeps(self) -> None:
-        """Updates the files of all sweeps: a `.stop` may ask this process to end. RemoteError if the server does not answer."""
-        self._pull_groups(set(), self.bucket.list("sweeps"))
-
-    def _pull_groups(self, groups: set[str], objects: Sequence[Meta]) -> None:
-        listed: dict[str, list[Meta]] = {group: [] for group in groups}
-        for meta in objects:
+    def pull_all(self, folder: str | None = None) -> None:
+        """Updates every group, or those with objects in a folder. RemoteError if the server does not answer."""
+        listed: dict[str, list[Meta]] = {group: [] for group in (groups_in(self.root) if folder is None else ())}
+        for meta in self.bucket.list(folder):
             if (group := group_of(meta["path"])) is not None:
                 listed.setdefault(group, []).append(meta)
         with ThreadPoolExecutor(AT_ONCE) as pool:
