@@ -1,1 +1,0 @@
-"""Tables of results: reported figures of a paper next to measured ones."""

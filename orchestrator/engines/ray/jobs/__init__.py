@@ -1,1 +1,0 @@
-"""Sweeps as jobs of a Ray cluster: upload, job ids and logs."""
