@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
@@ -14,7 +12,7 @@ from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
-from orchestrator.training.runtime import Runtime, best_device
+from orchestrator.training.runtime import Runtime, best_device, gpu_memory
 
 MAX_JOBS = 1024
 """More processes on one machine are a slip of the hand."""
@@ -51,11 +49,6 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
             if interrupt.requested():  # during decoding, which runs to its end because it saves no partial results
                 raise KeyboardInterrupt
     return failures
-
-
-def gpu_memory() -> int | None:
-    """Bytes of this machine's first GPU, which all runs share; None without one."""
-    return int(torch.cuda.get_device_properties(0).total_memory) if best_device().type == "cuda" else None
 
 
 def _decide(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:

@@ -47,6 +47,11 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def gpu_memory() -> int | None:
+    """Bytes of this machine's first GPU; None without one."""
+    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
+
+
 class Reporter(Protocol):
     """Receives metrics, which always have `step`. May raise StopTraining."""
 

@@ -13,6 +13,7 @@ from orchestrator.engines.resources import Capacity, Node
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import display
 from orchestrator.specs.sweep import Resources
+from orchestrator.training.runtime import gpu_memory
 
 DRIVER = "driver"
 """Custom resource of Tune drivers: they need no CPU, and on a cluster they stay on the head."""
@@ -80,14 +81,10 @@ def with_gpu_memory(capacity: Capacity, options: Resources, timeout: float = 60.
     types = sorted(
         {name for resources in live for name in resources if name.startswith(f"accelerator_type:{options.accelerator_type or ''}")}
     )
-    query = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(_gpu_memory)
+    query = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(gpu_memory)
     queries = [query.options(resources=resources).remote() for resources in ([{name: 0.001} for name in types] or [{}])]
     ready, late = ray.wait(queries, num_returns=len(queries), timeout=timeout)
     for reference in late:
         ray.cancel(reference, force=True)
     sizes = [memory for memory in ray.get(ready) if memory is not None]
     return replace(capacity, gpu_memory=min(sizes) if sizes and len(sizes) == len(queries) else None)
-
-
-def _gpu_memory() -> int | None:
-    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
