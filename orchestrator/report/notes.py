@@ -13,7 +13,6 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import SCORED, UNITS, number
-from orchestrator.sweeps import parameters
 
 VERDICTS = "; verdicts: docs/verdicts.md"
 """End of the note on intervals; a paper leaves it out."""
@@ -133,8 +132,8 @@ def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, 
     A difference of one unit of the last printed digit is accepted, because papers round and truncate (10,977,824 is printed 10.97M). Rows
     whose vocabulary sizes are unknown are left out.
     """
-    counted = {row.id: _count(row, finder) for row in rows if row.kind == "run" and {"params", "params_added"} & row.expect.keys()}
-    counted |= {row.id: _count(row, finder) for row in rows if row.id in start.values() and row.id not in counted}
+    asked = [row for row in rows if (row.kind == "run" and {"params", "params_added"} & row.expect.keys()) or row.id in start.values()]
+    counted = {row.id: finder.data.params(row.run_spec) for row in asked}
     lines = []
     for row in rows:
         ours = counted.get(row.id)
@@ -152,13 +151,6 @@ def unit(reported: Any) -> float:
         return 1.0
     digits = reported.rstrip("".join(UNITS))
     return float(10.0 ** -len(digits.partition(".")[2])) * UNITS.get(reported[-1], 1.0)
-
-
-def _count(row: Row, finder: Finder) -> int | None:
-    if row.spec is None:
-        return None
-    sizes = finder.data.vocabulary_sizes(row.spec)
-    return None if sizes is None else parameters.params(row.spec, *sizes)
 
 
 def changed_since_training(

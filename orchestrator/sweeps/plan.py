@@ -138,6 +138,11 @@ class Data:
         prepared = self.prepared(spec.data)
         return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
+    def params(self, spec: RunSpec) -> int | None:
+        """Number of parameters; None without vocabulary sizes."""
+        sizes = self.vocabulary_sizes(spec)
+        return None if sizes is None else parameters.params(spec, *sizes)
+
 
 def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Data | None = None, force: bool = False) -> Plan:
     """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`."""
@@ -214,8 +219,7 @@ def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Pl
 
 def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str]) -> Planned:
     keys = keys_for(row, data)
-    sizes = data.vocabulary_sizes(row.run_spec)
-    params = None if sizes is None else parameters.params(row.run_spec, *sizes)
+    params = data.params(row.run_spec)
     if keys.train is None or keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
     also = also_keys(row, data)
