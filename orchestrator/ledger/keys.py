@@ -68,7 +68,18 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     if (spec.init_from is None) != (parent_train_key is None):
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
 
-    train = digest(_train_meaning(spec, training_key(dict(manifest)), parent_train_key))
+    meaning = {
+        "format": FORMAT,
+        "data": training_key(dict(manifest)),
+        "batch": _dump("batch", spec.batch),
+        "model": model_meaning(spec.model),
+        "components": component_versions(spec.model),
+        "optim": _optim_meaning(spec),
+        "train": _length_meaning(spec),
+        "seed": spec.seed,
+        "parent": parent_train_key,
+    }
+    train = digest(meaning)
     about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
@@ -130,20 +141,6 @@ def component_versions(model: Any) -> dict[str, int]:
     """The declared version of each component class that a ModelSpec uses: `{"connection/dense": 1, ...}`."""
     used = {(registry, component["kind"]) for _, registry, component in slots(_dump("model", model))}
     return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
-
-
-def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "data": data,
-        "batch": _dump("batch", spec.batch),
-        "model": model_meaning(spec.model),
-        "components": component_versions(spec.model),
-        "optim": _optim_meaning(spec),
-        "train": _length_meaning(spec),
-        "seed": spec.seed,
-        "parent": parent,
-    }
 
 
 def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
