@@ -10,7 +10,6 @@ raise `CorruptError` (another checkpoint may be intact); files of another run ra
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -201,7 +200,4 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
 
 def _discard(path: Path) -> None:
     """Removes a checkpoint. It is renamed first, so that a partly removed one is never read."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}-old.tmp")
-    shutil.rmtree(doomed, ignore_errors=True)
-    path.rename(doomed)
-    shutil.rmtree(doomed)
+    shutil.rmtree(path.rename(atomic.temporary(path)))
