@@ -39,7 +39,7 @@ class Sum:
         parts = [counted(self.trainings, "training"), counted(self.decodings, "decoding"), counted(self.scorings, "scoring")]
         parts += [f"{self.flop:.3g} FLOP"] if self.flop else []
         if self.unknown < self.trainings:
-            unit = "GPU-hours" if _on_gpu() else "core-hours"
+            unit = "GPU-hours" if best_device().type == "cuda" else "core-hours"
             parts.append(f"{self.hours:.3g} {unit} of training" + (" and what is not known" if self.unknown else ""))
         return ", ".join(parts)
 
@@ -89,11 +89,7 @@ def short(cost: Cost) -> tuple[str, str, str, str]:
     """FLOP per update, total FLOP, time and memory as table cells, with ~ for estimated and ? for unknown."""
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
-    bound = "~" if _on_gpu() else "<"  # see `memory.PROCESS`
+    bound = "~" if best_device().type == "cuda" else "<"  # see `memory.PROCESS`
     room = "?" if cost.room is None else f"{bound}{cost.room / 2**30:.2g}G"
     memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory
-
-
-def _on_gpu() -> bool:
-    return best_device().type == "cuda"

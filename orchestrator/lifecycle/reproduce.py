@@ -37,7 +37,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
     """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
     tasks = make_tasks([recorded.row], [recorded.row.run_spec.seed], options)
-    trainings = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") or {} for task in tasks}
+    trainings = {task.id: ledger.read_train(recorded.keys.get(task.id, task.keys).train or "") or {} for task in tasks}
     for task in tasks:
         if not trainings[task.id]:
             raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
@@ -63,16 +63,12 @@ def _run(task: Task) -> None:
 
 
 def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> Verdict:
-    keys = _recorded_keys(recorded, task)
+    keys = recorded.keys.get(task.id, task.keys)
     reason = f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one"
     before, reasons = _evidence(ledger, task, keys), [] if keys.train == task.train_key else [reason]
     if before.train.get("workers"):
         reasons.append("its number of workers changed while it trained, by which sums are rounded")
     return compare(before, _evidence(fresh, task, task.keys), reasons)
-
-
-def _recorded_keys(recorded: Recorded, task: Task) -> Keys:
-    return recorded.keys.get(task.id, task.keys)
 
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:

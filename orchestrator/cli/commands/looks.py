@@ -65,23 +65,19 @@ def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) 
     taken = _taken(file, seeds)
     if not taken:
         results = execute(rows, seeds[:FIRST], options)
-        if _failed(results):
+        if not all(result.outcome.finished for result in results):
             return results
         taken = _keep(file, [take(rows, seeds[:FIRST], seeds, options)])
     _print(taken[0], 1)
     ended = _ended(taken[0], rows, seeds, options)
     dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
     results = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
-    if _failed(results) or len(ended) == len(rows):
+    if len(ended) == len(rows) or not all(result.outcome.finished for result in results):
         return results
     if len(taken) == 1:
         taken = _keep(file, [*taken, take(rows, seeds, seeds, options, ended)])
     _print(taken[1], 2)
     return results
-
-
-def _failed(results: Sequence[Result]) -> bool:
-    return not all(result.outcome.finished for result in results)
 
 
 def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
