@@ -12,21 +12,17 @@ from subprocess import PIPE
 import pytest
 
 from orchestrator.paths import ROOT
+from tests.tiny import tiny
 
 pytestmark = pytest.mark.chaos
 
-SPEC = """
+SPEC = tiny("""
 source: {paper: chaos, table: tiny}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model:
-  {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 train: {max_steps: 40, validate_every: 20, checkpoint_every: 10, snapshots: 2}
 decode: {beam_size: 2}
 rows:
   one: {}
-"""
+""")
 STEPS, INTERVAL = 40, 10
 POINTS = ["step@17", "ckpt_pre_fsync@20", "ckpt_pre_rename@20", "ckpt_pre_delete@30", "history_post_append@20", "snapshot_pre_rename@20"]
 POINTS += ["weights_post_rename", "train_pre_rename", "decode_pre_rename", "score_pre_rename"]

@@ -18,18 +18,15 @@ import pytest
 import yaml
 
 from orchestrator.paths import ROOT
+from tests.tiny import tiny
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 PATIENCE = 300.0
 """Seconds: a bound for what must not hang, on a machine that may be busy."""
-SPEC = """
+SPEC = tiny("""
 source: {paper: try, table: growing}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 decode: {beam_size: 1}
-"""
+""")
 SHORT = (
     SPEC
     + """

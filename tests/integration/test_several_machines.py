@@ -15,13 +15,11 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 from hosts import PORT, ROOT, Host, Lab, skip_unless_possible, wait
 
+from tests.tiny import tiny
+
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
-SPEC = """
+SPEC = tiny("""
 source: {paper: try, table: machines}
-data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
-batch: {unit: tokens, size: 300}
-model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
 train: {max_steps: 40, validate_every: 40, checkpoint_every: 10}
 decode: {beam_size: 1}
 sweep: {seeds: [1], scheduler: {kind: fifo}}
@@ -29,7 +27,7 @@ rows:
   alone: {}
   pair: {workers: 2, model: {encoder: {aggregation: {kind: linear}}}}
   late: {workers: 2, model: {encoder: {num_layers: 3}}}
-"""
+""")
 HEALTH = {"RAY_health_check_period_ms": "1000", "RAY_health_check_timeout_ms": "5000", "RAY_health_check_failure_threshold": "5"}
 PATIENCE = 600.0
 """Seconds: a bound for what must not hang, on a machine that may be busy."""

@@ -22,9 +22,6 @@ def losses_by_hand(logits, gold, smoothing=0.1):
     return -(q * logits.log_softmax(-1)).sum()
 
 
-# ---------------------------------------------------------------- groups of layers
-
-
 @pytest.mark.parametrize("size", [1, 2])
 @torch.no_grad()
 def test_an_encoder_returns_the_norm_of_its_groups_mean(size):
@@ -56,9 +53,6 @@ def test_each_group_of_a_decoder_predicts(norm):
     assert head.weight.grad.abs().min() > 0
 
 
-# ---------------------------------------------------------------- surface fusion
-
-
 def surface_by_hand(model, src, tgt):
     """e [B, T, D]: one head over the encoder's output, values the scaled words."""
     a, mask = model.head.attention, src != 0
@@ -88,9 +82,6 @@ def test_a_gate_of_one_is_the_plain_model_and_nothing_below_learns_through_the_f
     model(src, tgt).hidden[..., 16:].square().sum().backward()
     learns = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert learns == {"head", "src_embedding"}
-
-
-# ---------------------------------------------------------------- search, cost, places
 
 
 @pytest.mark.parametrize("head", [{"kind": "groups"}, {"kind": "groups", "size": 1}, {"kind": "surface_fusion"}])

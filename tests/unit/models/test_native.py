@@ -202,9 +202,8 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
 def test_plain_layers_in_one_call_compute_what_their_modules_do(monkeypatch, norm, connection, precision):
     """All layers at once or, under another connection, one by one. Who traces gets the modules."""
     decoder = {"num_layers": 3, "connection": {"kind": connection}}
-    model = build(
-        {"d_model": 64, "d_ff": 96, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 2}, "decoder": decoder}, 90, 90, 1
-    ).eval()
+    sizes = {"d_model": 64, "d_ff": 96, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 2}}
+    model = build(sizes | {"decoder": decoder}, 90, 90, 1).eval()
     src, tgt = (torch.randint(4, 90, (5, length), generator=torch.Generator().manual_seed(1)) for length in (9, 6))
     calls, call = [], native.CALLS["decode_layers"]
     monkeypatch.setitem(native.CALLS, "decode_layers", lambda *arguments: calls.append(arguments[2]) or call(*arguments))

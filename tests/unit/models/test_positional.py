@@ -84,9 +84,6 @@ def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
     torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
 
 
-# ---------------------------------------------------------------- directional masks
-
-
 def directional(masks="heads", **changes):
     return config("post", encoder={"num_layers": 4, "self_attention": {"kind": "directional", "masks": masks}}, **changes)
 

@@ -9,8 +9,6 @@ from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import hidden, model_of, problems, streams, sublayer, x_and_y
 
-# ---------------------------------------------------------------- hyper-connections
-
 
 def test_static_mhc_reads_and_writes_by_softmax():
     options = {"dynamic": False, "start": "identity", "weights": "softmax", "temperature": 0.05}
@@ -60,9 +58,6 @@ def test_manifold_streams_have_one_map_for_all():
             torch.testing.assert_close(got[b, t], matrix.T @ s[b, t] + w[:, None] * y[b, t], atol=1e-5, rtol=1e-4)
 
 
-# ---------------------------------------------------------------- MUDD
-
-
 @pytest.mark.parametrize("norms", ["printed", "code"])
 def test_mudds_norms_stand_before_and_behind_the_sums(norms):
     r, (x_0, x_1) = off_start(sublayer(kind="mudd", layer=2, norms=norms, dynamic=False)).residual, x_and_y()
@@ -92,9 +87,6 @@ def test_mudd_between_encoder_and_decoder(norm):
         for m, (memory,) in enumerate(memories):
             for way, own, got in ((0, bridge.key_norm, memory.keys), (1, bridge.value_norm, memory.values)):
                 torch.testing.assert_close(got[b, t], own(weights[m, way] @ states[b, t]), atol=1e-5, rtol=1e-4)
-
-
-# ---------------------------------------------------------------- attention over depth
 
 
 def test_each_decoder_layer_attends_to_its_own_mixture_of_sources():
