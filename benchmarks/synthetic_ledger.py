@@ -3,12 +3,13 @@
 import hashlib
 import math
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from orchestrator.files.json_lines import JsonLines
-from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import SweepFile
 
 CONNECTIONS = ("residual", "dense", "hierarchical", "linear", "iterative")
 
@@ -27,7 +28,7 @@ def fill(results: Path, runs: int, *, name: str = "synthetic/grid", reports: int
         _run(ledger, keys, rows[-1], chance, reports)
     slug = name.replace("/", "-")
     record = {"sweep_id": slug, "name": name, "started": 1_700_000_000.0, "scheduler": {"kind": "fifo"}, "rows": rows}
-    sweep_files.write(results / "sweeps" / f"{slug}.json", record)
+    SweepFile.of(results, slug).write(record)
     return slug
 
 
@@ -42,7 +43,7 @@ def _run(ledger: Ledger, keys: dict[str, str], row: dict[str, Any], chance: rand
     bleu, speed = chance.uniform(18, 30), chance.uniform(900, 2500)
     ledger.write_spec(train, {name: row[name] for name in ("id", "seed", "spec", "keys")})
     start = 1_700_000_000.0 + chance.uniform(0, 1e5)
-    with JsonLines(ledger.run_dir(train) / "history.jsonl") as lines:
+    with closing(JsonLines(ledger.run_dir(train) / "history.jsonl")) as lines:
         for step in range(1, reports + 1):
             loss = 3 + 6 * math.exp(-step / 8) + chance.uniform(-0.05, 0.05)
             lines.append(
