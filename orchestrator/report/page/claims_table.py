@@ -168,10 +168,11 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         claim, effect = one.judgement.claim, one.judgement.effect
         if effect is None or effect.metric not in SCORES or (twice and not second):
             continue
-        over = f"{labels[claim.row]} over {short_id(effect.against)}"
-        over += "".join(section.table.table.partition(", ")[1:])
-        text = f"{over} ({claim.row.split('/')[0]})" if several else f"{short_id(claim.row)}: {over}"
-        label = text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
+        head = labels[claim.row] if several else f"{short_id(claim.row)}: {labels[claim.row]}"
+        tail = f" over {short_id(effect.against)}" + "".join(section.table.table.partition(", ")[1:])
+        tail += f" ({claim.row.split('/')[0]})" if several else ""
+        room = LETTERS - len(tail)  # what it is compared with is never cut off: a row may have several claims
+        label = (head if len(head) <= room else head[: room - 1].rstrip(" ,") + "…") + tail
         data = next((str(line.ours.data) for line in section.table.rows if line.id == claim.row and line.ours), "")
         for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
             if (found_there := each.judgement.effect) is not None:

@@ -93,8 +93,11 @@ def judged(row: str, against: str, metric: str, word: str, delta: float | None =
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
     own = [judged(f"r{i}", "base", "bleu", "open", d, own=True) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
-    lines = [Line(one.claim.row, "r", "run", {}, Ours(status="done", data="toy"), judged=OfRow(one)) for one in own]
-    claims = [judged("r0", "r1", "nll", "open", -0.01)]  # no difference in BLEU: not drawn
+    lines = [Line(one.claim.row, 80 * "r", "run", {}, Ours(status="done", data="toy"), judged=OfRow(one)) for one in own]
+    claims = [
+        judged("r0", "r1", "nll", "open", -0.01),
+        judged("r0", "r2", "bleu", "open", 0.7),
+    ]  # the first has no difference in BLEU: not drawn
     spec = forest([SimpleNamespace(table=SimpleNamespace(table="t", rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
-    assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
+    assert spec is not None and len({each["row"] for each in spec["data"]["values"]}) == len(spec["data"]["values"]) == 5 + drawn
     assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
