@@ -10,6 +10,7 @@ it is called; long commands lie in `cli.commands`.
 import errno
 import gc
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -128,7 +129,9 @@ def run(arguments: Sequence[str]) -> int:
             named = f"{shown(str(error.filename), 300)}: {error.strerror}" if error.filename else error.strerror
             return _say(2 if error.errno == errno.ENAMETOOLONG else 1, named)
         text = " ".join(str(error).split())
-        return _say(1, f"{type(error).__name__}: {text[:500]} (nmt-ablate --debug ... shows where)")
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        memory = "" if limit == resource.RLIM_INFINITY else f"found ulimit -v {limit // 1024:,}, which may be too little; "
+        return _say(1, f"{type(error).__name__}: {text[:500]} ({memory}nmt-ablate --debug ... shows where)")
 
 
 def _usage(error: Any, arguments: list[str]) -> int:

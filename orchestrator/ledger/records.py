@@ -85,8 +85,8 @@ def _wrong(kind: str, record: Mapping[str, Any]) -> str | None:
             return f"status: found {describe(record.get('status'))}; expected {', '.join(STATUSES)}"
         for name in FIGURES:
             value = record.get(name)
-            if value is not None and (not isinstance(value, (int, float)) or value < 0):
-                return f"{name}: found {shown(describe(value), 60)}; expected a number >= 0"
+            if value is not None and not (isinstance(value, (int, float)) and 0 <= value <= 10**15):
+                return f"{name}: found {shown(describe(value), 60)}; expected a number from 0 to 1e15"
     if kind != "score":
         return None
     bleu = record.get("bleu")

@@ -104,11 +104,12 @@ def test_exit_code_follows_the_rows(cli, spec, monkeypatch, status: str, code: i
     [
         (LockedError("results/x is locked by process 7"), 3, "process 7"),
         (KeyboardInterrupt(), 130, "interrupted"),
-        (RuntimeError("boom\nsecond line"), 1, "RuntimeError: boom second line"),
+        (RuntimeError("boom\nsecond line"), 1, "RuntimeError: boom second line (found ulimit -v 1,024, which may be too little; "),
     ],
 )
 def test_errors_become_one_line(cli, spec, monkeypatch, error: BaseException, code: int, message: str) -> None:
     Fake(monkeypatch, error)
+    monkeypatch.setattr("resource.getrlimit", lambda which: (2**20, 2**20))
     found, out, err = cli("run", spec(), "--json")
     assert found == code and out == "" and message in err and err.count("\n") == 1
 

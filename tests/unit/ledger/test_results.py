@@ -149,7 +149,7 @@ def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
     [
         ("score", {"bleu": "99"}), ("score", {"bleu": 1e308}), ("score", {"bleu": None}), ("score", {"bleu": 93.0}),
         ("score", {"chrf": 50.0}), ("score", {"statistics": {"bleu": "<i4:AAAA"}}), ("train", {"status": "finished"}),
-        ("train", {"params": -1}), ("train", {"steps": "4"}), ("train", {"tokens_per_second": -3.5}),
+        ("train", {"params": -1}), ("train", {"steps": "4"}), ("train", {"tokens_per_second": -3.5}), ("train", {"params": 1e308}),
     ],
 )  # fmt: skip
 def test_impossible_figures_are_damage(ledger, bad, kind, change):
