@@ -1,0 +1,1 @@
+"""Tables of results: reported figures of a paper next to measured ones."""

@@ -1,0 +1,1 @@
+"""Sweeps as jobs of a Ray cluster: upload, job ids and logs."""
