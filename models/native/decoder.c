@@ -5,11 +5,13 @@
 
 typedef struct {
     linear_map joint, self_output, query, cross_output, inner, outer; /* joint: x -> [q; k; v] */
-    const float *gain[3], *bias[3];                                   /* of the norms [D] */
+    const float *gain[3], *bias[3];                                   /* of the norms [D], as the sub-layers below */
     float eps;
     int pre;
     i64 H, K;
 } decoder_layer;
+
+enum { SELF, CROSS, FEED_FORWARD };
 
 /* What a layer attends to: cells of its past, and the source as `lay_out_memory` makes it. */
 typedef struct {
@@ -50,18 +52,18 @@ void decode_layers(const decoder_layer *layer, const layer_memory *memory, i64 l
     const i64 N = B * W * T, H = layer->H, K = layer->K, D = H * K, hidden = layer->inner.outputs;
     float *wide = buffer, *read = wide + N * (3 * D > hidden ? 3 * D : hidden), *x = read + N * D, *scratch = x + N * D;
     for (const decoder_layer *end = layer + layers; layer < end; layer++, memory++) {
-        linear(&layer->joint, before(layer, 0, y, read, N), wide, scratch, N, threads);
+        linear(&layer->joint, before(layer, SELF, y, read, N), wide, scratch, N, threads);
         attend_cells(wide, wide + D, wide + 2 * D, 3 * D, 3 * D, 3 * D, memory->keys, memory->values, past, read, scratch, B, W, T, H, K, C, P,
                      start, scale, threads);
         linear(&layer->self_output, read, x, scratch, N, threads);
-        after(layer, 0, y, x, N);
-        linear(&layer->query, before(layer, 1, x, read, N), wide, scratch, N, threads);
+        after(layer, SELF, y, x, N);
+        linear(&layer->query, before(layer, CROSS, x, read, N), wide, scratch, N, threads);
         attend_memory(wide, D, NULL, memory->source_keys, memory->source_values, memory->source_bias, memory->source_lengths, read, scratch, B,
                       W * T, H, K, S, scale, threads);
         linear(&layer->cross_output, read, attended, scratch, N, threads);
-        after(layer, 1, x, attended, N);
-        linear(&layer->inner, before(layer, 2, attended, read, N), wide, scratch, N, threads);
+        after(layer, CROSS, x, attended, N);
+        linear(&layer->inner, before(layer, FEED_FORWARD, attended, read, N), wide, scratch, N, threads);
         linear(&layer->outer, wide, y, scratch, N, threads);
-        after(layer, 2, attended, y, N);
+        after(layer, FEED_FORWARD, attended, y, N);
     }
 }
