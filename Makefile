@@ -29,6 +29,9 @@ SLOW_JOBS ?= 3
 AVX512 := $(shell grep -qm1 -w avx512bw /proc/cpuinfo 2>/dev/null && echo yes)
 FEWER_ATEN := $(if $(AVX512),avx2,default)
 FEWER_ONEDNN := $(if $(AVX512),AVX2,SSE41)
+# The C of decoding likewise, where it is compiled for x86-64.
+FEWER_ISA := $(if $(filter x86_64,$(shell uname -m)),$(if $(AVX512),x86-64-v3,x86-64),native)
+FEWER := ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN) NMT_ISA=$(FEWER_ISA)
 ARITHMETIC := tests/unit/models/test_native.py tests/unit/models/test_inference.py \
   tests/unit/models/test_definitions.py tests/unit/decoding \
   tests/unit/training/test_updates.py tests/unit/training/test_train.py::test_learns_and_repeats_bit_for_bit
@@ -60,9 +63,8 @@ about-quickstart:
 
 test: setup  ## the fast suite, and its arithmetic once more as on a processor of fewer instructions
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
-	@echo "arithmetic, with ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN)"
-	$(TEST_ENV) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN) \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)" $(ARITHMETIC)
+	@echo "arithmetic, with $(FEWER)"
+	$(TEST_ENV) $(FEWER) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)" $(ARITHMETIC)
 
 test-slow: setup chromium iproute2 aarch64 mlflow-server  ## ray, slow, browser and chaos tests, file by file in the order of their folders
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)" --timeout 600 \

@@ -51,7 +51,7 @@ def find_compiler() -> str:
 
 def _compile(compiler: str, sources: Path, target: Path) -> None:
     files = sorted(map(str, sources.glob("*.c")))
-    for machine, threads in itertools.product((("-march=native",), ()), THREADS):
+    for machine, threads in itertools.product(((f"-march={_level()}",), ()), THREADS):
         try:
             done = subprocess.run(
                 [compiler, *FLAGS, *machine, *threads, *files, "-o", str(target), "-lm"], capture_output=True, text=True, timeout=SECONDS
@@ -64,11 +64,16 @@ def _compile(compiler: str, sources: Path, target: Path) -> None:
     raise BuildError(f"{compiler} failed: {last[-1] if last else f'exit code {done.returncode}'}")
 
 
+def _level() -> str:
+    """The processor that the library is made for: this one, or one of fewer instructions."""
+    return os.environ.get("NMT_ISA") or "native"
+
+
 def _key(sources: Path, compiler: str) -> str:
     """Changes with whatever changes the library: the source, the flags, the compiler, the processor."""
     about = Path(compiler).resolve().stat()
     text = [path.read_text() for path in sorted(sources.glob("*.[ch]"))]
-    parts: Sequence[object] = (text, FLAGS, THREADS, compiler, about.st_size, about.st_mtime_ns)
+    parts: Sequence[object] = (text, FLAGS, THREADS, _level(), compiler, about.st_size, about.st_mtime_ns)
     return hashlib.sha256(repr((parts, platform.machine(), sorted(features()) or platform.processor())).encode()).hexdigest()[:16]
 
 
