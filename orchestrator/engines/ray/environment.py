@@ -1,5 +1,6 @@
 """The folder and the environment of Ray's processes: settings, and no unnecessary secrets. Does not import Ray."""
 
+import fcntl
 import getpass
 import json
 import os
@@ -8,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.files.listed import listed, mapped
@@ -21,22 +22,42 @@ SECRET_WORDS = frozenset(
 )
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 
+PARENT = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
+"""Short where it can be: Ray's sockets lie below it."""
 TEMPORARY = "tmp"
 """The TMPDIR of Ray's processes, in the folder of `ray_folder`."""
 
 
 @contextmanager
 def ray_folder() -> Iterator[Path]:
-    """Context: a new folder for the sockets, logs and temporary files of a Ray that a sweep starts, which only this user sees."""
-    parent = "/tmp" if Path("/tmp").is_dir() else None  # short: Ray's sockets lie below it
-    folder = Path(tempfile.mkdtemp(prefix=f"nmt-ray-{os.getpid()}-", dir=parent))
+    """Context: a new folder for the sockets, logs and temporary files of a Ray that a sweep starts, which only this user sees.
+
+    Those of killed drivers are removed first: nobody holds their locks. A new one may not be locked yet.
+    """
+    for folder in PARENT.glob("nmt-ray-*"):
+        with suppress(OSError), _locked(folder):
+            if time.time() - folder.stat().st_mtime > 60:
+                shutil.rmtree(folder)
+    folder = Path(tempfile.mkdtemp(prefix=f"nmt-ray-{os.getpid()}-", dir=PARENT))
     (folder / TEMPORARY).mkdir()
     try:
-        yield folder
+        with _locked(folder):
+            yield folder
     finally:
         deadline = time.monotonic() + 1.0  # a process that exits may still write a file
         while folder.exists() and time.monotonic() < deadline:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Context: this process alone holds the folder. OSError: another does, or it is no folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def configure(results: Path) -> None:

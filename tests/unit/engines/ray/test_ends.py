@@ -18,7 +18,7 @@ from ray.tune.execution import class_cache
 from orchestrator import interrupt
 from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
-from orchestrator.engines.ray import cluster
+from orchestrator.engines.ray import cluster, environment
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
 from tests.unit.conftest import refused
@@ -130,3 +130,14 @@ def test_a_driver_whose_head_is_gone_ends_with_one_line():
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 5 and done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"error: Ray's head ({words[1]}) has not answered for 1 s")
+
+
+def test_the_folder_of_a_killed_driver_goes_when_the_next_sweep_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "PARENT", tmp_path)
+    (tmp_path / "nmt-ray-1-killed").mkdir()
+    with environment.ray_folder() as old:
+        for folder in tmp_path.iterdir():
+            os.utime(folder, (0, 0))
+        with environment.ray_folder() as new:
+            assert sorted(tmp_path.iterdir()) == sorted([old, new]), "the killed one's alone goes"
+    assert not list(tmp_path.iterdir())
