@@ -32,7 +32,7 @@ SLOTS: dict[KeyPath, str] = (
 REGULARIZERS = ("model", "regularizers")
 
 
-def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
+def slots(model: Any) -> Iterator[tuple[KeyPath, str, Any]]:
     """Yields (path below `model`, registry, component) for every component in a model section, malformed ones included."""
     for path, registry in SLOTS.items():
         value: Any = model
@@ -40,7 +40,7 @@ def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
             yield path, registry, value
-    listed = model.get("regularizers")
+    listed = model.get("regularizers") if isinstance(model, dict) else None
     for i, value in enumerate(listed if isinstance(listed, list) else []):
         yield ("regularizers", i), "regularizer", value
 

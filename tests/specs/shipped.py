@@ -65,15 +65,16 @@ def profile_problems(address: str) -> Iterator[str]:
             if row.spec.seed != 3 or (row.parent is None) != (row.spec.init_from is None):
                 yield f"{row.id}: profile {profile}: seed or parent are lost"
             now, then = variant(row), variant(before)
-            if changed := [key for key in then if now[key] != then[key] and key not in stated(profile, before)]:
+            if changed := [key for key in then if now[key] != then[key] and key not in stated(profile, before.spec.data.corpus)]:
                 yield f"{row.id}: profile {profile} changes the variant: {changed}"
         if address != RECIPES and len(different(scaled)) != len(different(published)):
             yield f"{address}: profile {profile} makes rows equal that differ"
 
 
-def stated(name: str, row: Row) -> set[str]:
-    """What the file of a profile says that it changes for a row."""
-    profile = profiles.load(name)[0].of(row.spec.data.corpus)
+@functools.cache
+def stated(name: str, corpus: str) -> set[str]:
+    """What the file of a profile says that it changes for rows that are published on this corpus."""
+    profile = profiles.load(name)[0].of(corpus)
     changes = {"dropout": profile.dropout < 1, "schedule": "schedule" in profile.optim}
     changes |= {"checkpoint": "checkpoint" in profile.decode, "search": "length_penalty" in profile.decode}
     return {key for key, is_stated in changes.items() if is_stated}
