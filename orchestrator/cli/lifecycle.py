@@ -18,7 +18,7 @@ from orchestrator.sweeps.options import RESULTS, RowOptions
 def status(
     name: Annotated[str | None, Argument(help="Show only sweeps of this table or row, or of this name.")] = None,
     results: Results = RESULTS,
-    every: Annotated[bool, Option("--all", help="Every sweep. Default: those that run and the last ten.")] = False,
+    every: Annotated[bool, Option("--all", help="Every sweep and run. Default: sweeps that run and the last ten, 50 runs each.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The running and the last sweeps of the results folder: their runs, losses, speeds and BLEU, and when they will end.
@@ -27,13 +27,14 @@ def status(
     """
     from orchestrator.cli.output import console
     from orchestrator.sweeps.names import as_address
-    from orchestrator.sweeps.status import recent_sweeps, runs_table, sweep_status
+    from orchestrator.sweeps.status import first_to_see, recent_sweeps, runs_table, sweep_status
+    from orchestrator.tables import counted
 
     if results != RESULTS:
         need_folder(results, "--results")
     place, name = object_store.display_path(results), None if name is None else as_address(name)
     paths, more = (None, 0) if every or name is not None else recent_sweeps(results)
-    sweeps = sweep_status(results, name=name, paths=paths)
+    sweeps, hidden = sweep_status(results, name=name, paths=paths), 0
     if as_json:
         print_json({"results": place, "sweeps": [sweep.as_json() for sweep in sweeps], "more": more})
     elif name is not None and not sweeps:
@@ -43,10 +44,13 @@ def status(
         echo([f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"])
     else:
         for sweep in sweeps:
-            console().print(runs_table(sweep.runs, sweep.summary))
-    if more:
+            runs = sweep.runs if every or name is not None else first_to_see(sweep.runs)
+            console().print(runs_table(runs, sweep.summary))
+            hidden += len(sweep.runs) - len(runs)
+    if more or hidden:
+        counts = [counted(number, what) for number, what in ((more, "earlier sweep"), (hidden, "run")) if number]
         command = f"nmt-ablate status{RowOptions(results=results).arguments}"
-        log(f"{more} earlier {'sweep is' if more == 1 else 'sweeps are'} not shown:  {command} --all, or with a table's address")
+        log(f"not shown: {' and '.join(counts)};  {command} --all, or with a table's address")
 
 
 def ui(

@@ -176,9 +176,7 @@ def apply_sets(row: Located, overrides: list[Override]) -> Located:
 
 def for_parent(overrides: list[Override], row: dict[str, Any], parent: dict[str, Any]) -> list[Override]:
     """Returns the overrides that also apply to the parent (`init_from`): all except those of a component whose kind differs there."""
-    own, its = (
-        {path: part.get("kind") for path, _, part in slots(spec.get("model")) if isinstance(part, dict)} for spec in (row, parent)
-    )
+    own, its = ({path: part.get("kind") for path, _, part in slots(spec.get("model")) if isinstance(part, dict)} for spec in (row, parent))
     differing = [path[:1] if path[0] == "regularizers" else path for path in own | its if own.get(path) != its.get(path)]
     return [o for o in overrides if o.path[0] != "model" or not any(o.path[1 : 1 + len(path)] == path for path in differing)]
 

@@ -1,7 +1,8 @@
 """How far the runs of a sweep are, and when it will end, from what their files say.
 
-A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. Decoding does not count.
-A run that a scheduler may yet stop counts in full.
+A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. The time of its decoding,
+and of the search for a length penalty, is likewise that of others, from the first that was scored on. A run that a scheduler may yet stop
+counts in full.
 """
 
 import time
@@ -50,7 +51,8 @@ class Tail:
 
 @dataclass
 class RunProgress:
-    """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
+    """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. decoding: seconds, once it is
+    scored. score: BLEU on the test set.
 
     scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: of a stopped run that goes on, the updates in its record.
     """
@@ -64,6 +66,7 @@ class RunProgress:
     steps: int = 0
     total: int = 0
     rate: float | None = None
+    decoding: float | None = None
     stopped_at: int | None = None
     score: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
@@ -110,6 +113,11 @@ class RunProgress:
         else:
             self.status = "interrupted" if self.steps else "waiting"
         self.score = view.bleu
+        if self.status == "done" and self.decoding is None:
+            used = {
+                (folder, key) for keys in self.scorings.values() for folder, key in (("decode", keys.decode), ("tune", keys.tune)) if key
+            }
+            self.decoding = sum((ledger.record(self.train_key, *place) or {}).get("seconds", 0.0) for place in used)
         return self.status in ENDED and before not in ENDED
 
     @property
@@ -138,35 +146,52 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Forecast:
-    """seconds: until the end of training, by the clock; device_seconds: of workers. None before the first report of any run."""
+    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run.
+
+    training: they are of training alone, for no run was scored yet.
+    """
 
     seconds: float | None
     device_seconds: float | None
+    training: bool = False
 
     def text(self, now: float | None = None) -> str:
         if self.seconds is None or self.device_seconds is None:
             return "time left: known after the first reports"
         end = time.strftime("%H:%M", time.localtime((time.time() if now is None else now) + self.seconds))
-        return f"about {duration(self.seconds)} of training left (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
+        what = "of training left" if self.training else "left"
+        return f"about {duration(self.seconds)} {what} (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
 
 
 def forecast(runs: Sequence[RunProgress]) -> Forecast:
-    rates: dict[str, list[float]] = {}
-    for run in runs:
-        if run.rate is not None:
-            rates.setdefault(run.row, []).append(run.rate)
+    rates, decodings = (_by_row(runs, value) for value in ("rate", "decoding"))
     left = [run for run in runs if run.status not in ENDED]
     if not left:
         return Forecast(0.0, 0.0)
     if not rates:
         return Forecast(None, None)
-    usual, total = list(chain.from_iterable(rates.values())), max(run.total for run in runs)
+    total = max(run.total for run in runs)
     seconds = []
     for run in left:
-        rate = run.rate if run.rate is not None else fmean(rates.get(run.row, usual))
-        seconds.append(rate * (run.left if run.total else total))
+        rate = run.rate if run.rate is not None else _usual(rates, run.row)
+        decoding = _usual(decodings, run.row) if decodings and run.scorings[""].decode else 0.0
+        seconds.append(rate * (run.left if run.total else total) + decoding)
     together = max(1, sum(run.status in WORKING for run in left))
-    return Forecast(max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)))
+    device = sum(s * run.workers for s, run in zip(seconds, left, strict=True))
+    return Forecast(max(sum(seconds) / together, max(seconds)), device, training=not decodings)
+
+
+def _by_row(runs: Sequence[RunProgress], value: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        if (known := getattr(run, value)) is not None:
+            found.setdefault(run.row, []).append(known)
+    return found
+
+
+def _usual(known: Mapping[str, list[float]], row: str) -> float:
+    """The mean of the row's seeds, else of all runs."""
+    return fmean(known.get(row) or chain.from_iterable(known.values()))
 
 
 def summary(statuses: Sequence[str], ahead: Forecast) -> str:

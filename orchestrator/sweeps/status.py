@@ -12,11 +12,13 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import scorings_of
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, Forecast, RunProgress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 RECENT = 10
 """Sweeps that no longer run and are shown all the same."""
+MOST = 50
+"""Runs of a sweep that are shown unasked."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))
     return sweeps
+
+
+def first_to_see(runs: Sequence[RunProgress]) -> list[RunProgress]:
+    """At most `MOST` of a sweep's runs, in their order: those that failed or run, then others that began, then the rest."""
+    ranks = dict.fromkeys((*WORKING, "failed", "diverged"), 0) | {"new": 2}
+    chosen = sorted(range(len(runs)), key=lambda i: ranks.get(runs[i].status, 1))[:MOST]
+    return [runs[i] for i in sorted(chosen)]
 
 
 def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:

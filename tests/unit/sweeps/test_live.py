@@ -15,7 +15,7 @@ from orchestrator.sweeps.status import runs_table, sweep_status
 
 
 def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more) -> RunProgress:
-    return RunProgress(row, 1, {"": Keys("0" * 64, None, None)}, status=status, steps=steps, total=100, rate=rate, **more)
+    return RunProgress(row, 1, {"": Keys("0" * 64, "1" * 64, None)}, status=status, steps=steps, total=100, rate=rate, **more)
 
 
 def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean() -> None:
@@ -23,10 +23,14 @@ def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean(
     again, other = progress("t/a/slow", "waiting"), progress("t/a/other", "waiting")
     ahead = forecast([slow, fast, again, other, progress("t/a/ended", "stopped", 20)])
     seconds = [50 * 4, 10 * 1, 100 * 4, 100 * 2.5]
-    assert ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, "two run side by side"
+    assert ahead.training and ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, (
+        "two run side by side"
+    )
     alone = forecast([slow, progress("t/a/long", "waiting", rate=9.0)])
     assert alone.seconds == 200 + 900, "one runs at a time"
     assert "; about 18 min of training left (until " in summary(["running"], alone)
+    scored = progress("t/a/long", "done", 100, decoding=30.0)
+    assert forecast([slow, scored]) == Forecast(230.0, 460.0), "training and decoding"
     assert forecast([progress("t/a/new", "waiting")]) == Forecast(None, None) and forecast([]) == Forecast(0.0, 0.0)
     assert [duration(s) for s in (45, 700, 11_100)] == ["45 s", "12 min", "3 h 05 min"]
     assert "after the first reports" in summary(["waiting"], Forecast(None, None))

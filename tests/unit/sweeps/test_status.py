@@ -30,9 +30,11 @@ def test_the_running_and_the_last_ten_are_shown(fourteen, cli) -> None:
         names, more = shown(cli, "--results", fourteen.root)
         assert "fake-t1@smoke+8818a9af: driven by process" in cli("status", "--results", fourteen.root)[1]
         assert {*names} == {"fake-t1", *(f"fake-t{n}" for n in range(4, 14))} and more == 3
-    assert "4 earlier sweeps are not shown" in cli("status", "--results", fourteen.root)[2]
+    fourteen.sweep([fourteen.row("one") | {"id": f"fake/many/r{n}"} for n in range(60)], "fake-t14@smoke+8818a9af")
+    _, out, err = cli("status", "--results", fourteen.root)
+    assert out.count("new") == 9 + 50 and "not shown: 5 earlier sweeps and 10 runs;" in err
     (fourteen.root / "sweeps" / "half.json").write_text('{"rows": [')
-    assert len(shown(cli, "--results", fourteen.root, "--all")[0]) == 14
+    assert len(shown(cli, "--results", fourteen.root, "--all")[0]) == 15
 
 
 @pytest.mark.parametrize(
