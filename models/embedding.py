@@ -1,5 +1,6 @@
 """Words and positions become h_0."""
 
+import functools
 import math
 
 import torch
@@ -20,6 +21,10 @@ def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tens
     angle = torch.arange(start, stop, device=device, dtype=torch.float32)[:, None] * rate
     table = torch.cat((angle.sin(), angle.cos()), dim=1)
     return nn.functional.pad(table, (0, d_model - 2 * half))
+
+
+_kept_sinusoids = functools.lru_cache(maxsize=1024)(sinusoids)
+"""For decoding, where every batch asks for the same single positions."""
 
 
 class TooLongError(ValueError):
@@ -69,7 +74,8 @@ class InputEmbedding(nn.Module):
             if stop > longest:
                 raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
             return self.places.weight[past:stop]
-        return sinusoids(past, stop, x.shape[-1], x.device).to(x.dtype) if self.positions == "sinusoidal" else None
+        make = _kept_sinusoids if past else sinusoids
+        return make(past, stop, x.shape[-1], x.device).to(x.dtype) if self.positions == "sinusoidal" else None
 
 
 class Embeddings(nn.Module):

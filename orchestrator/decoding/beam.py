@@ -144,15 +144,15 @@ class _Search:
     def run(self) -> None:
         live = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(live, BOS, dtype=torch.long)
-        ended = self.outcome
+        ended, extend = self.outcome, self._extend_one if self.K == 1 else self._extend
         for length in range(1, self.longest + 1):
             width, words = live.shape[1], self._next(token, length, self.K + 1)
-            step = self._extend(words, live, ended, length, exact=False)
+            step = extend(words, live, ended, length, exact=False)
             done, tied, broken = step.flags.tolist()
             if broken:
                 raise FloatingPointError(f"the model's output is NaN at step {length}")
             if tied:
-                step = self._extend(words, live, ended, length, exact=True)
+                step = extend(words, live, ended, length, exact=True)
                 done = int(step.flags[0])
             live, parent, token, ended = step.live, step.parent, step.token, step.ended
             self.tokens[length - 1, self.sentence], self.parents[length - 1, self.sentence] = token, parent
@@ -165,7 +165,8 @@ class _Search:
                 self._store(ended)
                 live, token, parent, ended = live[rows], token[rows], parent[rows], ended.rows(rows)
                 self._compact(rows)
-            self.cache.reorder((rows[:, None] * width + parent).flatten())
+            if self.K > 1 or len(rows) < len(words.eos):
+                self.cache.reorder((rows[:, None] * width + parent).flatten())
         self._store(ended)
 
     def _next(self, token_BW: Tensor, length: int, count: int) -> Candidates:
@@ -212,6 +213,20 @@ class _Search:
         done = (ended.score[:, -1] > NEVER) | (ended.score[:, 0] >= live[:, 0] / self.limit_penalty)
         flags = torch.stack((done.sum(), tied, eos_BW.isnan().any()))
         return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
+
+    def _extend_one(self, words: Candidates, live_B1: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
+        """`_extend` for a beam of one: each sentence's hypothesis goes on with its best word, or ends if that is EOS."""
+        value_BC, token_BC, tied = words.best(exact=exact)
+        last = (self.limit == length)[:, None]
+        live = torch.where(last, live_B1 + words.eos[:, None], live_B1 + value_BC[:, :1])
+        token = token_BC[:, :1].masked_fill(last, EOS)
+        is_eos, alive = token == EOS, live > NEVER
+        ends, parent = is_eos & alive, torch.zeros_like(token)
+        new = _Ended(live / self.penalty[length], live, torch.full_like(token, length), parent)
+        ended = _Ended(*(torch.where(ends, now, before) for now, before in zip(new, ended, strict=True)))
+        done = (is_eos | ~alive).squeeze(1)
+        flags = torch.stack((done.sum(), tied, words.eos.isnan().any()))
+        return _Step(live.masked_fill(done[:, None], NEVER), parent, token, ended, done, flags)
 
     def _store(self, ended: _Ended) -> None:
         """Stores the outcome of all sentences in the batch."""
