@@ -20,8 +20,10 @@ from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 
 BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
-"""At up to two hypotheses a sentence. With more a batch has as many hypotheses, but no fewer sentences than the least."""
+"""On an accelerator, at up to two hypotheses a sentence. With more a batch has as many hypotheses, but at least so many sentences."""
 LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
+CPU_TOKENS, CPU_GREEDY, CPU_SENTENCES = 2048, 48, 32
+"""A processor reads the batch's keys and values at each step: more of them leave its caches."""
 MAX_SUBWORDS = 1024  # of a line in `translate_lines`: time and memory grow with the square of its length
 MAX_CHARACTERS = 16 * MAX_SUBWORDS  # of such a line before tokenisation
 
@@ -30,10 +32,10 @@ def decode_corpus(
     model: Any, ids: Sequence[Sequence[int]], decode: DecodeSpec, *, batch_tokens: int | None = None, batch_sentences: int | None = None
 ) -> list[Hypothesis]:
     """Returns the best output of each source, in input order. `ids` and the ids of the outputs have no BOS and EOS. batch_tokens: maximum
-    of padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: by the beam (`batch_limits`).
+    of padded source tokens per batch (a single sentence may be longer); batch_sentences: of sentences; None: those of `batch_limits`.
     UserError: a source is longer than the learned positions, or this machine cannot decode in `decode.precision`."""
     device = next(model.parameters()).device
-    tokens, sentences = batch_limits(decode.beam_size)
+    tokens, sentences = batch_limits(decode.beam_size, device)
     tokens, sentences = batch_tokens or tokens, batch_sentences or sentences
     results = [Hypothesis([], 0.0, 0.0) for _ in ids]
     longest, most = 1 + max(map(len, ids), default=0), getattr(model, "max_positions", None)
@@ -91,8 +93,10 @@ def _visible(line: str) -> bool:
     return any(unicodedata.category(character) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for character in line)
 
 
-def batch_limits(beam: int) -> tuple[int, int]:
+def batch_limits(beam: int, device: torch.device) -> tuple[int, int]:
     """The maxima of a batch's padded source tokens and of its sentences."""
+    if device.type == "cpu":
+        return CPU_TOKENS, CPU_GREEDY if beam == 1 else CPU_SENTENCES
     return max(LEAST_TOKENS, 2 * BATCH_TOKENS // max(2, beam)), max(LEAST_SENTENCES, 2 * BATCH_SENTENCES // max(2, beam))
 
 

@@ -30,9 +30,12 @@ def test_batches_hold_every_sentence_once_within_the_budget():
     assert groups == batches(lengths, batch_tokens=200, batch_sentences=16)
 
 
-@pytest.mark.parametrize(("beam", "expected"), [(1, [256, 44]), (5, [102, 102, 96])])
-def test_a_corpus_is_decoded_in_batches_of_its_beam(beam, expected):
-    assert [len(rows) for rows in batches([1] * 300, *batch_limits(beam))] == expected
+@pytest.mark.parametrize(
+    ("beam", "device", "expected"),
+    [(1, "cuda", [256, 44]), (5, "cuda", [102, 102, 96]), (1, "cpu", [48, 48, 4]), (5, "cpu", [32] * 3 + [4])],
+)
+def test_a_corpus_is_decoded_in_batches_of_its_beam(beam, device, expected):
+    assert [len(rows) for rows in batches([1] * sum(expected), *batch_limits(beam, torch.device(device)))] == expected
 
 
 @pytest.mark.parametrize("beam", [1, 3])
