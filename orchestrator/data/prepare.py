@@ -15,8 +15,9 @@ from orchestrator.data.store import Prepared
 from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
-from orchestrator.ledger.keys import manifest_key, without_grown
+from orchestrator.ledger.keys import without_grown
 from orchestrator.safe_text import log
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, load_entry
 from orchestrator.specs.languages import primary_subtag
@@ -74,7 +75,7 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: b
     entry = load_entry(data.corpus)
     if source_manifest is None:
         raise UserError(entry.missing_message(REQUIRED, data_dir))
-    key = manifest_key(source_manifest)
+    key = digest(source_manifest)
     folder = cache_dir / key[:16]
     with contextlib.suppress(DamagedError):
         if (prepared := _load_prepared(folder, key, verify)) is not None:

@@ -1,14 +1,14 @@
 """The local engine."""
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
 from orchestrator.errors import LockedError, UserError
-from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
@@ -41,7 +41,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     with interrupt.listening():
         for task in (task for job in jobs for task in job):
             try:
-                run_row(task, Runtime(device=best_device()), decide=_decide(asha, task.name, metric))
+                run_row(task, Runtime(device=best_device()), decide=partial(goes_on, asha, task.name, metric=metric))
             except (UserError, LockedError):
                 raise
             except Exception as error:
@@ -49,7 +49,3 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
             if interrupt.requested():  # during decoding, which runs to its end because it saves no partial results
                 raise KeyboardInterrupt
     return failures
-
-
-def _decide(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda metrics: asha is None or asha.decide(name, metrics["rung"], metrics[metric])

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator import interrupt
 from orchestrator.engines.worker import run_task
-from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device
 
@@ -38,7 +38,7 @@ def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: st
 
             def decide(rung: dict[str, Any], name: str = task.name) -> bool:
                 with deciding:
-                    return asha is None or asha.decide(name, rung["rung"], rung[metric])
+                    return goes_on(asha, name, rung, metric)
 
             failure = _in_process(task, decide)
             if failure is not None and not stop.exists():

@@ -105,11 +105,6 @@ def external_keys(row_id: str, seed: int, score: ScoreSpec, manifest: Mapping[st
     return Keys(train, decode, digest({"format": FORMAT, "decode": decode, "score": _score_meaning(score, manifest)}))
 
 
-def manifest_key(manifest: dict[str, Any]) -> str:
-    """sha256 of a whole manifest: the name of the prepared data."""
-    return digest(manifest)
-
-
 def training_key(manifest: dict[str, Any]) -> str:
     """sha256 of what a training sees. Test sets are excluded, so that adding one retrains nothing; so are the raw references.
 

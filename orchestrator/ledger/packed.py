@@ -52,8 +52,7 @@ def exists(path: Path) -> bool:
 
 def table_of(path: Path) -> "Table | None":
     """The packed table that holds this file of a run; None if no table does, or the file itself exists."""
-    root = path.parents[_depth(path)]
-    tables = tables_in(root)
+    tables = tables_in(path.parents[_depth(path)])
     return None if not tables or path.exists() else tables.get(_name(path))
 
 

@@ -23,6 +23,7 @@ Record = dict[str, Any]
 
 FOLDERS = ("rungs", "decode", "score", "tune", "search")
 STATUSES = ("done", "stopped", "diverged", "failed")
+"""Of a run that ended."""
 FIGURES = ("params", "steps", "seconds", "tokens_per_second")
 """Of a training, as tables show them."""
 MAX_SPEC = 1 << 20

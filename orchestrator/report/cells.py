@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.report.figures import OURS, SPEEDS
+from orchestrator.report.figures import OURS, RATES, SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL, ROUGE
 from orchestrator.specs.positions import nearest, shown
@@ -17,8 +17,6 @@ _ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 _TITLES = OURS | _ROUGE | {"words_per_second": "words/s", "train_hours": "training, h"}
 _SCORES = ("bleu", "delta", "bleu_spread")
 _WORDS = ("against", "verdict", "nll", "chrf_delta", "parts", "controls")
-_HIDDEN = ("tokens_per_second", "sentences_per_second")
-"""Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def columns(table: Table) -> list[Column]:
     """Every column. One that is both reported and measured becomes two; the last ones are conditions and status."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     with_bleu = PRINCIPAL not in table.scores or "bleu" in reported or any(map(failed, table.rows))
-    hidden = {*_HIDDEN, "significant", *(() if with_bleu else ("bleu",))}
+    hidden = {*RATES, "significant", *(() if with_bleu else ("bleu",))}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
     found = [
         Column("row", "row", [line.id.removeprefix(f"{table.address}/") for line in table.rows]),

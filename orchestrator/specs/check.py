@@ -19,6 +19,7 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
 _last: dict[str, tuple[Any, Strict]] = {}
 """Section -> the data of the last valid row, and what they became: rows of a grid share most of their data (see `Located.merged`)."""
+_entry = functools.cache(corpora.load_entry)
 
 
 def defaults() -> dict[str, Any]:
@@ -93,11 +94,6 @@ def whole(spec: RunSpec) -> list[Problem]:
     if spec.score.test not in splits and (reason := public_tests.refusal(spec.score.test, entry, splits)) is not None:
         found.append(Problem(("score", "test"), reason))
     return found
-
-
-@functools.cache
-def _entry(corpus: str) -> corpora.CorpusEntry:
-    return corpora.load_entry(corpus)
 
 
 def needs_fp32(model: ModelSpec) -> str | None:

@@ -54,15 +54,11 @@ class _Model:
 
 
 def check_compatibility(components: Components) -> list[Problem]:
-    return list(itertools.islice(_problems(_Model(components)), 1))
-
-
-def _problems(m: _Model) -> Iterator[Problem]:
-    for rules in (_layers, _residuals):
-        for side in ("encoder", "decoder"):
-            yield from rules(m, side)
-    for each in (_bridge, _contexts, _memories, _head):
-        yield from each(m)
+    """The first problem, if there is one."""
+    m = _Model(components)
+    of_sides = (rules(m, side) for rules in (_layers, _residuals) for side in ("encoder", "decoder"))
+    others = (rules(m) for rules in (_bridge, _contexts, _memories, _head))
+    return list(itertools.islice(itertools.chain(*of_sides, *others), 1))
 
 
 def _layers(m: _Model, side: str) -> Iterator[Problem]:

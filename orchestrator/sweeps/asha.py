@@ -8,6 +8,7 @@ was changed.
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, Field, FiniteFloat, StrictBool, ValidationError
 
@@ -75,6 +76,11 @@ class Asha:
         low = math.floor(position)
         high = min(low + 1, len(ordered) - 1)
         return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def goes_on(asha: Asha | None, run: str, rung: Mapping[str, Any], metric: str) -> bool:
+    """Whether a run continues after a rung with these metrics; without `asha` every run does."""
+    return asha is None or asha.decide(run, int(rung["rung"]), rung.get(metric, math.nan))
 
 
 def stopped_runs(path: Path) -> dict[str, int]:

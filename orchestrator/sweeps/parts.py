@@ -83,7 +83,7 @@ class _Parts:
         key = tuple(each if isinstance(each, nn.Module) else repr(each) for each in arguments)  # modules by identity
         known = self._modules.setdefault((cls, key, repr(options)), {})
         for fields in reversed(known):  # the latest first: layers of one stack are alike
-            if (module := known[fields].get(repr(_getter(fields)(site)))) is not None:
+            if (module := known[fields].get(repr(_getter(*fields)(site)))) is not None:
                 known[fields] = known.pop(fields)
                 return module
         reads = {"side": None}  # attrgetter needs at least one field
@@ -94,7 +94,7 @@ class _Parts:
         except NoInitialValueError as error:
             raise NoInitialValueError(f"{cls.registry} {cls.kind}: {error}") from error
         fields = tuple(sorted(reads))
-        known.setdefault(fields, {})[repr(_getter(fields)(site))] = made
+        known.setdefault(fields, {})[repr(_getter(*fields)(site))] = made
         return made
 
     def count(self, module: nn.Module, shared: Mapping[str, nn.Module] | None = None) -> _Count:
@@ -158,9 +158,7 @@ def _recording_class(cls: type) -> type:
     return cls if isinstance(vars(cls).get(names[0]), _Field) else type(cls.__name__, (cls,), {name: _Field(name) for name in names})
 
 
-@functools.cache
-def _getter(fields: tuple[str, ...]) -> Any:
-    return operator.attrgetter(*fields)
+_getter = functools.cache(operator.attrgetter)
 
 
 class _Shapes(TorchFunctionMode):

@@ -8,7 +8,8 @@ from typing import Any
 
 from orchestrator.data import expected_text, prepare, store
 from orchestrator.data.store import Prepared
-from orchestrator.ledger.keys import Keys, external_keys, keys_of, manifest_key
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import Keys, external_keys, keys_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_view import RunView
@@ -111,7 +112,7 @@ class Data:
             return None
         section = data.model_dump_json()
         if self._prepared.get(section) is None:
-            key = manifest_key(manifest)
+            key = digest(manifest)
             self._prepared[section] = store.load(self.cache_dir / key[:16], key)
         return self._prepared[section]
 

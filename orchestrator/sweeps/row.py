@@ -139,8 +139,7 @@ def _write_spec(task: Task, ledger: Ledger) -> None:
 def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
     """Loads the trained model of `spec.decode.checkpoint`, ready to decode."""
     model = build(task_spec.model.model_dump(), prepared.src_size, prepared.tgt_size, task_spec.seed)
-    weights = store.weights(task_spec.decode.checkpoint)
-    copy_into(model, weights)
+    copy_into(model, store.weights(task_spec.decode.checkpoint))
     return model.to(device).eval()
 
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock
 
+from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import markdown
 from orchestrator.specs.row import short_id, table_of
 from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
+from orchestrator.tracking.source import RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Projector:
         if result is None:
             return "pending"
         active = live or owner(self.results / row.train[:16] / "lock") is not None
-        state = result.state if result.state in FINAL or active else "interrupted"
+        state = result.state if result.state in STATUSES or active else "interrupted"
         self._write(sweep, stored, row, result, state)
         stored.shown.append(Shown(stored.names[row.id], row.seed, result))
         return state
@@ -150,7 +151,7 @@ class Projector:
                 store.write_status(child, status)
             else:
                 store.write_artifacts(child, result.view.files)
-            if state in FINAL:
+            if state in STATUSES:
                 finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
                 points = finals + points  # without a step, so that the UI draws bars
                 if data := (row.record.get("spec") or {}).get("data"):
@@ -211,7 +212,7 @@ def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -
 
     It depends on the finished runs in the order of their ends, so that a store rebuilt from files has the same points.
     """
-    ended = sorted((run for run in runs if run.result.state in FINAL), key=lambda run: (run.result.ended, run.row, run.seed))
+    ended = sorted((run for run in runs if run.result.state in STATUSES), key=lambda run: (run.result.ended, run.row, run.seed))
     names = list(dict.fromkeys((*row_names(sweep).values(), *(run.row for run in ended))))
     by_row: dict[str, list[RunResult]] = {name: [] for name in names}
     points, means, best = list[Point](), dict[str, float](), ""
@@ -225,7 +226,7 @@ def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -
         if run.row in means and len(names) <= MAX_ROWS:
             points.append(Point(f"rows/{run.row}", means[run.row], run.result.ended, number))
     lines, counts = [_line(row, own) for row, own in by_row.items()], Counter(states)
-    status = ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*FINAL, *counts)) if counts[state])
+    status = ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*STATUSES, *counts)) if counts[state])
     tags = {"status": status, "mlflow.note.content": _markdown(sweep, lines)}
     return points, tags | ({"row": f"best: {best}"} if best else {})
 

@@ -16,14 +16,12 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.packed import table_of
+from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import RunView, scorings_of
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.rouge import ROUGE
 from orchestrator.tracking.history import Point, number, read_points
-
-FINAL = ("done", "stopped", "diverged", "failed")
-"""Final states of a run. The others are `pending` (no files yet) and `running`."""
 
 
 class SweepRow:
@@ -106,7 +104,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     state = "running" if view.status in ("new", "trained") else view.status
     start = began or sweep.started
     points, nonfinite = read_points(ledger.reports(row.train), start)
-    end = max(filter(None, recorded), default=start) if state in FINAL else None
+    end = max(filter(None, recorded), default=start) if state in STATUSES else None
     if state == "stopped" and points:
         end = points[-1].time  # its record is written at the sweep's end
     tags = {

@@ -42,6 +42,7 @@ LANGUAGE = "en"
 BATCH_TOKENS = 8192
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
+_instances = cache(load)
 
 
 @register("probing", options=OPTIONS, needs_weights=True)
@@ -72,7 +73,7 @@ def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) ->
         hint = "--option data=DIR has files in its language"
         notes.append(f"{subject.row.id}: its source language is {language}, SentEval's is {LANGUAGE}; left out ({hint})")
         return []
-    instances = _instances(_folder(context))
+    instances = _instances(tuple(TASKS.values()), _folder(context))
     prepared, model = context.prepared(subject), context.model(subject).to(device)
     records: Records = []
     for task in TASKS.values():
@@ -123,11 +124,6 @@ def _folder(context: AnalysisContext) -> Path:
     if not folder and context.data_dir is None:
         raise UserError(f"probing: found no --data-dir; expected one with the folder {NAME}: {SOURCE}, or --option data=FOLDER")
     return Path(folder) if folder else Path(context.data_dir or "") / NAME
-
-
-@cache
-def _instances(folder: Path) -> dict[str, pd.DataFrame]:
-    return load(TASKS.values(), folder)
 
 
 @torch.no_grad()

@@ -17,7 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -26,10 +25,10 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of
 from orchestrator.decoding.forced import reference_nll
 from orchestrator.errors import UserError
+from orchestrator.ledger.statistics import Floats
 from orchestrator.safe_text import log
 from orchestrator.training.runtime import best_device
 
-Floats = npt.NDArray[np.float64]
 Groups = Iterable[tuple[str, list[int]]]
 """Name and sentence indices of each group."""
 SNAPSHOTS = 20

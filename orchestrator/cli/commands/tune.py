@@ -103,8 +103,7 @@ def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, ru
     ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
         search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
-        records = search_arms(search, arms)
-        by_id = {record["row"]: record for record in records}
+        by_id = {record["row"]: record for record in search_arms(search, arms)}
         tuned = [choice.apply(row, by_id[row.id]) for row in rows]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
         return run(execute, tuned, list(tuning.spec.seeds.judge), judged)

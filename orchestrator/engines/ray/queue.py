@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha import Asha, goes_on
 
 ATTEMPTS = 4  # how often workers begin a job without getting further before it has failed
 WAIT = -1  # in place of a job's number: none waits now
@@ -71,8 +71,7 @@ class JobQueue:
 
     def decide(self, rung: dict[str, Any]) -> bool:
         """Returns whether a run goes on after a rung. rung: its name and metrics, as `engines.worker.RungReporter` sends them."""
-        value = rung.get(self.metric, float("nan"))
-        return self.asha is None or self.asha.decide(rung["run"], int(rung["rung"]), value)
+        return goes_on(self.asha, rung["run"], rung, self.metric)
 
     def leave(self, slot: str, *, drained: bool = False) -> None:
         """The slot's workers have saved and end. drained: a node is taken away; this is no failure, and any slot may take the job."""

@@ -14,7 +14,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.stopper import Stopper
 
 from orchestrator.engines.resources import Capacity, Demand, quantity
-from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha import Asha, goes_on
 
 NODES_WAIT = "NMT_NODES_WAIT_S"
 """Environment variable: seconds for which runs wait for lost nodes before they fail."""
@@ -43,10 +43,8 @@ class AblationASHA(FIFOScheduler):
         return None
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        if self.asha is None or "rung" not in result:
-            return TrialScheduler.CONTINUE
-        promoted = self.asha.decide(result["run"], int(result["rung"]), result.get(self.rung_metric, float("nan")))
-        return TrialScheduler.CONTINUE if promoted else TrialScheduler.STOP
+        ends = "rung" in result and not goes_on(self.asha, result["run"], result, self.rung_metric)
+        return TrialScheduler.STOP if ends else TrialScheduler.CONTINUE
 
 
 class Room(Stopper):

@@ -119,15 +119,14 @@ def colour_of(section: Section) -> Spec:
 METRICS = {"valid/nll": "validation nll", "train/nll": "training nll", "valid/bleu": "validation BLEU"}
 MOST_POINTS = 40
 """Points of one curve on the page: a page of 100 rows and three seeds stays below 5 MB."""
-Point = dict[str, Any]
 
 
-def points(section: Section, order: Sequence[str]) -> list[Point]:
+def points(section: Section, order: Sequence[str]) -> list[Spec]:
     """{"r": place of the row in `order`, "v": "seed" or "mean", "s": seed, "m": metric, "x": update, "y": value, "l", "h": least and most}.
 
     Runs that did not finish are among them: their curves say why.
     """
-    found: list[Point] = []
+    found: list[Spec] = []
     for place, row_id in enumerate(order):
         curves: dict[str, dict[int, list[tuple[int, float]]]] = {}
         for outcome in section.outcomes.get(row_id, ()):
@@ -160,7 +159,7 @@ def thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [curve[round(i * (len(curve) - 1) / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
 
 
-def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Point]:
+def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
     """The mean at steps that all seeds have."""
     by_step = [dict(curve) for curve in curves]
     steps = sorted(set(by_step[0]).intersection(*by_step[1:]))
@@ -169,9 +168,6 @@ def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Point]:
         {"v": "mean", "x": step, "y": round(statistics.fmean(own), 4), "l": round(min(own), 4), "h": round(max(own), 4)}
         for step, own in values.items()
     ]
-
-
-Dot = dict[str, Any]
 
 
 def quality(section: Section) -> dict[str, Spec]:
@@ -192,20 +188,20 @@ def quality(section: Section) -> dict[str, Spec]:
     return made
 
 
-def _dot(line: Line, ours: Ours, x: float, y: float) -> Dot:
+def _dot(line: Line, ours: Ours, x: float, y: float) -> Spec:
     spread = None if PRINCIPAL in ours.scores else ours.bleu_spread
     ends = {} if spread is None else {"low": y - spread, "high": y + spread}
     return {"row": short_id(line.id), "label": line.label, "x": x, "y": y, **ends}
 
 
-def front(dots: Sequence[Dot], *, fewer: bool) -> list[Dot]:
+def front(dots: Sequence[Spec], *, fewer: bool) -> list[Spec]:
     """The points that no other beats in both x and y, by x. fewer: less of x is better."""
     points = [(dot["y"], -dot["x"] if fewer else dot["x"]) for dot in dots]
     kept = [dot for dot, best in zip(dots, unbeaten(points), strict=True) if best]
     return sorted(kept, key=lambda dot: dot["x"])
 
 
-def _scatter(section: Section, dots: list[Dot], title: str, name: str, *, fewer: bool) -> Spec:
+def _scatter(section: Section, dots: list[Spec], title: str, name: str, *, fewer: bool) -> Spec:
     best_rows = front(dots, fewer=fewer)
     xs, ys = _domain([dot["x"] for dot in dots]), _domain([dot[end] for dot in dots for end in ("low", "y", "high") if end in dot])
     x = quantity("x", title, scale={"domain": xs, "nice": False}, axis={"tickCount": 6})

@@ -10,7 +10,8 @@ from orchestrator.data import build, subword
 from orchestrator.data import prepare as module
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import manifest_key, split_key, training_key
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import split_key, training_key
 from orchestrator.specs.schema import DataSpec, Subword
 from tests.unit.conftest import refused
 
@@ -78,7 +79,7 @@ def test_prepared_once_per_content(tiny, tmp_path, monkeypatch):
     first = prepare(SPEC, tiny, tmp_path / "cache")
     monkeypatch.setattr(module, "build", None)  # would fail if called
     again = prepare(spec(vocab={"src": 5, "tgt": 6}), tiny, tmp_path / "cache")
-    assert again.path == first.path and again.key == first.key == manifest_key(first.manifest)
+    assert again.path == first.path and again.key == first.key == digest(first.manifest)
     assert [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")] == [first.key[:16]]
 
 
@@ -104,7 +105,7 @@ def test_manifest_is_of_content_not_of_names(tiny, tmp_path):
 @pytest.mark.parametrize("change", [{"lowercase": True}, {"max_words": 5}, {"subword": Subword(size=99)}, {"tokenizer": "moses"}])
 def test_every_option_is_in_the_keys(tiny, change):
     one, two = manifest(SPEC, tiny), manifest(spec(**change), tiny)
-    assert manifest_key(one) != manifest_key(two) and training_key(one) != training_key(two)
+    assert one != two and training_key(one) != training_key(two)
     assert manifest(spec(vocab={"src": 9, "tgt": 9}), tiny) == one, "declared sizes decide nothing"
 
 
@@ -193,7 +194,7 @@ def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):
 
 
 def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
-    key = manifest_key(manifest(SPEC, tiny))
+    key = digest(manifest(SPEC, tiny))
     leftover = tmp_path / "cache" / f".{key[:16]}.999-dead.tmp"
     leftover.mkdir(parents=True)
     prepare(SPEC, tiny, tmp_path / "cache")
