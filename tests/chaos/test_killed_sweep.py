@@ -60,12 +60,8 @@ def finished(results: Path) -> dict[Path, bytes]:
         for run in over
         for pattern in ("*.json*", "decode/*", "score/*")
         for path in run.glob(pattern)
-        if kept(path)
+        if "lock" not in path.name and ".tmp" not in path.name
     }
-
-
-def kept(path: Path) -> bool:
-    return "lock" not in path.name and ".tmp" not in path.name
 
 
 def test_kills_of_the_driver_repeat_no_finished_run(tmp_path):

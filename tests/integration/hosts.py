@@ -63,9 +63,6 @@ class Host:
     def cut(self) -> None:
         ip("-n", self.lab.switch, "link", "set", f"to-{self.name}", "down")
 
-    def mend(self) -> None:
-        ip("-n", self.lab.switch, "link", "set", f"to-{self.name}", "up")
-
     def popen(self, arguments: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a program there, in a session of its own; both outputs go to `log`."""
         hide = f"mount -t tmpfs none {self.hidden} && " if self.hidden is not None else ""  # `ip netns exec` has mounts of its own

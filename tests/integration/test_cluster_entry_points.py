@@ -6,7 +6,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.mlflow_server import free_port
 from orchestrator.paths import ROOT
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1200)]
@@ -30,12 +30,6 @@ CANARIES = [
     ".env", "auth_token", "deploy.pem", "results/ab/weights.bin", "data/train.de", ".git/canary", "mlruns/meta", "notes/my-token.txt",
 ]  # fmt: skip
 SECRET = "canary-" + secrets.token_hex(8)  # in the environment of whoever submits
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Lab:

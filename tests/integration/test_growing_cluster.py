@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.mlflow_server import free_port
 from orchestrator.paths import ROOT
 from tests.tiny import tiny
 
@@ -75,12 +75,6 @@ Node(
 )
 time.sleep(10**6)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Lab:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hosts import PORT, ROOT, Host, Lab, skip_unless_possible, wait
+from hosts import PORT, ROOT, Lab, skip_unless_possible, wait
 
 from tests.tiny import tiny
 
@@ -78,10 +78,6 @@ def rows(out: str) -> dict[str, dict]:
     return {record["id"].split("/")[-1]: record for record in records}
 
 
-def with_workers(lab: Lab) -> list[Host]:
-    return [host for host in lab.hosts if host.running("ray::RayTrainWorker") or host.running("ray::_RayTrainWorker")]
-
-
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     skip_unless_possible()
@@ -108,7 +104,8 @@ def swept(lab, spec):
     driver = sweep.start(NMT_FAULT="step@17:sleep4")
     wait(lambda: sweep.steps().get("late", 0) >= 15 or driver.poll() is not None, PATIENCE, "the last row's step 15")
     assert driver.poll() is None, sweep.log.read_text()[-3000:]
-    finished, places = sweep.journals(), with_workers(lab)
+    finished = sweep.journals()
+    places = [host for host in lab.hosts if host.running("ray::RayTrainWorker") or host.running("ray::_RayTrainWorker")]
     victim = next(host for host in places if host is not lab["head"])
     before = sweep.steps()["late"]
     victim.kill()

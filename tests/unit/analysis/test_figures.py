@@ -17,14 +17,10 @@ from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, effects_of, 
 from orchestrator.analysis.kinds.training import accuracy
 
 
-def records(*labels: str) -> list[dict[str, Any]]:
-    return [{"row": f"p/t/{place}", "label": label} for place, label in enumerate(labels)]
-
-
 def test_labels_are_drawn_as_they_are_written() -> None:
     """A control character would make the SVG no XML, and dollars a formula."""
     label = "\x1b[31m costs $1 or $2_ {"
-    (style,) = figures.styles(records(label)).values()
+    (style,) = figures.styles([{"row": "p/t/0", "label": label}]).values()
     for text in (style["label"], figures.short(label), figures.short(figures.short(label))):
         assert text == r"\x1b[31m costs \$1 or \$2_ {"
 

@@ -44,11 +44,9 @@ def test_rows_that_open_ones_need_go_on(spec) -> None:
     assert not any(one["continue"] for one in last.values()), "after the last look nothing goes on"
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory) -> list[Row]:
-    path = tmp_path_factory.mktemp("spec") / "demo.yaml"
-    path.write_text(TABLE, encoding="utf-8")
-    return resolve(path)
+@pytest.fixture
+def rows(spec) -> list[Row]:
+    return resolve(spec(text=TABLE))
 
 
 SHARES = {"base": 0.60, "better": 0.64, "less": 0.58, "mine": 0.70, "worse": 0.60, "alone": 0.6}
@@ -163,9 +161,8 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
         ),
     ],
 )
-def test_what_it_needs(tmp_path, cli, change, options, message: str) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(FILE.replace(*change) if change else FILE, encoding="utf-8")
+def test_what_it_needs(spec, tmp_path, cli, change, options, message: str) -> None:
+    file = spec(text=FILE.replace(*change) if change else FILE, name="mine.yaml")
     code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)
     assert code == 2 and message in err and len(err.splitlines()) == 1
     assert not (tmp_path / "results").exists()

@@ -4,6 +4,7 @@ import io
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -39,12 +40,9 @@ def test_after_an_import_and_detached(monkeypatch, capsys) -> None:
     results_command.import_(Path("x"), PLACE, "keep")
     assert words(capsys.readouterr().err.splitlines()[-1]) == ["reconcile", "--results", str(PLACE)]
 
-    def detach(*given):
-        raise KeyboardInterrupt
-
     monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "")
-    monkeypatch.setattr(submit.api, "connect", detach)
+    monkeypatch.setattr(submit.api, "connect", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(Detached) as caught:
         submit.follow_job("http://h:1/a?b&c", "job 1")
     assert words(str(caught.value)) == ["submit", "--attach", "job 1", "--address", "http://h:1/a?b&c"]

@@ -133,9 +133,7 @@ def test_keys_are_those_of_rows_written_by_hand(spec, data: Data, tmp_path) -> N
     for control, name in ((by_params, "by_hand"), (by_flops, "longer")):
         (row,) = specs.resolve(f"{written}#{name}")
         assert keys_for(row, data) == keys_for(control, data)
-        shown = tmp_path / "shown.yaml"
-        shown.write_text(to_yaml(control), encoding="utf-8")
-        (again,) = specs.resolve(shown)
+        (again,) = specs.resolve(spec(text=to_yaml(control), name="shown.yaml"))
         assert (again.id, again.label, again.spec, again.control) == (control.id, control.label, control.spec, control.control)
         assert keys_for(again, data) == keys_for(control, data)
     made = plan([by_flops], [1, 2], ledger=Ledger(tmp_path / "r"), data=data)

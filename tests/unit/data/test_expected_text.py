@@ -41,13 +41,12 @@ def small(tiny: Path, monkeypatch) -> Path:
     return tiny
 
 
-def test_plan_run_and_table_say_it(small: Path, tmp_path, capsys) -> None:
-    spec = tmp_path / "small.yaml"
-    spec.write_text(HEAD)
-    results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(spec)
+def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, capsys) -> None:
+    file = spec(text=HEAD)
+    results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(file)
     expected = [f"warning: {line}" for line in SAID]
     assert [line for line in plan(rows, [1], ledger=Ledger(results), data=Data(small)).notes if line.startswith("warning")] == expected
-    assert run(["run", str(spec), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
+    assert run(["run", str(file), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
     assert {*expected} <= {*capsys.readouterr().err.splitlines()}
     assert Data(small, cache).unexpected(rows) == SAID, "of the prepared text"
     (record,) = (json.loads(path.read_text()) for path in results.glob("*/train.json"))

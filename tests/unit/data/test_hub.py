@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from huggingface_hub import constants
@@ -119,10 +120,7 @@ def test_text_that_is_not_there_names_file_and_column(server: Hub, tmp_path) -> 
 
 
 def test_a_full_disk_names_the_folder(server: Hub, tmp_path, monkeypatch) -> None:
-    def full(*args) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(fetch, "_write_rows", full)
+    monkeypatch.setattr(fetch, "_write_rows", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(OSError, match=r"No space left on device: '.*data/talks'"):
         fetch.get("talks", tmp_path / "data")
 

@@ -1,5 +1,7 @@
 """The `precision` of decoding, and the largest values of long rows."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 
@@ -27,9 +29,7 @@ def test_a_lower_precision_scores_about_the_same(precision):
 
 
 def test_a_precision_that_is_not_there_is_one_line(monkeypatch):
-    def refuse(model, precision):
-        raise PrecisionError("precision int8: found a toaster; expected fp32")
-
+    refuse = Mock(side_effect=PrecisionError("precision int8: found a toaster; expected fp32"))
     monkeypatch.setattr(orchestrator.decoding.translate, "prepared", refuse)
     with pytest.raises(UserError, match=r"^decode: precision int8: found a toaster"):
         decode_corpus(sharp_model(), [[4]], DecodeSpec(precision="int8"))

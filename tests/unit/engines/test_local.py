@@ -1,6 +1,7 @@
 """A sweep of many runs in one process keeps no file of a run open that has ended."""
 
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -40,10 +41,7 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     assert local.run([[task] for task in tasks], None, "valid/nll") == {}
     assert max(len(files) for files in during) == len(FILES)  # of one run at a time
 
-    def ends_badly(*arguments):
-        raise RuntimeError("not this time")
-
-    monkeypatch.setattr(row.Trainer, "after_step", ends_badly)
+    monkeypatch.setattr(row.Trainer, "after_step", Mock(side_effect=RuntimeError("not this time")))
     again = Task("demo/many/bad", 1, spec, keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
     assert list(local.run([[again]], None, "valid/nll")) == [again.name]
     assert open_files(tmp_path) == []

@@ -84,10 +84,6 @@ def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
     torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
 
 
-def directional(masks="heads", **changes):
-    return config("post", encoder={"num_layers": 4, "self_attention": {"kind": "directional", "masks": masks}}, **changes)
-
-
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(
     ("masks", "layer", "ways"), [("heads", 0, [True, True, False, False]), ("layers", 2, [True] * 4), ("layers", 3, [False] * 4)]
@@ -95,7 +91,8 @@ def directional(masks="heads", **changes):
 def test_directional_masks_are_the_equation(masks, layer, ways, fast, monkeypatch):
     """ways: for each head, whether query i sees the keys up to i, or those from i on."""
     monkeypatch.setattr(PATHS, "attention", fast)
-    model = build(directional(masks, num_heads=4), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    encoder = {"num_layers": 4, "self_attention": {"kind": "directional", "masks": masks}}
+    model = build(config("post", encoder=encoder, num_heads=4), VOCAB, VOCAB, 1).eval().requires_grad_(False)
     mha = model.encoder.layers[layer].self_attention.attention
     x = torch.randn(4, 7, 16, generator=torch.Generator().manual_seed(1))
     lengths = [7, 4, 1, 0]

@@ -1,13 +1,12 @@
 """What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, rescored
-from orchestrator.report.table import Table, make
+from orchestrator.report.table import make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
@@ -44,12 +43,8 @@ def made(rows: list[Row], tmp_path):
     return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)
 
 
-def ours(table: Table) -> dict[str, Any]:
-    return {row["label"]: row["ours"] for row in table.as_json()["rows"]}
-
-
 def test_other_scorings_and_means(made) -> None:
-    found = ours(made())
+    found = {row["label"]: row["ours"] for row in made().as_json()["rows"]}
     assert (found["Baseline"]["valid"], found["Baseline"]["folded"]) == (32.0, 34.0)
     assert found["Baseline"]["average"] == 32.5, "of both figures over both seeds"
     assert (found["fused"]["bleu"], found["fused"]["valid"], found["fused"]["average"]) == (33.0, 30.0, 34.0)

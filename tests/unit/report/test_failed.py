@@ -67,12 +67,11 @@ def test_the_rule(bound: float | None, status: str, bleu: float | None, found: s
     assert (outcome.reason if outcome.as_stated else None) == found
 
 
-def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path) -> None:
+def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], spec) -> None:
     assert {row.label: row.failed_below for row in rows} == {"base": 5.0, "poor": 5.0, "wild": 5.0, "plain": None}
     assert {row.label: row.failed_below for row in resolve(path, profile="smoke")} == {"base": 0.0, "poor": 0.0, "wild": 0.0, "plain": None}
     for row, bound in zip(rows, (5.0, 5.0, 5.0, None), strict=True):
-        shown = tmp_path / "row.yaml"
-        shown.write_text(to_yaml(row), encoding="utf-8")
+        shown = spec(text=to_yaml(row), name="row.yaml")
         (again,) = resolve(shown)
         assert again.failed_below == bound and again.expect == row.expect
         assert resolve(shown, profile="smoke")[0].failed_below == (None if bound is None else 0.0)

@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import pytest
 import sacrebleu.utils
 from sacrebleu import dataset, utils
@@ -59,11 +61,8 @@ def test_user_supplied_text_is_refused_with_its_layout(tmp_path):
 
 
 def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
-    def offline(*args):
-        raise SystemExit(1)
-
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(sacrebleu.utils, "get_source_file", offline)
+    monkeypatch.setattr(sacrebleu.utils, "get_source_file", Mock(side_effect=SystemExit(1)))
     lines = refused(fetch.get, "wmt14-en-de", tmp_path)
     assert len(lines) == 2
     assert "(valid, test): sacrebleu could not deliver wmt13; is there a network?" in lines[1]

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs import profiles
-from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import refused
 
@@ -83,17 +82,15 @@ def test_another_optimiser_and_less_dropout(spec, mine: Callable[[str], None]) -
 
 
 def test_a_profile_of_ones_own_is_a_file(spec, tmp_path) -> None:
-    own = tmp_path / "quick.yaml"
-    own.write_text("width: 0.5\n", encoding="utf-8")
+    own = spec(text="width: 0.5\n", name="quick.yaml")
     assert resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0].spec.model.d_model == 24
     with pytest.raises(UserError, match="no such file"):
         resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
 
 
-def test_a_profile_may_extend_another(spec, mine: Callable[[str], None], tmp_path) -> None:
+def test_a_profile_may_extend_another(spec, mine: Callable[[str], None]) -> None:
     mine("width: 0.5\ntrain: {max_steps: 7, validate_every: 3}\n")
-    own = tmp_path / "own.yaml"
-    own.write_text("extends: mine\ntrain: {max_steps: 9}\n", encoding="utf-8")
+    own = spec(text="extends: mine\ntrain: {max_steps: 9}\n", name="own.yaml")
     found = resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0].spec
     assert (found.model.d_model, found.train.max_steps, found.train.validate_every) == (24, 9, 3)
     for parent, line in (("mime", "1: extends: mime: unknown profile; .*did you mean mine"), ("own.yaml", "1: extends: found .*in turn")):
@@ -112,13 +109,10 @@ def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec, mine: Callable
 LISTS = "  base: {}\n  child: {init_from: base, model: {regularizers: [{kind: diversity, weight: 0.1}, {kind: encoder_l2, weight: 0.2}]}}\n"
 
 
-def regularizers(row: Row) -> list[tuple[str, float]]:
-    return [(each["kind"], each["weight"]) for each in row.spec.model.regularizers]
-
-
 def test_an_override_of_a_regularizer_changes_the_one_of_that_kind(spec) -> None:
     def found(*sets: str) -> list[tuple[str, float]]:
-        return regularizers(resolve(f"{spec(LISTS, head=HEAD)}#child", sets=list(sets))[0])
+        (row,) = resolve(f"{spec(LISTS, head=HEAD)}#child", sets=list(sets))
+        return [(each["kind"], each["weight"]) for each in row.spec.model.regularizers]
 
     assert found("model.regularizers.encoder_l2.weight=0.7") == [("diversity", 0.1), ("encoder_l2", 0.7)]
     assert found("model.regularizers.diversity={weight: 0.7}") == [("diversity", 0.7), ("encoder_l2", 0.2)]

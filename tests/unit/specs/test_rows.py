@@ -110,7 +110,7 @@ def test_rungs_beyond_a_profile_are_dropped(spec) -> None:
     assert sweep_of(path).seeds == [3, 4]
 
 
-def test_shown_rows_come_back(spec, tmp_path) -> None:
+def test_shown_rows_come_back(spec) -> None:
     rows = (
         "  base: {expect: {bleu: 27.64, params: 88.0M}, label: 'no: \"quotes\" # €'}\n"
         "  mid: {init_from: base, model: {regularizers: [{kind: diversity, weight: 1}]}}\n"
@@ -119,18 +119,15 @@ def test_shown_rows_come_back(spec, tmp_path) -> None:
     path = spec(rows)
     for options in ({}, {"seed": 7}, {"profile": "smoke"}, {"sets": ["model.d_ff=8"]}):
         for row in resolve(path, **options):  # type: ignore[arg-type]
-            file = tmp_path / "shown.yaml"
-            file.write_text(to_yaml(row))
-            (again,) = resolve(file)
+            (again,) = resolve(spec(text=to_yaml(row), name="shown.yaml"))
             assert again.spec == row.spec and to_yaml(again) == to_yaml(row)
             for field in ("id", "label", "expect", "assumed", "workers", "pinned"):
                 assert getattr(again, field) == getattr(row, field), field
             assert (again.parent and again.parent.spec) == (row.parent and row.parent.spec)
 
 
-def test_a_shown_row_takes_overrides_profile_and_seed(spec, tmp_path) -> None:
-    file = tmp_path / "shown.yaml"
-    file.write_text(to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf")))
+def test_a_shown_row_takes_overrides_profile_and_seed(spec) -> None:
+    file = spec(text=to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf")), name="shown.yaml")
     (row,) = resolve(file, sets=["model.d_ff=8"], seed=4, profile="smoke")
     assert (row.spec.model.d_ff, row.spec.seed, row.parent.spec.model.d_ff, row.parent.spec.seed) == (8, 4, 8, 4)
 

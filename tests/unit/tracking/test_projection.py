@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -182,11 +183,8 @@ def test_a_run_that_fails_in_the_middle_leaves_nothing_and_is_written_whole_late
     fake_results.finished(row := fake_results.row("row"), steps=2)
     sweep, own = fake_results.sweep([row]), Projector(fake_results.root)
 
-    def fails(*arguments) -> None:
-        raise OSError("no space left")
-
     with monkeypatch.context() as patch:
-        patch.setattr(projector, "write_model", fails)
+        patch.setattr(projector, "write_model", Mock(side_effect=OSError("no space left")))
         with pytest.raises(OSError, match="no space left"):
             own.sync(sweep, live=False)
     assert [run.info.run_name for run in runs_of(fake_results.root, sweep)] == ["fake sweep"]

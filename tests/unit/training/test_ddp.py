@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -13,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.mlflow_server import free_port
 from orchestrator import interrupt
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.files.json_lines import executed_steps
@@ -54,12 +54,6 @@ VARIANTS = {
     "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
 }  # fmt: skip
 PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def _spec(name):
@@ -130,7 +124,7 @@ def _samples(recorder: Recorder) -> list:
 def two(prepared, tmp_path_factory) -> Path:
     """Where two workers have trained: a run directory for each of VARIANTS, `norms` and `interrupted`."""
     base = tmp_path_factory.mktemp("two")
-    torch.multiprocessing.spawn(_workers, (_free_port(), str(base), str(prepared.path.parent)), nprocs=2)
+    torch.multiprocessing.spawn(_workers, (free_port(), str(base), str(prepared.path.parent)), nprocs=2)
     return base
 
 
@@ -149,7 +143,7 @@ def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path):
     first = view_of(task, ledger_of(task))
     shutil.rmtree(task.run_dir / "score")
     shutil.rmtree(task.run_dir / "decode")
-    workers = torch.multiprocessing.spawn(_row_worker, (_free_port(), task.to_json()), nprocs=2, join=False)
+    workers = torch.multiprocessing.spawn(_row_worker, (free_port(), task.to_json()), nprocs=2, join=False)
     done = any(workers.join(timeout=5) for _ in range(9))
     for process in workers.processes:
         process.kill()

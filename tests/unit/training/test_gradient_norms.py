@@ -14,11 +14,6 @@ from tests.unit.training.support import OFF, changed, fit
 EVERY_3 = {"log_gradient_norms": 3}
 
 
-def logged(folder):
-    """Step -> norms of the layers, from a history."""
-    return {r["step"]: list(r[METRIC].values()) for r in read_lines(folder / "history.jsonl") if METRIC in r}
-
-
 def test_it_is_the_norm_of_each_layer(prepared):
     """Against the definition: sqrt of the sum of squares of all the layer's gradients, at the first update."""
     spec = changed(model={"dropout": OFF})
@@ -43,7 +38,7 @@ def test_it_is_taken_before_clipping_and_changes_no_weight(prepared, tmp_path):
     (tmp_path / "logged").mkdir()
     watched = fit(changed(spec, train=EVERY_3), prepared, tmp_path / "logged", HistoryReporter(tmp_path / "logged" / "history.jsonl"))
     assert weights_sha256(plain.weights) == weights_sha256(watched.weights)
-    found = logged(tmp_path / "logged")
+    found = {r["step"]: list(r[METRIC].values()) for r in read_lines(tmp_path / "logged" / "history.jsonl") if METRIC in r}
     assert list(found) == [3, 6, 9, 12, 15, 18] and {len(norms) for norms in found.values()} == {2}
     assert min(min(norms) for norms in found.values()) > 1e-2, "all gradients together are clipped to 1e-3"
 

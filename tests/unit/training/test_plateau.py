@@ -14,10 +14,6 @@ SCHEDULE = {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut":
 OPTIM = {"kind": "nag", "betas": [0.9, 0.98], "clip_norm": 0.1, "schedule": SCHEDULE}
 
 
-def nag(train=None, **schedule):
-    return changed(optim=OPTIM | {"schedule": SCHEDULE | schedule}, train={"validate_every": 2} | (train or {}))
-
-
 @pytest.mark.parametrize(
     ("cut", "seen", "cuts"),
     [
@@ -46,7 +42,8 @@ def test_the_smallest_rate_is_still_trained_with():
 def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validations):
     validations([5.0, 4.0, 4.1, 4.2, 4.3, 4.4])
     recorder = Recorder()
-    result = fit(nag({"max_steps": 40}), prepared, tmp_path / "run", recorder)
+    spec = changed(optim=OPTIM, train={"validate_every": 2, "max_steps": 40})
+    result = fit(spec, prepared, tmp_path / "run", recorder)
     record = result.to_json()
     assert (record["status"], record["ended_by"], record["steps"]) == ("done", "min_lr", 12)
     assert [(c["step"], c["lr"]) for c in record["rate_cuts"]] == [

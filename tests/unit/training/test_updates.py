@@ -161,10 +161,6 @@ def test_snapshots_are_taken_by_their_own_clock_and_the_last_are_kept(prepared, 
     assert [path.stem for path in Store(tmp_path / "run", KEY).snapshots()] == ["step-00000006", "step-00000008"]
 
 
-def update(src_tokens, tgt_tokens, padded):
-    return Update([], [], src_tokens, tgt_tokens, padded, 0, 0)
-
-
 class Two(Runtime):
     """The main one of two workers. What the other adds to a sum is the same, but for the first of the sums, of which it has none."""
 
@@ -180,7 +176,8 @@ def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_t
     meter, progress, workers = Meter(runtime), Progress(), runtime.world_size
     for nll, seconds in ((30.0, 0.5), (50.0, 1.5)):
         sums = {"nll": nll, "loss": 2 * nll, "diversity_encoder": 0.25, "right": 3.0, "sampled": 4.0}
-        meter.add(progress, update(15, 10, 60), {name: torch.tensor(value) for name, value in sums.items()}, seconds)
+        update = Update([], [], src_tokens=15, tgt_tokens=10, padded_tokens=60, epoch=0, index=0)
+        meter.add(progress, update, {name: torch.tensor(value) for name, value in sums.items()}, seconds)
     state = json.loads(json.dumps(meter.state()))
     metrics = {
         "train/accuracy": 0.75, "train/nll": 80 / 20 * workers, "train/loss": 160 / 20 * workers, "train/diversity_encoder": 0.25,

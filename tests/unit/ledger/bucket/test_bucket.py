@@ -5,6 +5,7 @@ import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -223,10 +224,8 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch, tmp_path) 
 
 
 def test_a_machine_without_credentials_is_told_which_are_missing(machines: Machines, monkeypatch) -> None:
-    def asked(name: str) -> None:
-        raise RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
-
-    monkeypatch.setattr(machines, "get", asked, raising=False)
+    said = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request"
+    monkeypatch.setattr(machines, "get", Mock(side_effect=RuntimeError(said)), raising=False)
     with pytest.raises(RemoteError, match=r"expected AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment$"):
         machines.machine("one").bucket.get("a")
 

@@ -20,13 +20,10 @@ from orchestrator.specs.schema import ScoreSpec
 SPEC = ScoreSpec()
 
 
-def mean(sums):
-    return sums[..., 0] / sums[..., 1]
-
-
 def arm(values) -> Arm:
     """Seeds [k, N] scored by their mean."""
-    return Arm.of([np.stack([seed, np.ones_like(seed)], axis=1) for seed in np.asarray(values, dtype=float)], mean)
+    sums = [np.stack([seed, np.ones_like(seed)], axis=1) for seed in np.asarray(values, dtype=float)]
+    return Arm.of(sums, lambda of_all: of_all[..., 0] / of_all[..., 1])
 
 
 def noise(generator, k: int, n: int, seeds: float, sentences: float):
