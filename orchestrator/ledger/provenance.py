@@ -5,7 +5,6 @@ Capsules may be published, so they hold no host name, path, environment or URL.
 
 import contextlib
 import hashlib
-import json
 import os
 import platform
 import re
@@ -125,10 +124,6 @@ def _matmul() -> dict[str, Any] | None:
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "cuda": torch.version.cuda,
     } | ({"bf16": "rounded to bf16, multiplied in fp32"} if rounds() else {})
-
-
-def dump_commit(commit: str | None, dirty: str | None) -> bytes:
-    return json.dumps({"git_commit": commit, "dirty_sha256": dirty}).encode()
 
 
 def read_commit(root: Path) -> tuple[str | None, str | None]:

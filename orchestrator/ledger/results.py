@@ -27,7 +27,7 @@ from orchestrator.files.json_lines import records_or_warning
 from orchestrator.ledger import packed
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.packed import read_bytes
-from orchestrator.ledger.records import Record, RunReader
+from orchestrator.ledger.records import FOLDERS, Record, RunReader
 from orchestrator.ledger.run_lock import RunLock
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class Ledger:
     def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
-        directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune", "search")))
+        directories = (run, *(run / name for name in FOLDERS))
         return [path for directory in directories for path in atomic.remove_temporary(directory)]
 
     # ------------------------------------------------------------ files

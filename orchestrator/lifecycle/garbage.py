@@ -20,6 +20,7 @@ from orchestrator.files import atomic
 from orchestrator.files.listed import mapped
 from orchestrator.ledger import object_store
 from orchestrator.ledger.packed import RUN
+from orchestrator.ledger.records import FOLDERS
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock, owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
@@ -162,7 +163,7 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
     if occupant is not None:
         yield Item(run, "run", f"{occupant} is at work on it", row=row, rule="running")
         return
-    for folder in (run, *(run / name for name in ("rungs", "decode", "score", "tune", "search", *KINDS))):
+    for folder in (run, *(run / name for name in (*FOLDERS, *KINDS))):
         left = [] if folder.is_symlink() else sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])
         yield from (Item(path, "temporary", KILLED, run.name, row) for path in left)
     if not held:

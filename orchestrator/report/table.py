@@ -109,7 +109,8 @@ def make(
     ours = {row.id: ours[row.id] for row in rows}
     judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}
     claims = [claim for claim in compared.of_claims() if claim.claim.row in ours]
-    rates, measured = _speeds(rows, finder, seeds, first)
+    keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}
+    rates, measured = ({}, None) if first is None else ratios(finder.ledger, keys, first)
     for row_id, speed in rates.items():
         before = ours[row_id] or Ours(status="not run", reason="not run")
         ours[row_id] = replace(before, train_speed=speed.get("train_speed"), decode_speed=speed.get("decode_speed"))
@@ -158,12 +159,3 @@ def _untested(rows: Sequence[Row], lines: Sequence[Line], start: Mapping[str, st
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)
     return [f"not compared: {names} (the same run, scored in another way, or no sentence statistics)"]
-
-
-def _speeds(
-    rows: Sequence[Row], finder: Finder, seeds: Sequence[int], base: str | None
-) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
-    if base is None:
-        return {}, None
-    keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}
-    return ratios(finder.ledger, keys, base)

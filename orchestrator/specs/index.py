@@ -49,15 +49,11 @@ def _apart(path: Path, folder: Path) -> bool:
     return path.relative_to(folder).parts[0] in _APART
 
 
-def tables() -> tuple[dict[str, TableFile], list[str]]:
-    """Returns address -> table, and the problems of files that cannot be read or claim the address of another file."""
-    return _by_address(table_files())
-
-
-def _by_address(paths: Iterable[Path]) -> tuple[dict[str, TableFile], list[str]]:
+def tables(paths: Iterable[Path] | None = None) -> tuple[dict[str, TableFile], list[str]]:
+    """Returns address -> table, and the problems of files that cannot be read or claim the address of another file. None: the index."""
     found: dict[str, TableFile] = {}
     problems: list[str] = []
-    for path in paths:
+    for path in table_files() if paths is None else paths:
         with collecting(problems):
             table = table_file.read(path)
             if table.address.casefold() in {address.casefold() for address in found}:
@@ -116,7 +112,7 @@ def find_all(target: str | Path | list[Target]) -> list[Target]:
     text, folder = str(target), Path(target)
     if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
         return [find(text)]
-    tables_there, problems = _by_address(filter(_is_table, sorted(folder.glob("[!.]*.yaml"))))
+    tables_there, problems = tables(filter(_is_table, sorted(folder.glob("[!.]*.yaml"))))
     found = [Target(table) for table in tables_there.values() if (table.written or table.grid or table.problems) and not table.is_single]
     if problems or not found:
         raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))

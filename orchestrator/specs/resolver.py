@@ -51,7 +51,7 @@ class Resolver:
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
         if parsed.head.init_from is None:
             return None
-        home, name = parent(table, parsed)
+        home, name = _named(table, parsed, parsed.head.init_from, "init_from")
         reach = profiles.for_parent(sets, parsed.spec.data, home.rows[name].spec.data)
         wanted = (str(home.path), name, *(override.text for override in reach))
         if wanted not in self._parents:
@@ -131,11 +131,6 @@ def refuse(problems: Sequence[str]) -> None:
 
     if problems:
         raise UserError(*sorted(dict.fromkeys(problems), key=place))
-
-
-def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
-    """Returns the table and the name of the row that `init_from` names. Raises UserError if there is none."""
-    return _named(table, parsed, parsed.head.init_from or "", "init_from")
 
 
 def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:

@@ -1,5 +1,6 @@
 """Names of sweeps, and the seeds of a command."""
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | Non
 def as_targets(row: Row) -> tuple[str, str]:
     """Table and row as a command line names them: by address, or by file where the address finds no table or that of another file."""
     paper, table, name = row.id.split("/", 2)
-    if _is_indexed(row.source_file) and _file_of(f"{paper}/{table}") == row.source_file:
+    if _is_found(row.source_file, f"{paper}/{table}"):
         return f"{paper}/{table}", row.id
     return row.source_file, f"{row.source_file}#{name}"
 
@@ -39,17 +40,11 @@ def as_address(text: str) -> str:
 
 
 @functools.cache
-def _is_indexed(file: str) -> bool:
-    """Whether an address may find the file; told by its place, since finding by address may read every table."""
-    return Path(file).resolve() in {path.resolve() for path in index.table_files()}
-
-
-@functools.cache
-def _file_of(table: str) -> str | None:
-    try:
-        return index.find(table).table.document.file
-    except UserError:
-        return None
+def _is_found(file: str, address: str) -> bool:
+    """Whether the address finds the file. Its place is looked at first, since finding by address may read every table."""
+    with contextlib.suppress(UserError):
+        return Path(file).resolve() in map(Path.resolve, index.table_files()) and index.find(address).table.document.file == file
+    return False
 
 
 def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None, controls: Sequence[str] | None = None) -> str:

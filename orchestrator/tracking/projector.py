@@ -116,7 +116,7 @@ class Projector:
         counts = Counter(states)
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
         state = "done" if not open_rows else "running" if live or counts["running"] else "interrupted"
-        tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
+        tags = {f"nmt.{name}": str(counts[name]) for name in STATUSES}
         tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
         points, about = overview(sweep, stored.shown, states)
         tags |= about | copy_page(self.store, stored.parent, sweep.id)

@@ -27,12 +27,7 @@ from orchestrator.sweeps.names import as_targets
 ASSETS = Path(__file__).parent / "assets"
 
 
-def page(
-    title: str,
-    sections: Sequence[Section],
-    version: str,
-    ladders: Sequence[Ladder] = (),
-) -> str:
+def page(title: str, sections: Sequence[Section], version: str, ladders: Sequence[Ladder] = ()) -> str:
     """The page as HTML.
 
     Args:

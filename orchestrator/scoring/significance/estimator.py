@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from orchestrator.scoring.significance.mixed import Floats, Spread, degrees
+from orchestrator.ledger.statistics import Floats
+from orchestrator.scoring.significance.mixed import Spread, degrees
 
 Score = Callable[[npt.NDArray[Any]], Floats]
 """Maps sums of statistics [..., S] to scores [...]."""

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtrc
 
-Floats = npt.NDArray[np.float64]
+from orchestrator.ledger.statistics import Floats
+
 Name = TypeVar("Name", bound=Hashable)
 Seeds = Mapping[int, float]
 """Seed -> score."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.ledger.statistics import Floats
 from orchestrator.scoring.significance.estimator import DRAW, LEVEL, RESAMPLES, Answer, answer
-from orchestrator.scoring.significance.mixed import Floats
 
 EXPONENTS = np.linspace(0.02, 2.0, 397)  # candidates of a; the best is taken
 LEAST_SIZES = 3  # of a curve, which has three parameters

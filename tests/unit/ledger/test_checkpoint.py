@@ -229,10 +229,7 @@ def test_killed_while_replacing_a_snapshot(store, forked):
 def test_damaged_snapshot_and_slot(store):
     path = snapshot(store, 10)
     slot = store.save_weights("best", {"w": torch.ones(2)}, {"step": 1})
-    for file, load in (
-        (path, lambda: store.load_snapshot(path)),
-        (slot, lambda: store.named("best")),
-    ):
+    for file, load in ((path, lambda: store.load_snapshot(path)), (slot, lambda: store.named("best"))):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)

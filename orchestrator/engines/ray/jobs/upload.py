@@ -1,5 +1,6 @@
 """The upload of a job: a copy of the checkout's files, without secrets and what .rayignore names. Ray packs it."""
 
+import json
 import os
 import re
 import shutil
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from orchestrator.errors import UserError, raise_all
-from orchestrator.ledger.provenance import CODE, COMMIT_FILE, dump_commit, git, run_git
+from orchestrator.ledger.provenance import CODE, COMMIT_FILE, git, run_git
 from orchestrator.specs.positions import display, shown
 
 MIB = 2**20
@@ -88,7 +89,8 @@ def copy(upload: Upload, folder: Path, token: str) -> None:
         if token and token.encode() in target.read_bytes():
             problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out of the checkout")
     raise_all(problems)
-    (folder / COMMIT_FILE).write_bytes(dump_commit(*git()))
+    commit, dirty = git()
+    (folder / COMMIT_FILE).write_text(json.dumps({"git_commit": commit, "dirty_sha256": dirty}), encoding="utf-8")
 
 
 def mib(size: int) -> str:
