@@ -8,16 +8,9 @@ from orchestrator.cli.commands import report as command
 from orchestrator.report.page import render
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
+from tests.unit.conftest import MINIMAL
 
-TABLE = """\
-source: {{paper: demo, table: {name}}}
-data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
-model: {{d_model: 16, d_ff: 32, num_heads: 2, encoder: {{num_layers: 2}}, decoder: {{num_layers: 2}}}}
-train: {{max_steps: 2, validate_every: 2, checkpoint_every: 2}}
-rows:
-  base: {{}}
-  wide: {{model: {{d_ff: 48}}}}
-"""
+TABLE = MINIMAL + "  base: {}\n  wide: {model: {d_ff: 48}}\n"
 
 
 @pytest.fixture
@@ -26,7 +19,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(render, "script", lambda: "")
     (tmp_path / "mine").mkdir()
     for name in ("one", "two"):
-        (tmp_path / "mine" / f"{name}.yaml").write_text(TABLE.format(name=name), encoding="utf-8")
+        (tmp_path / "mine" / f"{name}.yaml").write_text(TABLE.replace("table: small", f"table: {name}"), encoding="utf-8")
     return tmp_path
 
 

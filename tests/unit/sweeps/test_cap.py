@@ -18,8 +18,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 
 
 def use(results: Path, sweep: str, seconds: float) -> None:
-    path = budget.usage_file(results, sweep)
-    write_document(path, {"device_seconds": seconds}, budget.KEY)
+    write_document(budget.usage_file(results, sweep), {"device_seconds": seconds}, budget.KEY)
 
 
 def options(results: Path, hours: float | None, **changes) -> ExecutionOptions:

@@ -38,8 +38,7 @@ def project(fake_results):
     """`project(live)` projects sweep-1 -> what is then in the store."""
 
     def call(*, live: bool) -> Seen:
-        projector = Projector(fake_results.root)
-        projector.sync("sweep-1", live=live)
+        Projector(fake_results.root).sync("sweep-1", live=live)
         return Seen(fake_results.root)
 
     return call
