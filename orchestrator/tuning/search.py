@@ -69,13 +69,12 @@ class Search:
 
     def run(self, arms: Sequence[Arm]) -> None:
         """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
-        stop = self.spec.stop
-        for rung in [] if stop is None else stop.rungs:
-            self._train(arms, rung)
-            for arm in arms:
-                ranked = self._ranked(arm, lambda trial, rung=rung: self.at_rung(trial, rung))  # type: ignore[misc]
-                kept = {trial.number for trial in ranked[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]} if stop else set()
-                arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number not in kept and self._reached(trial, rung)}
+        if (stop := self.spec.stop) is not None:
+            for rung in stop.rungs:
+                self._train(arms, rung)
+                for arm in arms:
+                    kept = self._ranked(arm, rung)[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]
+                    arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number not in kept and self._reached(trial, rung)}
         self._train(arms)
         for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
             for arm in arms:
@@ -96,11 +95,11 @@ class Search:
         arm.at.append(self.suggest(len(self.spec.draws), known, self.spec))
         arm.trials = trials_of(arm.row, self.tuning, arm.at)
 
-    def _ranked(self, arm: Arm, value: Callable[[Trial], float | None]) -> list[Trial]:
-        """Trials that go on and have a value, the best first; of equal ones the earlier."""
+    def _ranked(self, arm: Arm, rung: int) -> list[int]:
+        """Numbers of the trials that go on and have a value at the rung, the best first; of equal ones the earlier."""
         sign = -1.0 if self.spec.larger_is_better else 1.0
-        found = [(sign * known, trial.number, trial) for trial in arm.going if (known := value(trial)) is not None]
-        return [trial for _, _, trial in sorted(found, key=lambda each: each[:2])]
+        found = [(sign * known, trial.number) for trial in arm.going if (known := self.at_rung(trial, rung)) is not None]
+        return [number for _, number in sorted(found)]
 
     def keys(self, trial: Trial) -> dict[int, str]:
         return {seed: str(self.results[trial.row.id, seed].view.keys.train) for seed in self.spec.seeds.search}
