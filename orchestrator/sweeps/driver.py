@@ -183,7 +183,7 @@ class Sweep:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         with RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:
             ledger = Ledger(self.options.results, lock=lock)
-            ledger.write_train(task.train_key, {"key": task.train_key, "sweep": task.sweep} | record)
+            ledger.write_train(task.train_key, {"sweep": task.sweep} | record)
 
     def _result(self, task: Task, failures: dict[str, str]) -> Result:
         view = view_of(task, self.ledger)

@@ -119,7 +119,7 @@ def _train(
         origin=origin,
     )
     result = trainer.train()
-    record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
+    record = {"sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     record["text"] = expected_text.of_prepared(prepared)
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
@@ -161,12 +161,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
         if warnings := metric_warnings(prepared, task.spec.data, scoring.spec):
             scored["doubts"] = warnings
-        record = {
-            "key": score_key,
-            "decode_key": decode_key,
-            "train_key": task.train_key,
-            "score": scoring.spec.model_dump(exclude_none=True),
-        }
+        record = {"decode_key": decode_key, "score": scoring.spec.model_dump(exclude_none=True)}
         found = of_translation(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec, decoded.get("nll"))
         ledger.write_record(task.train_key, "score", score_key, record | scored | {"statistics": packed(found)})
 
@@ -178,7 +173,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     if scoring.keys.tune is not None:
         tuning = ledger.record(task.train_key, "tune", scoring.keys.tune)
         if tuning is None:
-            tuning = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
+            tuning = tune(model, prepared, search, scoring.spec)
             ledger.write_record(task.train_key, "tune", scoring.keys.tune, tuning)
         search, tuned = with_alpha(search, tuning["alpha"]), {"length_penalty": tuning["alpha"]}
     sources = prepared.encode(prepared.sources(scoring.spec.test))
@@ -189,8 +184,6 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         is_native = native.runs_on(next(model.parameters()))
     ids = [hypothesis.ids for hypothesis in outputs]
     record = {
-        "key": key,
-        "train_key": task.train_key,
         "sentences": len(ids),
         "seconds": round(seconds, 3),
         "sentences_per_second": round(len(ids) / seconds, 2),
