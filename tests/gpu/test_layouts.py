@@ -18,11 +18,6 @@ from tests.unit.models.model_cases import ONCE, batch
 NORMALIZER = Normalizer(17, 15, 1.0)
 
 
-def capturable(case) -> bool:
-    model = objective(case, torch.device("cpu")).model
-    return form_on(Runtime(device=torch.device("cuda")), model, TrainSpec(max_steps=1, precision="bf16")) is captured
-
-
 def batches() -> tuple[Batch, Batch, Batch]:
     src, tgt = batch()
     given = Batch(src, tgt[:, :-1], tgt[:, 1:])
@@ -48,9 +43,11 @@ def test_attention_of_rows_is_that_of_the_plain_form(causal, longest, cuda):
         torch.testing.assert_close(got, want, atol=0.02 * float(want.abs().max()), rtol=0.05)
 
 
-@pytest.mark.parametrize("case", [case for case in ONCE if capturable(case)], ids="-".join)
+@pytest.mark.parametrize("case", ONCE, ids="-".join)
 def test_loss_and_gradients_are_those_of_a_padded_batch(case, cuda):
     module = objective(case, cuda)
+    if form_on(Runtime(device=cuda), module.model, TrainSpec(max_steps=1, precision="bf16")) is not captured:
+        pytest.skip("is not captured")
     graphs = Graphs(both_passes(module, cuda, bf16=True), module.parameters(), cuda)
     found = []
     for given in (*batches(), batches()[2], batches()[2]):  # the shape is captured at the second of three

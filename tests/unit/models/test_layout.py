@@ -64,15 +64,14 @@ def loss_of(module: Objective, given: Batch):
     return loss.detach(), log["nll"], log["sampled"] > 0, {name: p.grad for name, p in module.named_parameters()}
 
 
-PACKABLE = [case for case in CASES if all(build(variant(*case), VOCAB, VOCAB + 2).packable.values())]
-
-
-@pytest.mark.parametrize("case", PACKABLE, ids="-".join)
+@pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_loss_and_gradients_are_those_of_a_padded_batch(case, monkeypatch):
+    module = objective(case)
+    if not all(module.model.packable.values()):
+        pytest.skip("takes padded batches alone")
     monkeypatch.setattr("models.layout.ROWS", 64)
     src, tgt = batch()
     given = Batch(src, tgt[:, :-1], tgt[:, 1:])
-    module = objective(case)
     want = loss_of(module, rounded(given))
     for form in (packed, captured):
         # `delta` divides by |y|, which may be small: in fp64 its gradients are equal to 1e-15
