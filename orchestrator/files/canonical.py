@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
 
 def canonical(value: Any) -> str:
     """Returns JSON with sorted keys, no spaces and one form per number (1.0 is 1). Raises TypeError or ValueError for other data."""
-    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(_normal(value))
 
 
 def digest(value: Any) -> str:
