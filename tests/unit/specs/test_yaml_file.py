@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from orchestrator.specs import yaml_file
+from orchestrator.specs import index, yaml_file
 from tests.unit.conftest import refused
 
 
@@ -65,3 +65,11 @@ def test_a_byte_order_mark_is_no_fault(tmp_path) -> None:
     path = tmp_path / "bom.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
     assert yaml_file.load(path).data == {"a": 1, "b": 2}
+
+
+def test_both_parsers_read_shipped_files_alike(monkeypatch) -> None:
+    texts = [path.read_text() for path in index.table_files()]
+    fast = [yaml_file.parse(text, "x") for text in texts]
+    monkeypatch.setattr(yaml_file, "_FastReader", yaml_file._Reader)
+    exact = [yaml_file.parse(text, "x") for text in texts]
+    assert [(one.data, one.positions) for one in fast] == [(one.data, one.positions) for one in exact]
