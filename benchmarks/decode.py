@@ -3,7 +3,7 @@
     python benchmarks/decode.py                              # ours, ours with the fast paths off, plain torch
     python benchmarks/decode.py --peers [NAME ..] [--json]   # also other toolkits, each in its own environment (make peers)
 
-Each contender is a process; rounds are interleaved (A,B,A,B) and one process runs at a time. All translate the same sources, longest first,
+Each contender is a process; rounds are interleaved (A,B,B,A) and one process runs at a time. All translate the same sources, longest first,
 with random weights of the same model size. EOS is disabled, so that every output takes --length steps. Batches have 32 sentences; `own`
 passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights. `--clock cpu` counts CPU seconds in place of the
 wall clock's, for one thread on a machine that others use too.

@@ -3,7 +3,7 @@
     python benchmarks/train.py                              # ours, ours with the fast paths off, plain torch
     python benchmarks/train.py --peers [NAME ..] [--json]   # also other toolkits, each in its own environment (make peers)
 
-Each contender is a process; rounds are interleaved (A,B,A,B) and one process runs at a time. A round is a few updates on a fixed list of
+Each contender is a process; rounds are interleaved (A,B,B,A) and one process runs at a time. A round is a few updates on a fixed list of
 the contender's own batches, from forward to optimizer step; batching is not timed. All use the same model size, vocabulary, text, batch
 size in tokens, dropout rate, label smoothing and number of threads.
 

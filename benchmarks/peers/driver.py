@@ -1,4 +1,4 @@
-"""The driver of the benchmark: runs worker processes one at a time, with interleaved rounds (A,B,A,B)."""
+"""The driver of the benchmark: runs worker processes one at a time, with interleaved rounds (A,B,B,A)."""
 
 import json
 import os
@@ -125,7 +125,8 @@ def compete(
     progress: Callable[[str, int], None] = lambda text, done: None,
     deadline: float = float("inf"),
 ) -> list[Outcome]:
-    """Starts all workers one after the other, then runs the rounds; each goes through the rows in order, after a call of `between`.
+    """Starts all workers one after the other, then runs the rounds; each goes through the rows, every second one backwards, after a
+    call of `between`.
 
     progress: called with (text of the current step, number of finished steps of programs + rounds * rows). deadline: a time.time(); no
     round starts that would end later if it took as long as the longest one so far.
@@ -145,7 +146,7 @@ def compete(
             if started + longest > deadline:
                 break
             between()
-            for outcome in outcomes:
+            for outcome in outcomes if number % 2 == 0 else reversed(outcomes):  # the machine's speed drifts within a round
                 progress(f"{outcome.row.name}: round {number + 1}", done)
                 if not outcome.problem:
                     _one_round(outcome, workers)
