@@ -15,6 +15,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import MAX_RUNS, resolve
 from orchestrator.sweeps.parameters import params
 
+pytestmark = pytest.mark.slow
 ADDRESS = "sweeps/fusion-grid"
 SAMPLE = 12
 

@@ -4,6 +4,7 @@ import argparse
 import json
 
 import campaign
+import pytest
 import speed
 import typer
 from sizes import SIZES
@@ -12,6 +13,7 @@ from orchestrator.cli.main import app
 from orchestrator.specs.index import find_all
 
 
+@pytest.mark.slow
 def test_the_path_runs_on_a_cpu(monkeypatch, capsys):
     few = "--json --device cpu --size tiny --batch-tokens 200 --updates 1 --rounds 1 --batches 4 --length 5 --forms padded packed --plain"
     monkeypatch.setattr("sys.argv", ["speed.py", *few.split(), "plain torch"])

@@ -173,6 +173,7 @@ def _step(model, recompute):
     return loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DEFAULTS, ids="-".join)
 def test_recomputed_layers_give_the_same_bits_under_dropout(case):
     drop = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "ffn": 0.1}

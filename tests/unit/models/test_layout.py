@@ -78,6 +78,7 @@ def test_loss_and_gradients_are_those_of_a_padded_batch(case, monkeypatch):
         torch.testing.assert_close(loss_of(module, form(given)), want, atol=5e-3 if case[1] == "delta" else 2e-5, rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_batches_of_all_lengths_share_two_compiled_graphs():
     """A layer of each side; padded positions: none."""
     torch._dynamo.reset()

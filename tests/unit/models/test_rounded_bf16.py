@@ -92,6 +92,7 @@ def test_outside_of_autocast_nothing_changes():
     assert products.bf16.total(), "the path was taken out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", PRE, ids="-".join)
 def test_no_product_of_a_variant_is_left_to_bf16(case):
     """Forward, loss and backward; that the numbers are near those of fp32 is tested with every variant."""
