@@ -11,6 +11,7 @@ import ctypes
 import functools
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def available() -> bool:
     try:
         loaded = library(Path(__file__).parent)
     except BuildError as error:
-        logging.getLogger(__name__).info("decoding uses torch's operations alone: %s", error)
+        level = logging.WARNING if "NMT_ISA" in os.environ else logging.INFO
+        logging.getLogger(__name__).log(level, "decoding uses torch's operations alone: %s", error)
         return False
     for name, arguments in _SIGNATURES.items():
         CALLS[name] = function = getattr(loaded, name)

@@ -51,7 +51,8 @@ def find_compiler() -> str:
 
 def _compile(compiler: str, sources: Path, target: Path) -> None:
     files = sorted(map(str, sources.glob("*.c")))
-    for machine, threads in itertools.product(((f"-march={_level()}",), ()), THREADS):
+    levels = [(f"-march={_level()}",), *([()] if _level() == "native" else [])]  # what is asked for is made, or nothing
+    for machine, threads in itertools.product(levels, THREADS):
         try:
             done = subprocess.run(
                 [compiler, *FLAGS, *machine, *threads, *files, "-o", str(target), "-lm"], capture_output=True, text=True, timeout=SECONDS

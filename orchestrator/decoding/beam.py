@@ -165,7 +165,7 @@ class _Search:
                 self._store(ended)
                 live, token, parent, ended = live[rows], token[rows], parent[rows], ended.rows(rows)
                 self._compact(rows)
-            if self.K > 1 or len(rows) < len(words.eos):
+            if self.K > 1 or len(rows) < len(words.eos):  # else each hypothesis stays in its row
                 self.cache.reorder((rows[:, None] * width + parent).flatten())
         self._store(ended)
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import platform
 import stat
 
 import pytest
@@ -232,7 +233,7 @@ def test_no_library_is_no_fault(tmp_path, monkeypatch, request):
     source.mkdir()
     (source / "some.c").write_text("int some(void) {\n#ifdef __AVX__\nreturn 4;\n#endif\nreturn 3; }\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NMT_ISA", "x86-64")
+    monkeypatch.setenv("NMT_ISA", "x86-64" if platform.machine() == "x86_64" else "native")
     assert library(source).some() == 3, "instructions that NMT_ISA leaves out"
     (made,) = (tmp_path / "cache/nmt-ablate").iterdir()
     assert stat.S_IMODE(made.parent.stat().st_mode) == 0o700
