@@ -193,6 +193,20 @@ class MlflowStore:
         if any((*end, changed)):
             self.client.log_batch(run.info.run_id, metrics=end[0], params=end[1], tags=changed)
 
+    def forget_metrics(self, run: "Run") -> None:
+        """Deletes a run's metrics from a database file; MLflow has no request for it.
+
+        The next `write` writes them in its own order, of which the UI's comparison shows the first. Call it in a `transaction`.
+        """
+        if sqlite_path(self.uri) is None:
+            return
+        from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric  # deferred, as MLflow
+
+        with self.client._tracking_client.store.ManagedSessionMaker(read_only=False) as session:
+            for table in (SqlLatestMetric, SqlMetric):
+                session.query(table).filter_by(run_uuid=run.info.run_id).delete()
+        run.data._metric_objs.clear()
+
     def write_status(self, run: "Run", status: str, end: int | None = None) -> None:
         """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
         if status != "RUNNING":
