@@ -48,6 +48,10 @@ class Cache:
         if self._end > self._capacity:
             ahead = STEPS_AHEAD * width * length if self._shared else self._end
             self._capacity = -(-(self._end + ahead) // ROUNDED) * ROUNDED
+        if not self._shared:  # a sentence's only row sees all its cells, which lie in the order of time
+            self._past = torch.arange(self._end, device=device).repeat(rows, 1)
+            self._times = self._past[0]
+            return
         new = torch.arange(self._start, self._end, device=device).view(width, length).repeat(sentences, 1)
         self._past = new if self._past is None else torch.cat((self._past, new), dim=1)
         now = torch.arange(self.length, self.length + length, device=device).repeat(width)

@@ -129,7 +129,7 @@ class _Search:
         limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
         self.longest = max(limits)
         self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
-        self.limit = torch.tensor(limits, device=self.device)
+        self.limits, self.limit = set(limits), torch.tensor(limits, device=self.device)
         self.limit_penalty = torch.tensor([self.penalty[n] for n in limits], device=self.device)
         self.sentence = torch.arange(len(limits), device=self.device)  # index of each sentence in the input
         self.encoded, self.cache = model.encode(src_BS), Cache()
@@ -217,15 +217,18 @@ class _Search:
     def _extend_one(self, words: Candidates, live_B1: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
         """`_extend` for a beam of one: each sentence's hypothesis goes on with its best word, or ends if that is EOS."""
         value_BC, token_BC, tied = words.best(exact=exact)
-        last = (self.limit == length)[:, None]
-        live = torch.where(last, live_B1 + words.eos[:, None], live_B1 + value_BC[:, :1])
-        token = token_BC[:, :1].masked_fill(last, EOS)
-        is_eos, alive = token == EOS, live > NEVER
-        ends, parent = is_eos & alive, torch.zeros_like(token)
-        new = _Ended(live / self.penalty[length], live, torch.full_like(token, length), parent)
-        ended = _Ended(*(torch.where(ends, now, before) for now, before in zip(new, ended, strict=True)))
+        live, token = live_B1 + value_BC[:, :1], token_BC[:, :1]
+        if length in self.limits:
+            last = (self.limit == length)[:, None]
+            live, token = torch.where(last, live_B1 + words.eos[:, None], live), token.masked_fill(last, EOS)
+        is_eos, alive, parent = token == EOS, live > NEVER, torch.zeros_like(token)
         done = (is_eos | ~alive).squeeze(1)
         flags = torch.stack((done.sum(), tied, words.eos.isnan().any()))
+        if not any(flags.tolist()):
+            return _Step(live, parent, token, ended, done, flags)
+        ends = is_eos & alive
+        new = _Ended(live / self.penalty[length], live, torch.full_like(token, length), parent)
+        ended = _Ended(*(torch.where(ends, now, before) for now, before in zip(new, ended, strict=True)))
         return _Step(live.masked_fill(done[:, None], NEVER), parent, token, ended, done, flags)
 
     def _store(self, ended: _Ended) -> None:
