@@ -200,10 +200,9 @@ class MlflowStore:
         """
         if sqlite_path(self.uri) is None:
             return
-        from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric  # deferred, as MLflow
-
-        with self.client._tracking_client.store.ManagedSessionMaker(read_only=False) as session:
-            for table in (SqlLatestMetric, SqlMetric):
+        store, models = self.client._tracking_client.store, _mlflow().store.tracking.dbmodels.models
+        with store.ManagedSessionMaker(read_only=False) as session:
+            for table in (models.SqlLatestMetric, models.SqlMetric):
                 session.query(table).filter_by(run_uuid=run.info.run_id).delete()
         run.data._metric_objs.clear()
 

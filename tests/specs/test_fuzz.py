@@ -55,7 +55,9 @@ def attempt(path: Path) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("original", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "original", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * ("\ngrid:" in p.read_text(encoding="utf-8"))) for p in FILES]
+)
 def test_single_character_edits(original: Path, tree: Path) -> None:
     path = tree / original.relative_to(SEARCH_SPACES)
     rows = "rows: {r: {}}\n" if original.parent.name == "base" else ""

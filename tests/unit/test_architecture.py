@@ -1,6 +1,7 @@
 """The rules that keep the layout: import directions, module sizes, nothing that runs foreign code, nothing about one machine."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -31,9 +32,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, *, nested: bool = True) -> Iterator[tuple[str, int]]:
     """Dotted names of modules and of what is taken from them, with lines; nested: inside functions and under TYPE_CHECKING too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     for node in ast.walk(tree) if nested else tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -121,9 +127,7 @@ def test_imports_in_functions_are_few() -> None:
     """
     bad = []
     for path in (path for path in SOURCE if path.parent != ROOT / "orchestrator" / "cli"):
-        functions = [
-            n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        functions = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         lines = {m.lineno for f in functions for m in ast.walk(f) if isinstance(m, ast.Import | ast.ImportFrom)}
         bad += [f"{name_of(path)}:{line}" for line in sorted(lines)]
     assert len(bad) <= MAX_FUNCTION_IMPORTS, "\n".join(bad)
@@ -154,7 +158,7 @@ def test_size() -> None:
 
 def test_nothing_runs_foreign_code() -> None:
     bad = [f"{path}:{line}" for path in SOURCE + SCRIPTS for module, line in imports(path) if module.partition(".")[0] in UNSAFE_MODULES]
-    trees = ((path, ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in SOURCE + SCRIPTS)
+    trees = ((path, ast.walk(tree_of(path))) for path in SOURCE + SCRIPTS)
     for path, node in ((path, node) for path, nodes in trees for node in nodes if isinstance(node, ast.Call)):
         called = ast.unparse(node.func)
         text = f"{name_of(path)}:{node.lineno}: {called}"

@@ -61,6 +61,7 @@ def text_of(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+@pytest.mark.slow
 def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Path, references: list[str], tmp_path) -> None:
     for seed in (1, 2):
         assert add(text_of(damaged(references, 5 + seed, seed)), "good", "--seed", seed, "--system", "fairseq 0.12.2")[0] == 0

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 
 from models.bridges.mixtures import DepthAttentionBridge, MuddBridge
@@ -182,6 +183,14 @@ ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("con
 PACKED = [case for case in ONCE if case[1].split()[0] not in {*CONVOLUTIONAL, "multistep"}]
 """Those that take packed rows: convolutions read neighbours."""
 """Each component under one norm, for what takes seconds."""
+
+
+def quick(cases: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
+    """Tests of each of `cases`: in the fast suite of components with their defaults, in the slow one of all their options."""
+    marked = [pytest.param(case, id="-".join(case), marks=[pytest.mark.slow] * (" " in case[1])) for case in cases]
+    return pytest.mark.parametrize("case", marked)
+
+
 DEFAULTS = [case for case in PRE if " " not in case[1]]
 """Each component without options that it does not need."""
 

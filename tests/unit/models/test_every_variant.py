@@ -7,9 +7,9 @@ from models.cache import Cache
 from models.dropout import Dropout
 from models.paths import PATHS
 from models.transformer import build, count_parameters
-from tests.unit.models.model_cases import ONCE, VOCAB, batch, beams, fresh, full, off_start, tiny, variant
+from tests.unit.models.model_cases import ONCE, VOCAB, batch, beams, fresh, full, off_start, quick, tiny, variant
 
-once = pytest.mark.parametrize("case", ONCE, ids="-".join)
+once = quick(ONCE)
 """Each component under one norm, for what norms have no part in."""
 
 

@@ -11,7 +11,7 @@ from models.transformer import build
 from orchestrator.data.batching import Batch
 from orchestrator.training.batches import captured, packed, rounded
 from orchestrator.training.objective import Normalizer, Objective
-from tests.unit.models.model_cases import PACKED, VOCAB, batch, off_start, variant
+from tests.unit.models.model_cases import PACKED, VOCAB, batch, off_start, quick, variant
 
 
 def ids(lengths: list[int], seed: int = 1) -> torch.Tensor:
@@ -64,7 +64,7 @@ def loss_of(module: Objective, given: Batch):
     return loss.detach(), log["nll"], log["sampled"] > 0, {name: p.grad for name, p in module.named_parameters()}
 
 
-@pytest.mark.parametrize("case", PACKED, ids="-".join)
+@quick(PACKED)
 def test_loss_and_gradients_are_those_of_a_padded_batch(case, monkeypatch):
     module = objective(case)
     assert all(module.model.packable.values())

@@ -1,5 +1,6 @@
 """Parameters that a component adds to the plain model, at the three sizes whose counts the recipes of methods give."""
 
+import functools
 from typing import Any
 
 import pytest
@@ -69,13 +70,24 @@ COUNTS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
+def plain(d: int, f: int, encoder: int, decoder: int, norm: str) -> dict[str, Any]:
+    sizes = {"d_model": d, "d_ff": f, "num_heads": 4 if d < 512 else 8, "norm": norm}
+    return sizes | {"encoder": {"num_layers": encoder}, "decoder": {"num_layers": decoder}}
+
+
+@functools.cache
+def parameters(*size: Any) -> int:
+    """Of the plain model."""
+    with torch.device("meta"):
+        return count_parameters(build(plain(*size), 9, 9))
+
+
 @pytest.mark.parametrize(("norm", "changes", "own"), COUNTS, ids=str)
 def test_own_parameters(norm, changes, own):
     found = []
-    for d, f, encoder, decoder in SIZES.values():
-        plain = {"d_model": d, "d_ff": f, "num_heads": 4 if d < 512 else 8, "norm": norm}
-        plain |= {"encoder": {"num_layers": encoder}, "decoder": {"num_layers": decoder}}
-        model = plain | {key: plain.get(key, {}) | value for key, value in changes.items()}
+    for size in SIZES.values():
+        model = plain(*size, norm)
+        model |= {key: model.get(key, {}) | value for key, value in changes.items()}
         with torch.device("meta"):
-            found.append(count_parameters(build(model, 9, 9)) - count_parameters(build(plain, 9, 9)))
+            found.append(count_parameters(build(model, 9, 9)) - parameters(*size, norm))
     assert tuple(found) == own

@@ -63,6 +63,7 @@ def test_a_page_of_some_rows_of_a_shipped_table(cli, folder: Path) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch) -> None:
     results = folder / "results"
     sweep = ("sweep", folder / "mine" / "one.yaml", "--engine", "local", "--results", results, "--cache-dir", folder / "cache")

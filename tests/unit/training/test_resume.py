@@ -97,7 +97,7 @@ CASES = given(optim=OPTIMS, batch=BATCHES, train=TRAINS, rungs=st.sets(st.intege
 FAST = settings(max_examples=3, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 
 
-@pytest.mark.parametrize("point", ["stop", "step", "ckpt_post_rename"])
+@pytest.mark.parametrize("point", ["ckpt_post_rename", *(pytest.param(at, marks=pytest.mark.slow) for at in ("stop", "step"))])
 @FAST
 @CASES
 @example(ADAM | {"restart": {"after_steps": 8, "schedule": WSD}}, SIX, TRAIN, set())
