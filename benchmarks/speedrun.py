@@ -106,8 +106,8 @@ page.
 {best}
 
 BLEU is the mean over seeds. Minutes are the least of the seeds, since the machine had other work at times. Brackets name the row that is
-changed. The difference is to the mean BLEU of that row. p is of Welch's t-test over seeds and says nothing about other sentences.
-[Data](performance/speedrun.json), also of rows with one seed, and parameters.
+changed and compared with. p is of Welch's t-test over seeds and says nothing about other sentences.
+[Data](performance/speedrun.json), also of rows with one seed.
 
 | row | what changes | minutes | BLEU | s.d. | seeds | difference | p |
 |---|---|---|---|---|---|---|---|
@@ -124,7 +124,8 @@ def processors(attempts: list[str], figures: dict[str, Any]) -> str:
         by_cpu.setdefault(figures[name]["machine"]["cpu"], []).append(name)
     most = max(by_cpu, key=lambda cpu: len(by_cpu[cpu]), default="")
     parts = [f"{', '.join(rows)}: {cpu}" for cpu, rows in by_cpu.items() if cpu != most]
-    return f"Minutes compare only on one processor. {'; '.join([*parts, f'the other rows: {most}' if parts else most])}."
+    notes = "".join(f" {entry['note']}" for entry in figures.values() if "note" in entry)
+    return f"Minutes compare only on one processor. {'; '.join([*parts, f'the other rows: {most}' if parts else most])}.{notes}"
 
 
 def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:

@@ -154,7 +154,7 @@ class Projector:
             if state in STATUSES:
                 finals = [Point(figure, rounded(value), result.ended, 0) for figure, value in result.metrics.items()]
                 points = finals + points  # without a step, so that the UI draws bars
-                if child.info.status != status:  # BLEU comes first in a run that was shown while it trained, too
+                if child.info.status in ("RUNNING", "KILLED"):  # BLEU comes first in a run that was shown while it trained, too
                     store.forget_metrics(child)
                 if data := (row.record.get("spec") or {}).get("data"):
                     write_dataset(store, child, data, result.tags.get("nmt.corpus_sha256"))

@@ -180,9 +180,9 @@ PRE = [(kind, name, "pre") for kind, name in COMPONENTS]
 POST = [(kind, name, "post") for kind, name in COMPONENTS if variant(kind, name, "post") != variant(kind, name, "pre")]
 CASES = PRE + POST
 ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("connection", "residual", "pre")]
+"""Each component under one norm, for what takes seconds."""
 PACKED = [case for case in ONCE if case[1].split()[0] not in {*CONVOLUTIONAL, "multistep"}]
 """Those that take packed rows: convolutions read neighbours."""
-"""Each component under one norm, for what takes seconds."""
 
 
 def quick(cases: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
