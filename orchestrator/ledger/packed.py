@@ -70,7 +70,7 @@ def files(folder: Path) -> list[Path]:
 def runs(root: Path) -> list[Path]:
     """The folders of all runs, sorted. The folder of a packed run need not exist."""
     loose = {path for path in root.iterdir() if RUN.fullmatch(path.name) and path.is_dir()} if root.is_dir() else set()
-    return sorted(loose | {root / name.partition("/")[0] for name in tables_in(root)})
+    return sorted(loose | {root / run for run in {name.partition("/")[0] for name in tables_in(root)}})
 
 
 def refuse_packed(run: Path) -> None:

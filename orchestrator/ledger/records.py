@@ -3,6 +3,7 @@
 `RunReader` reports a damaged file in one line, and it counts as absent.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -71,12 +72,18 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
     try:
         if scan and any(isinstance(token, _REFUSED) for token in yaml.scan(data, Loader=LOADER)):
             raise DamagedError("holds an alias, an anchor or a tag")
-        document = dict(LOADER(data).get_single_data())
-        if document.get("digest") == digest(unsealed(document)):
-            return document
+        return dict(_document(data))
     except (yaml.YAMLError, TypeError, ValueError, RecursionError):
         raise DamagedError("not readable YAML") from None
-    raise DamagedError("its digest is not the one of its content")
+
+
+@functools.lru_cache(maxsize=2048)
+def _document(data: bytes) -> Record:
+    """Kept, for each table of a page reads the same hundreds of files; nobody changes what lies deeper than the first level."""
+    document = dict(LOADER(data).get_single_data())
+    if document.get("digest") != digest(unsealed(document)):
+        raise DamagedError("its digest is not the one of its content")
+    return document
 
 
 def _wrong(kind: str, record: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.controls import of_address
 from orchestrator.specs.row import Row, table_of
-from orchestrator.specs.schema import ScoreSpec
+from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
 NO_KEYS = Keys(None, None, None)
@@ -54,11 +54,12 @@ class SeedResult:
 
 
 class Finder:
-    """Finds the results of rows; reads the ledger only once."""
+    """Finds the results of rows; reads of the ledger the runs on the corpora that are asked for, once."""
 
     def __init__(self, ledger: Ledger, data: Data) -> None:
         self.ledger, self.data = ledger, data
-        self._by_spec: dict[str, dict[int, Keys]] | None = None
+        self._corpora: set[str] = set()  # of which the ledger was read
+        self._by_spec: dict[str, dict[int, Keys]] = {}
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
         self._controls: dict[str, set[str]] = {}
@@ -80,7 +81,7 @@ class Finder:
         """Keys of every seed in the ledger and in `seeds`, sorted by seed. Seeds that have no data and never ran are left out."""
         if row.spec is None:
             return {}
-        self._index()
+        self._index(row.spec)
         trained = self._seeds.get(external_of(row.id) if row.kind == "external" else training_of(row.spec), set())
         wanted = {*trained, *seeds} if self.only is None else self.only
         keys = {seed: self.keys(row.at(seed)) for seed in sorted(wanted)}
@@ -93,12 +94,16 @@ class Finder:
 
     def trials(self, row: Row) -> set[str]:
         """Train keys of the row's runs that a search has trained."""
-        self._index()
-        return self._trials.get(training_of(row.spec), set()) if self._trials and row.spec is not None else set()
+        if row.spec is None:
+            return set()
+        self._index(row.spec)
+        return self._trials.get(training_of(row.spec), set()) if self._trials else set()
 
-    def control_kinds(self, table: str) -> set[str]:
-        """Kinds of matched controls of which the ledger has runs for the table at this address."""
-        self._index()
+    def control_kinds(self, table: str, rows: Iterable[Row]) -> set[str]:
+        """Kinds of matched controls of which the ledger has runs for the table at this address with these rows."""
+        for row in rows:
+            if row.spec is not None:
+                self._index(row.spec)
         return self._controls.get(table, set())
 
     def keys(self, row: Row) -> Keys | None:
@@ -110,9 +115,9 @@ class Finder:
         except UserError:  # the test set is missing
             found = NO_KEYS
         if found.score is None and row.kind == "external":
-            return self._index().get(external_of(row.id, row.spec.score), {}).get(row.spec.seed)
+            return self._index(row.spec).get(external_of(row.id, row.spec.score), {}).get(row.spec.seed)
         if found.score is None:
-            return self._index().get(meaning_of(row.spec), {}).get(row.spec.seed) or self._by_record(row)
+            return self._index(row.spec).get(meaning_of(row.spec), {}).get(row.spec.seed) or self._by_record(row)
         return found
 
     def _by_record(self, row: Row) -> Keys | None:
@@ -180,11 +185,11 @@ class Finder:
                 found[name] = principal(record)
         return found
 
-    def _index(self) -> dict[str, dict[int, Keys]]:
-        """Maps the digest of a spec without its seed to {seed: keys}. Reads the ledger on the first call."""
-        if self._by_spec is None:
-            self._by_spec = {}
-            for found in entries(self.ledger):
+    def _index(self, spec: RunSpec) -> dict[str, dict[int, Keys]]:
+        """Maps the digest of a spec without its seed to {seed: keys}, for the runs on the spec's corpus."""
+        if spec.data.corpus not in self._corpora:
+            self._corpora.add(spec.data.corpus)
+            for found in entries(self.ledger, spec.data.corpus):
                 if found.keys.train is not None and found.keys.score is None:
                     self._trials.setdefault(found.training, set()).add(found.keys.train)
                     continue

@@ -16,6 +16,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 
 _KEY = re.compile(rb"^  (?:train|decode|score|tune): '?([0-9a-f]{64})'?$", re.MULTILINE)
+_CORPUS = re.compile(rb"^  data:\n    corpus: ['\"]?(.*?)['\"]?$", re.MULTILINE)
 
 
 class Entry(NamedTuple):
@@ -31,20 +32,25 @@ class Entry(NamedTuple):
     others: list[tuple[str, Keys]]
 
 
-def entries(ledger: Ledger) -> Iterator[Entry]:
-    """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains."""
+def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
+    """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains; without runs that state another corpus.
+
+    A thousand files of other corpora take seconds to parse.
+    """
     said: set[frozenset[str]] = set()
     seen: set[str] = set()
     roots = (ledger.root, *ledger.mirrors)
     for path in (path for root in roots for path in sweep_files.paths(root)):
         for row in (sweep_files.read_or_tell(path) or {"rows": []})["rows"]:
             said.add(frozenset(key for key in row["keys"].values() if key))
-            if (entry := _entry(row)) is not None:
+            if _corpus(row) in (corpus, None) and (entry := _entry(row)) is not None:
                 yield entry
     for run in (run for root in roots for run in packed.runs(root)):
         if run.name in seen:
             continue
         text = read_bytes(run / "spec.yaml") or b""
+        if (stated := _CORPUS.search(text)) is not None and stated[1] != corpus.encode():
+            continue
         key = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)
         known = frozenset(key.decode() for key in _KEY.findall(text)) in said
         if known or (key is not None and key[1].decode().startswith(run.name)):
@@ -53,6 +59,11 @@ def entries(ledger: Ledger) -> Iterator[Entry]:
                 seen.add(run.name)
             if record is not None and (entry := _entry(record)) is not None:
                 yield entry
+
+
+def _corpus(record: Mapping[str, Any]) -> Any:
+    spec = record.get("spec")
+    return (spec.get("data") or {}).get("corpus") if isinstance(spec, Mapping) else None
 
 
 def _entry(record: Mapping[str, Any]) -> Entry | None:
@@ -70,7 +81,7 @@ def _entry(record: Mapping[str, Any]) -> Entry | None:
         return None  # written by a version with other spec fields
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def _validated(text: str) -> tuple[RunSpec, str, str, str]:
     """Of a spec without its seed, as JSON, which the seeds of a row share."""
     spec = RunSpec.model_validate(without_former(json.loads(text)))

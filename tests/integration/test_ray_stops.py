@@ -26,8 +26,8 @@ rows: {two-workers: {workers: 2}}
 
 
 def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
-    """Its Ray listens on loopback alone, holds no secret, and is gone without a file at the end."""
-    driver = _start(tmp_path)
+    """Its Ray listens on loopback alone, holds no secret, and is gone without a file at the end. The row is saved as it stood."""
+    driver = _start(tmp_path, SPEC)
     try:
         folder = folder_of(driver.pid)
         assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
@@ -41,13 +41,15 @@ def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
         driver.wait()
     assert driver.returncode == 130 and "Traceback" not in err, err[-2000:]
     assert time.monotonic() - before < 90  # one row's ending; before, each of the other seven took 29 s
-    assert len(_begun(tmp_path)) == 1
+    (journal,) = _begun(tmp_path)
+    (saved,) = journal.parent.glob("ckpt/step-*/manifest.json")
+    assert int(saved.parent.name.removeprefix("step-")) == len(journal.read_text().splitlines())
     assert not folder.exists()
 
 
 def test_a_sweep_whose_ray_was_killed_ends_at_once(tmp_path):
     """Its only node cannot come back."""
-    driver = _start(tmp_path)
+    driver = _start(tmp_path, SPEC.replace("{workers: 2}", "{}"))
     try:
         folder = folder_of(driver.pid)
         titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in users(folder)}
@@ -63,9 +65,9 @@ def test_a_sweep_whose_ray_was_killed_ends_at_once(tmp_path):
     assert err.splitlines()[-1].endswith("the same command resumes the sweep") and "Traceback" not in err
 
 
-def _start(base: Path) -> subprocess.Popen[str]:
+def _start(base: Path, spec: str) -> subprocess.Popen[str]:
     """A sweep whose first row has begun."""
-    (base / "many.yaml").write_text(SPEC)
+    (base / "many.yaml").write_text(spec)
     places = ["--results", str(base / "results"), "--cache-dir", str(base / "cache")]
     driver = subprocess.Popen(
         [sys.executable, "-m", "orchestrator", "sweep", str(base / "many.yaml"), *places, "--engine", "ray", "--no-tracking"],

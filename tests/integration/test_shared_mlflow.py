@@ -159,7 +159,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     from benchmarks.devtools import browser
     from orchestrator.tracking.artifacts import log_analysis
 
-    fill(tmp_path, 120, reports=REPORTS, name="synthetic/page")
+    fill(tmp_path, 40, reports=REPORTS, name="synthetic/page")
     figure = tmp_path / "figure.png"
     _draw(figure)
     reconcile(tmp_path, server.uri)

@@ -136,7 +136,8 @@ class Request:
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
         """The rows, each followed by those of its matched controls that the ledger has runs of."""
-        kinds = [kind for kind in KINDS if kind in self.finder.control_kinds(address)]
+        stored = self.finder.control_kinds(address, rows)
+        kinds = [kind for kind in KINDS if kind in stored]
         if not kinds:
             return rows
         asked = wanted([row for row in rows if row.control is None], kinds)

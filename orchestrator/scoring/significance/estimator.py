@@ -62,7 +62,9 @@ class Arm:
 
     def resampled(self, times_RN: Floats, order: npt.NDArray[np.intp]) -> Floats:
         """Scores [k, R] of resampled sentences; `order` [N] says which sentence each column of `times_RN` counts."""
-        return np.stack([self.score(times_RN @ each[order]) for each in self.statistics])
+        columns = self.statistics[:, order].transpose(1, 0, 2)  # [N, k, S]: one product for all seeds
+        sums = times_RN @ columns.reshape(len(order), -1)
+        return np.ascontiguousarray(self.score(sums.reshape(-1, *columns.shape[1:])).T)
 
 
 @lru_cache(maxsize=4)
