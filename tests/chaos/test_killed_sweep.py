@@ -1,4 +1,4 @@
-"""A sweep whose driver is killed ten times at random points ends as if nobody had killed it, and repeats no run that was finished."""
+"""A sweep whose driver is killed six times at random points ends as if nobody had killed it, and repeats no run that was finished."""
 
 import json
 import random
@@ -13,7 +13,7 @@ import pytest
 from orchestrator.paths import ROOT
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
-KILLS, INTERVAL, STEPS = 10, 5, 40
+KILLS, INTERVAL, STEPS = 6, 5, 40
 SPEC = f"""
 source: {{paper: chaos, table: sweep}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 300, joint: false}}}}
@@ -88,7 +88,7 @@ def test_kills_of_the_driver_repeat_no_finished_run(tmp_path):
         assert over.items() <= now.items(), f"kill {kills}: a finished run was touched"
         during += len(now) > len(over)
         over = now
-    assert kills >= KILLS * 3 // 4 and during >= 3  # they were spread over the sweep
+    assert kills >= KILLS * 2 // 3 and during >= 2  # they were spread over the sweep
     found, said = finish(spec, tmp_path / "killed")
     assert over.items() <= finished(results).items()
     assert found.keys() == golden.keys() and {record["status"] for record in golden.values()} == {"done", "stopped"}

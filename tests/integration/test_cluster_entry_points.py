@@ -210,7 +210,7 @@ def test_ctrl_c_detaches_and_a_job_that_is_stopped_saves_first(lab, submitted):
     """No checkpoint is due but the one that the stop asks for."""
     many = ["--set", "train.max_steps=100000", "--set", "train.checkpoint_every=100000", "--set", "train.validate_every=100000"]
     terminal = subprocess.Popen(
-        lab.command("cluster/smoke.yaml", *many),
+        lab.command("cluster/smoke.yaml#baseline", *many),
         env=lab.environment,
         cwd=lab.home,
         stdout=subprocess.DEVNULL,

@@ -138,11 +138,11 @@ class Lab:
             end(machine)
         raise AssertionError((self.home / "machines.log").read_text()[-3000:])
 
-    def sweep(self, name: str, spec: str) -> subprocess.Popen[str]:
+    def sweep(self, name: str, spec: str, **environment: str) -> subprocess.Popen[str]:
         (self.home / f"{name}.yaml").write_text(spec)
         places = [f"--results={self.home}/{name}", f"--cache-dir={self.home}/cache", "--no-tracking", "--json"]
         command = [sys.executable, "-m", "orchestrator", "sweep", str(self.home / f"{name}.yaml"), "--engine", "ray", *places]
-        more = {"RAY_ADDRESS": self.address, "NMT_NODE_TYPES": json.dumps(TYPES)}
+        more = environment | {"RAY_ADDRESS": self.address, "NMT_NODE_TYPES": json.dumps(TYPES)}
         return subprocess.Popen(command, env=self.environment | more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def nodes(self) -> subprocess.Popen[str]:
@@ -222,20 +222,15 @@ def test_what_no_type_of_node_holds_is_refused(lab):
 
 
 def test_twelve_rows_from_no_node_to_three_and_back(lab):
+    """Each row sleeps, so that nodes that join meanwhile find rows that wait."""
     assert lab.ask() == []
-    sweep = lab.sweep("short", SHORT)
-    assert sweep.stderr is not None and sweep.stdout is not None
-    running, ended, joined, used = set[str](), 0, False, 12
-    for line in sweep.stderr:
-        name, _, what = line.partition(": ")
-        running = running | {name} if what.startswith("running") else running - {name} if what.startswith("done") else running
-        ended += what.startswith("done")
-        joined = joined or "on 3 nodes: " in line
-        used = min(used, ended) if len(running) == 3 else used
-    assert sweep.wait(PATIENCE) == 0
-    out = [json.loads(line) for line in sweep.stdout]
-    assert [record["status"] for record in out if "status" in record] == ["done"] * len(out) and joined
-    assert used <= 6, "all three nodes work on the first half of the rows"
+    sweep = lab.sweep("short", SHORT, NMT_FAULT="step@75:sleep10")
+    out, err = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 0 and "on 3 nodes: " in err, err
+    assert [record["status"] for record in map(json.loads, out.splitlines()) if "status" in record] == ["done"] * 12
+    journals = [[json.loads(line)["t"] for line in path.read_text().splitlines()] for path in lab.home.glob("short/*/journal.jsonl")]
+    at_once = max(sum(times[0] <= start[0] <= times[-1] for times in journals) for start in journals)
+    assert (len(journals), at_once) == (12, 3)
     wait(lambda: not lab.ask(), "the end of idle nodes")
 
 

@@ -49,10 +49,10 @@ def analyses(target: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=TARGETS)
 def swept(request, tmp_path_factory) -> tuple[str, list[str], list[dict]]:
-    """The target, the options that name its results, and its records. One in Ray's reused workers, the others in one process."""
+    """The target, the options that name its results, and its records. The shortest in Ray's reused workers, the others in one process."""
     base = tmp_path_factory.mktemp(request.param.replace("/", "-"))
     places = ["--profile", "smoke", "--results", str(base / "results"), "--cache-dir", str(base / "cache")]
-    engine = "ray" if request.param == "mlrf2018" else "local"
+    engine = "ray" if request.param == "modern/family" else "local"
     command = ["sweep", str(file_of(request.param)), "--engine", engine, "--no-tracking", "--json", *places]
     done = subprocess.run([sys.executable, "-m", "orchestrator", *command], cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -84,9 +84,7 @@ def trained(folder: Path) -> int:
 
 MOMENTS: dict[str, Callable[[Path], bool]] = {
     "before the first rung": lambda folder: steps(folder) >= 10,
-    "after the first rung": lambda folder: len(list(folder.glob("results/*/rungs/*.json"))) >= 8,
     "in the last phase": lambda folder: any("weights_sha256" in path.read_text() for path in folder.glob("results/*/train.json")),
-    "between search and judging": lambda folder: len(searches(folder)) == 2,
     "during judging": lambda folder: bool(list(folder.glob("results/*/score/*.json"))),
 }
 """Each holds from its moment on."""
