@@ -33,17 +33,15 @@ class Entry(NamedTuple):
 
 
 def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
-    """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains; without runs that state another corpus.
-
-    A thousand files of other corpora take seconds to parse.
-    """
+    """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains; without those that state another corpus, for
+    a thousand of them take seconds to parse."""
     said: set[frozenset[str]] = set()
     seen: set[str] = set()
     roots = (ledger.root, *ledger.mirrors)
     for path in (path for root in roots for path in sweep_files.paths(root)):
         for row in (sweep_files.read_or_tell(path) or {"rows": []})["rows"]:
             said.add(frozenset(key for key in row["keys"].values() if key))
-            if _corpus(row) in (corpus, None) and (entry := _entry(row)) is not None:
+            if (entry := _entry(row, corpus)) is not None:
                 yield entry
     for run in (run for root in roots for run in packed.runs(root)):
         if run.name in seen:
@@ -57,22 +55,19 @@ def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
             record = None if known or key is None else ledger.read_spec(key[1].decode())
             if known or record is not None:
                 seen.add(run.name)
-            if record is not None and (entry := _entry(record)) is not None:
+            if record is not None and (entry := _entry(record, corpus)) is not None:
                 yield entry
 
 
-def _corpus(record: Mapping[str, Any]) -> Any:
-    spec = record.get("spec")
-    return (spec.get("data") or {}).get("corpus") if isinstance(spec, Mapping) else None
-
-
-def _entry(record: Mapping[str, Any]) -> Entry | None:
+def _entry(record: Mapping[str, Any], corpus: str) -> Entry | None:
     try:
         if record.get("kind") == "external":
             meaning, name = (external_of(record["id"], score) for score in (ScoreSpec.model_validate(record["score"]), None))
             return Entry(str(record["id"]), int(record["seed"]), meaning, name, name, None, Keys(**record["keys"]), [])
         plain = dict(record["spec"])
         seed = int(plain.pop("seed"))
+        if plain["data"]["corpus"] != corpus:
+            return None
         also = [other for other in (record.get("also") or {}).values() if "score" in other]
         spec, meaning, search, training = _validated(json.dumps(plain, sort_keys=True))
         others = [(meaning_of(spec.model_copy(update={"score": ScoreSpec.model_validate(o["score"])})), Keys(**o["keys"])) for o in also]
