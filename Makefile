@@ -25,9 +25,6 @@ JOBS ?= 2
 # Ray's tests wait for a good part of their time.
 SLOW_JOBS ?= 3
 
-SLOW_TEST = $(TEST_ENV) $(BIN)/python -m pytest -q -m "$(SLOW)" --timeout 600
-OR_NONE := || { rc=$$?; [ $$rc -eq 5 ] && echo "no slow test is selected" || exit $$rc; }
-
 # torch's libraries of a processor with AVX-512 are tested as on one with AVX2 too, any other's as with the least that its kind has.
 AVX512 := $(shell grep -qm1 -w avx512bw /proc/cpuinfo 2>/dev/null && echo yes)
 FEWER_ATEN := $(if $(AVX512),avx2,default)
@@ -69,9 +66,9 @@ test: setup  ## the fast suite, and its arithmetic once more as on a processor o
 	@echo "arithmetic, with $(FEWER)"
 	$(TEST_ENV) $(FEWER) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)" $(ARITHMETIC)
 
-test-slow: setup chromium iproute2 aarch64 mlflow-server  ## ray, slow, browser and chaos tests; those of the product as a whole file by file
-	@$(SLOW_TEST) -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder tests/browser tests/chaos tests/integration $(OR_NONE)
-	@$(SLOW_TEST) -n $(JOBS) --dist worksteal tests/specs tests/unit $(OR_NONE)
+test-slow: setup chromium iproute2 aarch64 mlflow-server  ## ray, slow, browser and chaos tests, file by file, the longest files first
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)" --timeout 600 \
+	  || { rc=$$?; [ $$rc -eq 5 ] && echo "no slow test is selected" || exit $$rc; }
 
 test-gpu: setup  ## what needs a CUDA device
 	$(BIN)/python -m pytest -q -m gpu --timeout 600

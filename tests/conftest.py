@@ -57,6 +57,13 @@ import pytest
 from orchestrator.files.documents import sealed
 from orchestrator.paths import ROOT
 
+LONG = ("test_smoke_matrix", "test_growing_cluster", "test_every_variant")
+"""Files that take minutes: at the end each would keep one worker while the others have nothing to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
