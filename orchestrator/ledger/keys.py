@@ -10,6 +10,7 @@ Equal meaning gives equal keys: the order of mappings, 1 or 1.0, tuples or lists
 Paths, worker counts, row names, addresses and log settings never enter. Text and preprocessing enter through the manifest.
 """
 
+import copy
 import functools
 import inspect
 import json
@@ -199,6 +200,7 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
 
 def without_former(spec: Any) -> Any:
     """A recorded spec with options that components have got since, and without those that they no longer have, at the values that count."""
+    spec = copy.deepcopy(spec)  # a record that was read is shared
     model = spec.get("model") if isinstance(spec, dict) else None
     for _, registry, component in slots(model) if isinstance(model, dict) else ():
         if isinstance(component, dict):

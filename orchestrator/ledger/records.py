@@ -79,7 +79,7 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
 
 @functools.lru_cache(maxsize=2048)
 def _document(data: bytes) -> Record:
-    """Kept, for each table of a page reads the same hundreds of files; nobody changes what lies deeper than the first level."""
+    """Kept, for each table of a page reads the same hundreds of files. What lies below the first level is shared: copy it to change it."""
     document = dict(LOADER(data).get_single_data())
     if document.get("digest") != digest(unsealed(document)):
         raise DamagedError("its digest is not the one of its content")

@@ -188,6 +188,7 @@ def test_a_former_option_stays_in_digests_and_is_read(monkeypatch):
     before = recorded(now)
     assert before["model"]["encoder"]["residual"] == {"kind": "plain", "wide": False, "old": 1.0}
     assert RunSpec.model_validate(without_former(before) | {"seed": now.seed}) == now
+    assert before == recorded(now), "a record that was read is shared"
     before["model"]["encoder"]["residual"]["old"] = 2.0
     assert without_former(before)["model"]["encoder"]["residual"]["old"] == 2.0, "of another meaning: it stays, and is refused"
 

@@ -10,6 +10,7 @@ from models.transformer import build, count_parameters
 from tests.unit.models.model_cases import ONCE, PACKED, VOCAB, batch, beams, fresh, full, off_start, quick, tiny, variant
 
 COMPILED = ("layer", "residual", "self_attention", "cross_attention", "bridge", "context")
+"""Kinds of components that layers hold or read. The others stand between layers, which are not compiled."""
 once = quick(ONCE)
 """Each component under one norm, for what norms have no part in."""
 
@@ -126,7 +127,7 @@ def test_a_new_module_shifts_no_other_initial_value(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in ONCE if case[0] in COMPILED and " " not in case[1]], ids="-".join)
 def test_compiled_layers_compute_the_same_without_graph_breaks(case):
-    """Each component that layers hold or read, with its defaults, mostly in two layers. `eager` runs the traced graph as it is.
+    """Each component with its defaults, mostly in two layers. `eager` runs the traced graph as it is.
 
     Residual depth_attention keeps its states in one tensor that its backward pass changes: there the graph breaks.
     """
