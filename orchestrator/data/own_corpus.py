@@ -13,7 +13,7 @@ from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError, raise_all
 from orchestrator.files import atomic
 from orchestrator.paths import own_search_spaces
-from orchestrator.specs import corpora, languages
+from orchestrator.specs import corpora, index, languages
 from orchestrator.specs.bleu_tokenizer import tokenizer_of
 from orchestrator.specs.corpora import CorpusEntry, Split, load_entry
 from orchestrator.specs.positions import display, shown
@@ -91,6 +91,8 @@ def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
     path = own_search_spaces() / paper / f"{table}.yaml"
     if path.exists():
         raise UserError(f"{display(path)}: is there already; expected another address")
+    if paper in index.APART or address.casefold() in {other.casefold() for other in index.tables()[0]}:
+        raise UserError(f"{address}: is taken by a table or a folder of search_spaces; expected another address, such as mine/{table}")
     entry = load_entry(corpus)
     if entry.generated is None and entry.lacks(["train"], data_dir):
         raise UserError(entry.missing_message(["train"], data_dir))

@@ -101,7 +101,7 @@ def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
 
 
 def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], key: str, folder: Path) -> Prepared:
-    with atomic.replacing(folder) as tmp:
+    with atomic.replacing(folder) as tmp, atomic.naming(folder):
         tmp.mkdir()
         documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
         next(text.rows("train"), None)  # a fault of train is named first

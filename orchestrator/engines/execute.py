@@ -56,7 +56,7 @@ def ray_engine(results: Path) -> ModuleType:
 def check_engine(engine: str, workers: int | None, jobs: str) -> None:
     """UserError for an unknown engine, for more workers than it supports, or for `--jobs` that it does not take."""
     if engine not in (*ENGINES, "auto"):
-        raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
+        raise UserError(f"--engine {shown(engine)}: {nearest(engine, (*ENGINES, 'auto'))}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
     if jobs not in ("", "auto") and (not jobs.isdecimal() or not 1 <= int(jobs) <= MAX_JOBS):

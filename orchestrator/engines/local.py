@@ -15,7 +15,6 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device, gpu_memory
 
 MAX_JOBS = 1024
-"""More processes on one machine are a slip of the hand."""
 
 
 class Local:

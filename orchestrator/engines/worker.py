@@ -22,10 +22,7 @@ class RungReporter:
 
 
 def run_task(
-    task: Task,
-    runtime: Runtime,
-    reporters: Sequence[Reporter] = (),
-    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+    task: Task, runtime: Runtime, reporters: Sequence[Reporter] = (), decide: Callable[[dict[str, Any]], bool] = lambda metrics: True
 ) -> bool:
     """Runs `task` to its result. Returns False if the sweep was stopped; the next call resumes from the checkpoint.
 

@@ -155,4 +155,5 @@ class RunReader:
 
 
 def _say(path: Path, reason: str) -> None:
-    log_once(f"warning: {path}: {reason}; it counts as absent until `nmt-ablate run` of its row writes it again")
+    again = "its run is trained anew" if path.name == "capsule.json" else "`nmt-ablate run` of its row writes it again"
+    log_once(f"warning: {path}: {reason}; it counts as absent until {again}")

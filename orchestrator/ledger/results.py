@@ -40,12 +40,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        root: Path,
-        mirrors: Sequence[Path] = (),
-        *,
-        lock: RunLock | None = None,
-        on_bad: Callable[[Path, str], None] | None = None,
+        self, root: Path, mirrors: Sequence[Path] = (), *, lock: RunLock | None = None, on_bad: Callable[[Path, str], None] | None = None
     ) -> None:
         self.root, self.mirrors, self.lock = root, list(mirrors), lock
         self.reader = RunReader(on_bad)

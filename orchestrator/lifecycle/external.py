@@ -11,6 +11,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.report.find import Finder
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.positions import display
@@ -52,6 +53,9 @@ def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> 
     if known is not None and known["translations"] != translations:
         run = display(ledger.run_dir(keys.train))
         raise UserError(f"{name}: {row.id} seed {seed} has other translations, of {known['file']}; remove {run} to replace them")
+    for other, its in Finder(ledger, Data(options.data_dir, options.cache_dir)).seeds(row).items():
+        if other != seed and ((ledger.read_train(str(its.train)) or {}).get("external") or {}).get("translations") == translations:
+            raise UserError(f"{name}: found the translations of seed {other} of {row.id}; expected those of another training")
     record = None if known is None else ledger.record(keys.train, "score", keys.score)
     status = "added" if record is None else "known"
     if record is None:

@@ -198,8 +198,8 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
 
 
 def _unscored(ledger: Ledger, rows: list[Named]) -> str:
-    """Name of the first row that lacks a score, or whose score is the record of another key; '' if all are scored."""
-    for named in rows:
+    """Name of the first row that lacks a score, or whose score is of another key; '' if there is none. Trials have no scores."""
+    for named in (one for one in rows if one.row["keys"]["score"] is not None):
         try:
             scores = RunView.read(ledger, scorings_of(named.row)).scores
         except UserError:

@@ -51,8 +51,11 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     that a process is working on, which are left out). UserError for an unknown sweep and an empty ledger.
     """
     runs, live, sweeps = _chosen(results, only)
+    others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
+    if problems := list(layout.problems_of(results, [*others, *(name for run in runs for name in packing.names_of(run))])):
+        raise UserError(*(f"{display(results)}: {line}" for line in problems[:20]))
     written = packing.write(runs, dest)
-    for name in (*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)):
+    for name in others:
         atomic.write_bytes(dest / name, (results / name).read_bytes())
     return written, live
 

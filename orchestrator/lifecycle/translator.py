@@ -1,5 +1,6 @@
 """Loads the trained model of one row from the ledger."""
 
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.data.prepare import prepare
@@ -26,11 +27,11 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     task = task_of(row, options)
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
-        command = f"nmt-ablate run{quoted([as_targets(row)[1]])}{options.arguments}"
-        raise UserError(
-            f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command} first, or the folder of "
-            "`nmt-ablate repro --into FOLDER` as --results"
-        )
+        command = f"nmt-ablate run{quoted([as_targets(row)[1]])} --seed {task.seed}{options.arguments} first"
+        if Ledger(options.results).read_train(task.train_key) is not None:  # `run` repeats no finished work
+            folders = replace(options, profile=None, sets=None, controls=None)
+            command = f"nmt-ablate repro {task.train_key[:16]} --into FOLDER{folders.table_arguments} first, and FOLDER as --results"
+        raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command}")
     prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
     for name in prepared.config["vocabularies"]:
         prepared.vocabulary(name)  # verified

@@ -199,11 +199,13 @@ class Comparisons:
         if failed is not None:
             return failed
         if not effects:
-            names = (claim.row, str(claim.against))
+            if claim.against is None:
+                return Verdict(NOT_COMPARED, "the table compares this row with none; expected `against` in the claim")
+            names = (claim.row, claim.against)
             lacking = [name for name in names if all(o.status != "done" for o in self.outcomes.get(name, ()))]
             if lacking:
                 return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
-            return Verdict(NOT_COMPARED, "the same run as the row it is compared with, scored in another way, or no sentence statistics")
+            return Verdict(NOT_COMPARED, "the same run, scored in another way, or no sentence statistics (translations have no nll)")
         found = judge(expected, effects[0].difference, p, controls=len(effects), level=level)
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:

@@ -131,7 +131,9 @@ class Effects:
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
             devices = {
-                self.runs[row_id]: {seed: str(each["device"]) for seed, each in zip(self.seeds[row_id], self.capsules[row_id], strict=True)}
+                self.runs[row_id]: {
+                    seed: str(each["device"] or "") for seed, each in zip(self.seeds[row_id], self.capsules[row_id], strict=True)
+                }
                 for row_id in alike
                 if self.capsules[row_id]
             }

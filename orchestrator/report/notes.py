@@ -72,10 +72,12 @@ def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:
 
 
 def _differences(done: Sequence[SeedResult]) -> list[str]:
-    """Differences in code, lock file, libraries, device or signature between the rows."""
+    """Differences in code, lock file, libraries, device or signature between the rows, and runs of which these are unknown."""
     capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
     differ = differences(capsules)
     lines = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
+    if unknown := [o for o in done if o.capsule is None and o.steps]:
+        lines.append(f"what trained {len(unknown)} of {len(done)} runs is unknown, for their capsule.json is missing or damaged")
     signatures = sorted({str(o.signature) for o in done})
     return lines + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])
 

@@ -16,7 +16,7 @@ from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.specs.table import segments
 from orchestrator.specs.table_file import TableFile
 
-_APART = ("base", "data", "profiles", "tune")
+APART = ("base", "data", "profiles", "tune")
 _ROWS = re.compile(rb"^(rows|grid):", re.MULTILINE)
 _SEVERAL = re.compile("[,*]")
 
@@ -46,7 +46,7 @@ def table_files() -> list[Path]:
 
 
 def _apart(path: Path, folder: Path) -> bool:
-    return path.relative_to(folder).parts[0] in _APART
+    return path.relative_to(folder).parts[0] in APART
 
 
 def tables(paths: Iterable[Path] | None = None) -> tuple[dict[str, TableFile], list[str]]:
@@ -92,7 +92,7 @@ def find(text: str) -> Target:
 def _by_file_name(paper: str, name: str) -> TableFile | None:
     """Returns the table if its file is named like its address, which saves reading every file; otherwise None."""
     path = next((path for folder in search_spaces() if (path := folder / paper / f"{name}.yaml").is_file()), None)
-    if paper in _APART or path is None:
+    if paper in APART or path is None:
         return None
     try:
         table = table_file.read(path)

@@ -152,6 +152,6 @@ def budgeted(options: ExecutionOptions, tasks: Sequence[Task]) -> Iterator[None]
 def check(hours: float | None, results: Path) -> None:
     """UserError for a budget that is not a positive number, or that cannot be enforced."""
     if hours is not None and not 0 < hours < float("inf"):
-        raise UserError(f"--max-gpu-hours {hours:g}: expected a number above 0")
+        raise UserError(f"--max-core-hours or --max-gpu-hours {hours:g}: expected a number above 0")
     if hours is not None and object_store.url(results) is not None:
         raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")

@@ -47,10 +47,7 @@ def view_of(task: Task, ledger: Ledger) -> RunView:
 
 
 def run_row(
-    task: Task,
-    runtime: Runtime,
-    reporters: Sequence[Reporter] = (),
-    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+    task: Task, runtime: Runtime, reporters: Sequence[Reporter] = (), decide: Callable[[dict[str, Any]], bool] = lambda metrics: True
 ) -> None:
     """Runs `task`. Finished work is not repeated.
 
@@ -63,10 +60,7 @@ def run_row(
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, [*reporters, StopAt(task.until)])
         return
-    with (
-        RunLock(task.run_dir / "lock", runtime.claim) as lock,
-        closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
-    ):
+    with RunLock(task.run_dir / "lock", runtime.claim) as lock, closing(HistoryReporter(task.run_dir / "history.jsonl")) as history:
         ledger = ledger_of(task, lock)
         ledger.remove_temporary(task.train_key)
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters, StopAt(task.until)]

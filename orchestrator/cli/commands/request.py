@@ -38,7 +38,7 @@ def only(target: object, rows: list[Row]) -> Row:
     """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
     found = [row for row in rows if row.kind == "run"]
     if len(found) != 1:
-        raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24])}")
+        raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24]) or 'none'}")
     return found[0]
 
 
@@ -74,7 +74,6 @@ class Request:
     """Tables and rows that a target names, and what finds their results.
 
     Args:
-        target: As the user wrote it.
         found: The tables, with the rows that the target names.
         rows: With their matched controls.
     """

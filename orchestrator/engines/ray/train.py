@@ -123,10 +123,7 @@ def fit(queue: str, workers: int | tuple[int, int], resources: dict[str, float],
         train_loop_config={"queue": queue, "claim": claim},
         torch_config=NodeTorchConfig(backend="nccl" if use_gpu else "gloo"),
         scaling_config=ray.train.ScalingConfig(
-            num_workers=workers,
-            use_gpu=use_gpu,
-            resources_per_worker=resources,
-            label_selector=labels or None,
+            num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources, label_selector=labels or None
         ),
         run_config=ray.train.RunConfig(
             name=f"{claim}-{os.getpid()}",

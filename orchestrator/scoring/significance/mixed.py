@@ -71,7 +71,7 @@ class MixedModel(Generic[Name]):
 
     Args:
         floor: variance of other runs of the same recipe, which counts as one more row.
-        blocks: row -> seed -> the kind of device that trained it; absent: one kind.
+        blocks: row -> seed -> the kind of device that trained it; absent: one kind; "": unknown, nothing is subtracted.
 
     tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2.
     """
@@ -125,7 +125,7 @@ class Blocks(Generic[Name]):
 
     def __init__(self, rows: Mapping[Name, Seeds], kinds: Mapping[Name, Mapping[int, str]]) -> None:
         self.kinds = kinds
-        self.names = sorted({kind for each in kinds.values() for kind in each.values()})[1:]
+        self.names = sorted({kind for each in kinds.values() for kind in each.values()} - {""})[1:]
         self.c, self.covariance = np.zeros(len(self.names)), np.zeros((len(self.names), len(self.names)))
         several = [(name, list(seeds)) for name, seeds in rows.items() if name in kinds and len(seeds) > 1]
         if not self.names or not several:

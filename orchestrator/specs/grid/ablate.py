@@ -11,7 +11,7 @@ from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS, placed
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver
-from orchestrator.specs.row import Row, as_data, table_of
+from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.row import baseline as baseline_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import dumped
@@ -65,7 +65,7 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
     """Returns the row that is named, or that training starts from, or the baseline among the table's written rows on the same corpus."""
     if named is not None:
         whole = segments(named, 3, 4) or "#" in named or "." in named
-        return _only(named if whole else f"{table_of(row.id)}/{named}", f"--baseline {shown(named)}")
+        return _only(named if whole else f"{index.find(target).table.path}#{named}", f"--baseline {shown(named)}")
     if row.parent is not None:
         return row.parent
     table, resolver = index.find(target).table, Resolver([], None, 1)

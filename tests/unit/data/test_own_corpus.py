@@ -57,6 +57,9 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path) -> None:
     own_corpus.write_table("mine/first", "talks", None)
     with pytest.raises(UserError, match="is there already; expected another address"):
         own_corpus.write_table("mine/first", "talks", None)
+    for taken in ("Dou2018/table1", "quickstart/fusion", "data/first"):
+        with pytest.raises(UserError, match=f"{taken}: is taken"):
+            own_corpus.write_table(taken, "talks", None)
     texts["test"][0].unlink()
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
 

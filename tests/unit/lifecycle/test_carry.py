@@ -91,6 +91,8 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     before = tree(copy)
     assert refused(import_ledger, carried[0], copy)[0] == f"{key}: differs here in {key}/train.json" and tree(copy) == before
     assert import_ledger(carried[0], copy, keep=True, dry_run=True).kept == [key] and tree(copy) == before
+    (copy / "looks.json").write_text("{", encoding="utf-8")
+    assert "looks.json: " in refused(export_packed, copy, copy.parent / "p")[0] and not (copy.parent / "p").exists(), "import would refuse"
 
 
 def test_a_run_that_is_at_work_is_left_alone(carried, copy, cli):

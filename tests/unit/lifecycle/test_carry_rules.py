@@ -180,3 +180,5 @@ def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results
     put(score, json.dumps(sealed({"bleu": 1.0}, other)))
     assert left() == {"ckpt", "weights", "snapshots"}
     assert goes(garbage.collect(fake_results.root), run) == {"ckpt"}, "not asked for"
+    fake_results.sweep([row | {"also": {}, "keys": row["keys"] | {"decode": None, "score": None}}])
+    assert left() == {"ckpt", "weights", "snapshots"}, "a trial of a search, which nothing scores"

@@ -25,4 +25,6 @@ def test_after_gc_everything_is_still_done_and_translates(trained, copy, cli, mo
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     assert cli("translate", f"{spec}#base", *options)[0] == 0
     code, _, err = cli("translate", f"{spec}#child", *options)
-    assert code == 2 and "no trained weights" in err
+    assert code == 2 and f"expected nmt-ablate repro {child.name} --into FOLDER --results {copy}" in err, "`run` would repeat nothing"
+    code, _, err = cli("translate", f"{spec}#child", "--seed", 77, *options)
+    assert code == 2 and "no trained weights" in err and "#child' --seed 77 --results" in err

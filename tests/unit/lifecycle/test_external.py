@@ -96,6 +96,8 @@ def test_other_translations_are_refused_until_the_earlier_ones_are_removed(add, 
     code, _, err = add(second, "good", "--seed", 1)
     (run,) = (path for path in (tmp_path / "results").iterdir() if re.fullmatch("[0-9a-f]{16}", path.name))
     assert code == 2 and "demo/small/good seed 1 has other translations, of system.txt; remove " in err and run.name in err
+    code, _, err = add(first, "good", "--seed", 2)
+    assert code == 2 and "found the translations of seed 1 of demo/small/good; expected those of another training" in err
     shutil.rmtree(run)
     assert add(second, "good", "--seed", 1)[0] == 0 and next((run / "decode").glob("*.txt")).read_text() == second
 

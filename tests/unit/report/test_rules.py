@@ -150,7 +150,8 @@ def test_notes_of_what_is_not_alike(rows) -> None:
     assert "different seeds" in said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(3, 1.0)]), "as many, yet others"
     assert "scored differently: s; t" in said([done(1, 1.0)], [done(1, 1.0, signature="t")])
     environments = said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0, capsule={"git_commit": "y"})])
-    assert "different environments: git_commit" in environments
+    assert "different environments: git_commit" in environments and "unknown" not in environments
+    assert "what trained 1 of 2 runs is unknown" in said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0)])
     assert "toy-smoke, 4 to 1,200 updates a row" in said([done(1, 1.0, steps=1200)], [done(1, 1.0, steps=4)], "small")
     assert "toy-smoke, 4 updates a row" in said([done(1, 1.0)], [done(1, 1.0)], "small")
 

@@ -25,6 +25,8 @@ def test_claims_are_judged_and_remembered(spec, tmp_path, cli) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, _, err = cli("verdict", file, *places)
     assert code == 7 and "not run: no finished run of demo/small/half and demo/small/base" in err
+    nothing = spec(text=TABLE.replace("row: half", "row: base"), name="nothing.yaml")
+    assert "base, nll: not compared: the table compares this row with none; expected `against`" in cli("verdict", nothing, *places)[2]
     code, out, _ = cli("sweep", file, *places, "--no-tracking", "--engine", "local")
     assert code == 0 and "verdict" in out and "delta" in out
 

@@ -57,6 +57,15 @@ def test_one_seed_equal_scores_and_a_floor() -> None:
     assert wide is not None and 1.0 < wide.variance < 4.0, "a floor counts as one row more"
 
 
+def test_an_unknown_device_is_no_second_kind() -> None:
+    rows = {"a": seeds((1.0, 2.0, 6.0)), "b": seeds((2.0, 4.0, 5.0))}
+    known = {name: dict.fromkeys(own, "cpu") for name, own in rows.items()}
+    one_lost = known | {"a": known["a"] | {3: ""}}
+    assert MixedModel(rows, blocks=one_lost).blocks.between("a", "b") == (0.0, 0.0)
+    assert MixedModel(rows, blocks=one_lost).between("a", "b") == MixedModel(rows, blocks=known).between("a", "b")
+    assert MixedModel(rows, blocks=known | {"a": known["a"] | {3: "cuda"}}).blocks.between("a", "b")[0] != 0.0
+
+
 @pytest.mark.parametrize(
     ("baseline", "correlation", "size", "power"),
     [(1.0, 0.0, 0.065, 0.68), (1.0, 0.4, 0.065, 0.68), (2.0, 0.0, 0.08, 0.3), (5.0, 0.0, 0.1, 0.05)],

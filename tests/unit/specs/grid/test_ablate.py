@@ -56,6 +56,15 @@ def test_it_plans_and_shares_what_is_the_same(spec, tmp_path) -> None:
     assert together.trainings == 4, "three rows of the file and one that it has not"
 
 
+def test_a_named_baseline_is_of_the_same_file(spec, tmp_path, monkeypatch) -> None:
+    rows = "  base: {}\n  %s\n  both: {model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
+    path = spec(rows % "other: {model: {encoder: {aggregation: {kind: linear}}}}")
+    (tmp_path / "z").mkdir()
+    spec(rows % "other: {}", name="z/same-address.yaml")
+    monkeypatch.chdir(path.parent / "z")
+    assert list(made(f"{path}#both", tmp_path, baseline="other")) == ["full", "without-decoder.aggregation"]
+
+
 @pytest.mark.parametrize(
     ("row", "message"), [("base", "found no baseline"), ("same", "has the components of demo/small/base"), ("quoted", "of kind quoted")]
 )
