@@ -53,7 +53,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     runs, live, sweeps = _chosen(results, only)
     others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
     if problems := list(layout.problems_of(results, [*others, *(name for run in runs for name in packing.names_of(run))])):
-        raise UserError(*(f"{display(results)}: {line}" for line in problems[:20]))
+        raise UserError(*(f"{display(results)}: {line}" for line in problems))
     written = packing.write(runs, dest)
     for name in others:
         atomic.write_bytes(dest / name, (results / name).read_bytes())

@@ -38,7 +38,8 @@ def only(target: object, rows: list[Row]) -> Row:
     """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
     found = [row for row in rows if row.kind == "run"]
     if len(found) != 1:
-        raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24]) or 'none'}")
+        names = [row.id for row in found[:24]]
+        raise UserError(f"{target}: found {len(found)} rows that run; expected one{': ' if names else ''}{', '.join(names)}")
     return found[0]
 
 
