@@ -89,8 +89,8 @@ def _record(case: "Case", base: "Case") -> dict[str, Any]:
         paper, base_paper = (paper_speed(each.subject, f"{work}_speed") for each in (case, base))
         record |= {
             f"{work}_ratio": ratio_of(ours, theirs),
-            f"{work}_low": round(min(ratios), 4),
-            f"{work}_high": round(max(ratios), 4),
+            f"{work}_low": min(ratios),
+            f"{work}_high": max(ratios),
             f"{work}_paper": round(paper / base_paper, 4) if paper and base_paper else None,
         }
     return record
