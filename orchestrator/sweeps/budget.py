@@ -85,7 +85,7 @@ class Budget:
     def exceeded(self) -> BudgetExceeded:
         unit, hours = "GPU-hours" if self.on_gpu else "core-hours", (self.own + self.others) / 3600
         used = f"{hours:.4g} of {self.cap / 3600:g} {unit} used"
-        return BudgetExceeded(f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes")
+        return BudgetExceeded(f"stopped at the cap: {used}; the same command with a larger --max-{unit.lower()} resumes")
 
     def active(self) -> int:
         held = ((lock, owner(lock)) for lock in self.devices)
@@ -154,4 +154,4 @@ def check(hours: float | None, results: Path) -> None:
     if hours is not None and not 0 < hours < float("inf"):
         raise UserError(f"--max-core-hours or --max-gpu-hours {hours:g}: expected a number above 0")
     if hours is not None and object_store.url(results) is not None:
-        raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")
+        raise UserError("--max-core-hours or --max-gpu-hours: not counted in a bucket; expected --results in a folder that all machines share")

@@ -77,7 +77,7 @@ def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path, tex
 
 def test_it_tells_its_runs_and_forgets(tmp_path) -> None:
     tiny, one = options(tmp_path, 1e-5), task(tmp_path, "a")
-    told = r"stopped at the cap: .* core-hours used"
+    told = r"stopped at the cap: .* core-hours used; .* larger --max-core-hours resumes"
     with pytest.raises(BudgetExceeded, match=told), budgeted(tiny, [one]), RunLock(one.run_dir / "lock"):
         time.sleep(20)
     assert not interrupt.requested()
