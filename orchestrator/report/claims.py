@@ -37,7 +37,7 @@ class Comparisons:
         starts: row -> the row it is compared with (`specs.row`).
         stated: claims of the table's file. They stand beside the differences that the paper reports, in the place of an equal one.
         setting: how our setting differs from the paper's.
-        planned: the number of looks that a sweep takes at these rows.
+        planned: row -> the number of looks that a sweep takes at it. A claim that was looked at before keeps the number of then.
         recording: keep this look in the results folder.
     """
 
@@ -50,13 +50,13 @@ class Comparisons:
         stated: Sequence[RowClaim] = (),
         *,
         setting: str = "",
-        planned: int | None = None,
+        planned: Mapping[str, int] | None = None,
         recording: bool = True,
     ) -> None:
         self.rows = {row.id: row for row in rows}
         self.outcomes, self.setting, self.reader = outcomes, setting, reader
         self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
-        self.planned, self.recording = planned, recording
+        self.planned, self.recording = planned or {}, recording
         self.claims = self._claims(stated)
         self._matched: dict[str, list[str]] = {}  # row -> addresses of its matched controls
         for row in rows:
@@ -83,12 +83,12 @@ class Comparisons:
         looks, states = Looks(self.reader.ledger), dict[tuple[str, str | None], State]()
         made = []
         for (claim, stated, expected), effects, p, name in zip(asked, found, raw, names, strict=True):
-            p_adjusted, look, level = adjusted.get(name), 1, level_of(1, self.planned)
+            p_adjusted, look, level = adjusted.get(name), 1, level_of(1, self.planned.get(claim.row))
             if p is not None:
                 pair = claim.row, claim.against
                 state = states[pair] if pair in states else states.setdefault(pair, self._state(claim))
                 look = looks.number(state)
-                level = level_of(look, self.planned or looks.planned(state))
+                level = level_of(look, looks.planned(state, self.planned))
             verdict = self._verdict(claim, expected, effects, p_adjusted, level)
             if stated or effects:
                 chrf = self._effect(CHRF, claim.row, effects[0].against) if effects and claim.metric == BLEU else None
@@ -149,13 +149,18 @@ class Comparisons:
         return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
     def _effects_of(self, claim: RowClaim, sign: float) -> tuple[Effect, ...]:
-        """The differences to the controls, the strongest first. Of controls with the same runs one counts, of one seed none."""
-        effects = self._of_metric(str(claim.metric))
-        runs: dict[frozenset[str], Effect] = {}
+        """The differences to the controls, the strongest first. Of controls with the same runs one counts, of one seed none.
+
+        Where the row that the claim names has fewer than two seeds, no other control takes its place.
+        """
+        metric, runs = str(claim.metric), dict[frozenset[str], Effect]()
+        base = None if claim.against is None else self._effect(metric, claim.row, claim.against)
+        if base is None or base.difference is None:
+            return () if base is None else (base,)
         for name in self._controls(claim):
-            found = self._effect(str(claim.metric), claim.row, name)
-            if found is not None and (name == claim.against or found.difference is not None):
-                runs.setdefault(effects.runs[name], found)
+            found = self._effect(metric, claim.row, name)
+            if found is not None and found.difference is not None:
+                runs.setdefault(self._of_metric(metric).runs[name], found)
         return tuple(sorted(runs.values(), key=lambda effect: sign * effect.delta))
 
     def _effect(self, metric: str, row: str, against: str) -> Effect | None:
@@ -167,13 +172,14 @@ class Comparisons:
     def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
         """The effect between tuned rows, with the variance of the choices: the square of what more trials may still change in the
         difference of the nll (`expected_best.gap`). A row that is not tuned changes nothing."""
+        if effect is None or effect.difference is None:
+            return effect
         trials = [self.rows[name].trials for name in (row, against)]
-        number = max(map(len, trials))
-        if not number or effect is None or effect.difference is None:
+        if not (number := max(map(len, trials))):
             return effect
         still = gap(*(own or (0.0,) * number for own in trials)) or 0.0
         added = still**2 * (1.0 if effect.metric == NLL else self._square_per_nll(effect.metric, row, against))
-        return replace(effect, difference=effect.difference.widened(1 + added / effect.difference.other_sentences.se**2))
+        return replace(effect, difference=effect.difference.widened(added))
 
     def _square_per_nll(self, metric: str, *rows: str) -> float:
         """The expected square of what one nat of nll changes in a metric, by regression over the runs of these rows."""
@@ -228,7 +234,7 @@ class Comparisons:
                 about = {"delta": round(one.effects[0].delta, 6), "p": round(one.p, 8), "level": one.level, "word": one.verdict.word}
                 judged.setdefault((one.claim.row, one.claim.against), {})[one.metric] = about
         for pair, found in judged.items():
-            looks.add(states[pair], found, self.planned or looks.planned(states[pair]))
+            looks.add(states[pair], found, looks.planned(states[pair], self.planned))
         looks.save()
 
     def _metric(self, row: str) -> str:

@@ -77,9 +77,9 @@ class Looks:
         steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records)]
         return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
 
-    def planned(self, state: State) -> int | None:
-        """How many looks a sweep planned for the claim before its first one."""
-        return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), None)
+    def planned(self, state: State, now: Mapping[str, int]) -> int | None:
+        """How many looks a sweep planned for the claim before its first one. now: row -> looks that one plans, if this is the first."""
+        return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), now.get(state.row))
 
     def add(self, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
         """Adds a look, unless its records are those of the last one. `save` writes it."""

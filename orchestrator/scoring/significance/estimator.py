@@ -106,10 +106,9 @@ class Difference:
         same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other)
 
-    def widened(self, factor: float) -> "Difference":
-        """The same difference with `factor` times the variance; more seeds do not reduce what is added."""
-        same, other = (answer(self.delta, factor * each.se**2, each.df) for each in (self.same_sentences, self.other_sentences))
-        added = (factor - 1) * self.other_sentences.se**2
+    def widened(self, added: float) -> "Difference":
+        """The same difference with a variance of `added` more, which more seeds do not reduce."""
+        same, other = (answer(self.delta, each.se**2 + added, each.df) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other, sentences=self.sentences + added)
 
 

@@ -124,18 +124,17 @@ class Blocks(Generic[Name]):
     """What each kind of device adds to a score, c_d, by least squares within rows that ran on several kinds; nothing without any."""
 
     def __init__(self, rows: Mapping[Name, Seeds], kinds: Mapping[Name, Mapping[int, str]]) -> None:
-        self.kinds = kinds
-        self.names = sorted({kind for each in kinds.values() for kind in each.values()} - {""})[1:]
-        self.c, self.covariance = np.zeros(len(self.names)), np.zeros((len(self.names), len(self.names)))
+        self.kinds = kinds = {name: each for name, each in kinds.items() if "" not in each.values()}
+        self.names = sorted({kind for each in kinds.values() for kind in each.values()})[1:]
+        self.c, self.covariance, self.known = np.zeros(D := len(self.names)), np.zeros((D, D)), np.zeros((D, D))
         several = [(name, list(seeds)) for name, seeds in rows.items() if name in kinds and len(seeds) > 1]
         if not self.names or not several:
             return
         X = np.concatenate([(own := self._design(name, seeds)) - own.mean(axis=0) for name, seeds in several])
         y = np.concatenate([(own := np.array([rows[name][seed] for seed in seeds])) - own.mean() for name, seeds in several])
-        df = len(y) - len(several) - len(self.names)
-        if df > 0 and np.linalg.matrix_rank(X) == len(self.names):
-            inverse = np.linalg.inv(X.T @ X)
-            self.c = inverse @ X.T @ y
+        if (df := len(y) - len(several) - int(np.linalg.matrix_rank(X))) > 0:
+            inverse = np.linalg.pinv(X.T @ X)  # kinds that no row connects to another one have no difference
+            self.c, self.known = inverse @ X.T @ y, inverse @ X.T @ X
             self.covariance = inverse * float(((y - X @ self.c) ** 2).sum()) / df
 
     def _design(self, name: Name, seeds: Sequence[int]) -> Floats:
@@ -149,11 +148,13 @@ class Blocks(Generic[Name]):
         return dict(zip(seeds, np.array(list(seeds.values())) - self._design(name, list(seeds)) @ self.c, strict=True))
 
     def between(self, a: Name, b: Name) -> tuple[float, float]:
-        """(what to subtract from the plain difference of two rows' means, its variance)."""
+        """(what to subtract from the plain difference of two rows' means, its variance); zeros where no rows tell what the kinds add."""
         if not self.names or a not in self.kinds or b not in self.kinds:
             return 0.0, 0.0
         share_a, share_b = (self._design(name, list(self.kinds[name])).mean(axis=0) for name in (a, b))
         unlike = share_a - share_b
+        if not np.allclose(self.known @ unlike, unlike, atol=1e-6):
+            return 0.0, 0.0
         return float(unlike @ self.c), float(unlike @ self.covariance @ unlike)
 
 

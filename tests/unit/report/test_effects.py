@@ -246,6 +246,20 @@ def test_a_row_has_to_beat_its_controls(rows: list[Row], finder: Finder, reader:
     assert "demo/small/mine" not in [each.claim.row for each in records]
 
 
+@pytest.mark.parametrize(("seeds", "word"), [(0, "not run"), (1, "one seed"), (3, "higher")])
+def test_no_control_takes_the_place_of_a_baseline_without_seeds(rows: list[Row], tmp_path, seeds: int, word: str) -> None:
+    """Nor is a control needed that is not among the rows."""
+    ledger, controls = Ledger(tmp_path), ("demo/small/worse", "demo/small/elsewhere")
+    own = [replace(row, control_rows=controls) for row in rows if row.label in ("Baseline", "worse", "mine")]
+    for row in own:
+        for seed in range(1, 1 + (seeds if row.label == "Baseline" else 3)):
+            finish(ledger, row, seed, MATCHES[row.id.rsplit("/", 1)[1]])
+    finder = Finder(ledger, Data(None))
+    found = Comparisons(own, {row.id: finder.outcomes(row) for row in own}, starts(own), finder.reader).judgements
+    (mine,) = [one for one in found if one.claim.row == "demo/small/mine" and one.metric == "bleu"]
+    assert mine.verdict.word == word and (mine.p is None) == (seeds < 2)
+
+
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], stated=stated)

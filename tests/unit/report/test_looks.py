@@ -29,7 +29,9 @@ def judge(rows: list[Row], ledger: Ledger, planned: int | None = None) -> Judgem
     """The judgement of `mine` on BLEU."""
     finder = Finder(ledger, Data(None))
     outcomes = {row.id: finder.outcomes(row) for row in rows}
-    found = Comparisons(rows, outcomes, starts(rows, None), finder.reader, planned=planned).judgements
+    found = Comparisons(
+        rows, outcomes, starts(rows, None), finder.reader, planned=dict.fromkeys((row.id for row in rows), planned) if planned else None
+    ).judgements
     return next(one for one in found if one.claim.row.endswith("mine") and one.stated)
 
 

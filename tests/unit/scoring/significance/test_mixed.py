@@ -63,7 +63,12 @@ def test_an_unknown_device_is_no_second_kind() -> None:
     one_lost = known | {"a": known["a"] | {3: ""}}
     assert MixedModel(rows, blocks=one_lost).blocks.between("a", "b") == (0.0, 0.0)
     assert MixedModel(rows, blocks=one_lost).between("a", "b") == MixedModel(rows, blocks=known).between("a", "b")
-    assert MixedModel(rows, blocks=known | {"a": known["a"] | {3: "cuda"}}).blocks.between("a", "b")[0] != 0.0
+    both = known | {"a": known["a"] | {3: "cuda"}}
+    assert MixedModel(rows, blocks=both).blocks.between("a", "b")[0] != 0.0
+    assert MixedModel(rows, blocks=both | {"b": dict.fromkeys((1, 2, 3), "")}).blocks.between("a", "b") == (0.0, 0.0)
+    third = {kind: MixedModel(rows | {"c": rows["b"]}, blocks=both | {"c": dict.fromkeys((1, 2, 3), kind)}).blocks for kind in ("cpu", "x")}
+    assert third["x"].between("a", "b") == pytest.approx(third["cpu"].between("a", "b"))
+    assert third["x"].between("a", "c") == (0.0, 0.0) != third["cpu"].between("a", "c"), "no row connects x to another kind"
 
 
 @pytest.mark.parametrize(
