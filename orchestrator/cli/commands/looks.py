@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.cli.commands.request import Request
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
@@ -19,6 +20,7 @@ from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row, by_table, short_id, starts
 from orchestrator.specs.table import SweepSpec
+from orchestrator.sweeps.names import as_targets
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.row import Result
@@ -95,11 +97,14 @@ def _print(look: Look, number: int) -> None:
 
 def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()) -> Look:
     """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
-    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
     found: dict[str, Any] = {}
     for address, own in by_table(rows).items():
-        outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
-        compared = Comparisons(own, outcomes, starts(own), finder.reader, of_data(options.claims, address), planned=LOOKS)
+        request = Request.of(as_targets(own[0])[0], options)
+        family = next(each for each in request.families() if each.address == address)  # all of the file, as every command judges it
+        whole, finder = list({row.id: row for row in [*family.rows, *own]}.values()), request.finder
+        outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in whole}
+        planned = dict.fromkeys((row.id for row in own), LOOKS)
+        compared = Comparisons(whole, outcomes, starts(whole), finder.reader, of_data(options.claims, address), planned=planned)
         decisions = _decide(own, _judge(compared), compared.starts, len(seeds), last=len(some) == len(seeds))
         for row in own:
             keys = finder.keys(row.at(seeds[0]))

@@ -8,10 +8,14 @@ import pytest
 from orchestrator.cli.commands import looks
 from orchestrator.cli.commands.looks import take
 from orchestrator.ledger.results import Ledger
+from orchestrator.report.claims import Comparisons
+from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.verdicts import Verdict
-from orchestrator.specs.row import Row
+from orchestrator.specs.claims import of_data
+from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.plan import Data
 from tests.unit.report.test_effects import TABLE, finish
 
 
@@ -76,13 +80,17 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) 
 def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path) -> None:
     ledger, shares = Ledger(tmp_path), {"base": 0.60, "less": 0.58, "mine": 0.70}
     own = [row for row in rows if row.id.rpartition("/")[2] in shares]
-    for row in own:
+    for row in rows:
         for seed in (1, 2, 3):
-            finish(ledger, row, seed, shares[row.id.rpartition("/")[2]])
+            finish(ledger, row, seed, shares.get(row.id.rpartition("/")[2], 0.61))
     asked = [{"table": "demo/small", "claims": [{"row": "base", "against": "less"}, {"row": "mine", "against": "less"}]}]
     look = take(own, [1, 2, 3], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path, claims=asked))
     reasons = look["rows"]["demo/small/mine"]["reason"]
     assert look["rows"]["demo/small/mine"]["verdict"] == "higher" and reasons.count("higher, p = ") == 2, "over less, and over base"
+    finder = Finder(ledger, Data(None))
+    whole = Comparisons(rows, {row.id: finder.outcomes(row) for row in rows}, starts(rows), finder.reader, of_data(asked, "demo/small"))
+    said = [one.verdict.reason for one in whole.judgements if one.stated and one.claim.row == "demo/small/mine"]
+    assert len(said) == 2 and all(reason in reasons for reason in said), "p is adjusted for the whole table, though three rows are swept"
 
 
 # ---------------------------------------------------------------- the command
