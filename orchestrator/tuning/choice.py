@@ -126,6 +126,14 @@ def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
     return apply(row, found[row.id])
 
 
+def not_searched(tuned: Sequence[Row], rows: Sequence[Row]) -> list[str]:
+    """Short addresses of rows that tuned ones are compared with, and of their controls, that have no search. rows: of the whole table."""
+    here = {row.id for row in tuned}
+    wanted = {name for row in tuned for name in (row.compare_with, *row.control_rows) if name is not None}
+    wanted |= {row.id for row in rows if row.control is not None and row.control.against in here}
+    return [short_id(row.id) for row in rows if row.id in wanted - here]
+
+
 def notes(searches: Mapping[str, Record]) -> list[str]:
     if not searches:
         return []
@@ -134,8 +142,10 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
+    lacking = ["intervals and verdicts lack the variance of the choice, which only trials chosen by valid/nll show"]
     return [
         f"tuned: {how}; judged with seeds {seeds['judge']}",
+        *lacking * (first["select"] != "valid/nll"),
         f"chosen values: {chosen}",
         *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
     ]

@@ -112,11 +112,11 @@ class Search:
         return all(rung in self.ledger.read_rungs(key) for key in self.keys(trial).values())
 
     def at_rung(self, trial: Trial, rung: int) -> float | None:
-        """Mean of the metric over the search seeds at a rung, or at the end of a training that ended before; None without one."""
+        """Mean of the metric over the search seeds at a rung, or at the end of a training that ended well before; None without one."""
         found = []
-        for key in self.keys(trial).values():
-            rungs = self.ledger.read_rungs(key)
-            found.append(finite(rungs[rung].get(self.spec.select)) if rung in rungs else self._last(key, trial))
+        for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
+            rungs, end = self.ledger.read_rungs(key), self._last(key, trial) if status == "done" else None
+            found.append(finite(rungs[rung].get(self.spec.select)) if rung in rungs else end)
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:

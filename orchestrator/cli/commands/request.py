@@ -11,10 +11,10 @@ from orchestrator.files.folders import need_folder
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.find import Finder
-from orchestrator.safe_text import log
+from orchestrator.safe_text import log, log_once
 from orchestrator.specs import index
 from orchestrator.specs.controls import KINDS, TUNED, parse, wanted
-from orchestrator.specs.row import Row, by_table
+from orchestrator.specs.row import Row, by_table, starts
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.table_file import TableFile
 from orchestrator.sweeps.options import RowOptions
@@ -127,7 +127,12 @@ class Request:
             found.append(Family(address, file, rows, self.finder, (file.head.sweep or SweepSpec()).seeds))
             if searches := choice.used(rows, self.finder, file.head.tune):
                 seeds = next(iter(searches.values()))["tune"]["seeds"]["judge"]
-                tuned = [choice.with_chosen(row, searches[row.id]) for row in rows if row.id in searches]
+                start = starts(rows)
+                tuned = [
+                    replace(choice.with_chosen(row, searches[row.id]), compare_with=start.get(row.id)) for row in rows if row.id in searches
+                ]
+                if lacking := choice.not_searched(tuned, rows):
+                    log_once(f"warning: {address}: tuned verdicts leave out {', '.join(lacking)}, which the search did not tune")
                 found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
         return found
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.commands.request import Request
 from orchestrator.engines.execute import suggest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, starts
 from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
@@ -76,6 +78,28 @@ def test_a_trial_that_diverges_is_never_chosen(searched: Callable[..., Any]) -> 
         assert diverged and record["chosen"] not in diverged
         assert all(record["trials"][number]["value"] is None for number in diverged)
         assert f"{8 - len(diverged)} of 8 trials ended well" in record["warnings"]
+
+
+def test_a_trial_that_diverged_takes_no_place_at_a_rung(searched: Callable[..., Any]) -> None:
+    """Rates over .002 are the best until they diverge before the rung."""
+
+    def loss(spec: RunSpec, seed: int, step: int) -> float | None:
+        rate = spec.optim.schedule.lr
+        return 5 - 1000 * rate if rate < 0.002 else None if step > 1 else 0.0
+
+    search, (arm,), _ = searched(loss, names=["base"], stop={"rungs": [3], "reduction_factor": 4.0})
+    rates = {trial.number: trial.row.spec.optim.schedule.lr for trial in arm.trials}
+    assert rates[record_of(arm, search)["chosen"]] == max(rate for rate in rates.values() if rate < 0.002)
+
+
+def test_tuned_rows_are_compared_as_written_and_what_has_no_search_is_named(rows: list[Row], searched: Callable[..., Any], capsys) -> None:
+    search, (low,), _ = searched(bowl, names=["low"])
+    write(search.ledger, record := record_of(low, search))
+    _, tuned = Request.of(rows[0].source_file, RowOptions(results=search.ledger.root)).families()
+    assert [row.compare_with for row in tuned.rows] == ["demo/small/base"] and not starts(tuned.rows)
+    assert "demo/small: tuned verdicts leave out base, which the search did not tune" in capsys.readouterr().err
+    notes = [choice.notes({low.row.id: record | {"tune": record["tune"] | {"select": by}}}) for by in ("valid/nll", "valid/accuracy")]
+    assert ["lack the variance of the choice" in " ".join(lines) for lines in notes] == [False, True]
 
 
 def test_an_arm_without_a_good_trial_stays_as_written(searched: Callable[..., Any], rows: list[Row]) -> None:
