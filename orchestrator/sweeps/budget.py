@@ -154,4 +154,6 @@ def check(hours: float | None, results: Path) -> None:
     if hours is not None and not 0 < hours < float("inf"):
         raise UserError(f"--max-core-hours or --max-gpu-hours {hours:g}: expected a number above 0")
     if hours is not None and object_store.url(results) is not None:
-        raise UserError("--max-core-hours or --max-gpu-hours: not counted in a bucket; expected --results in a folder that all machines share")
+        raise UserError(
+            "--max-core-hours or --max-gpu-hours: not counted in a bucket; expected --results in a folder that all machines share"
+        )

@@ -55,7 +55,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
     found = [(each.profile if len(sizes) > 1 else None, one) for each in sizes for one in _answers(target, each, session)]
     answers = [replace(one, size=size) for size, one in found]
     if not answers:
-        raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
+        raise UserError(f"{target}: found no claim in the paper or the file (`claims`); `table` shows the differences of its rows")
     if as_json:
         for one in answers:
             print_json(({} if session is None else {"session": one.session}) | one.as_json())
