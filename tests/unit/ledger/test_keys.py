@@ -126,13 +126,9 @@ def test_snapshots_use_the_effective_interval():
     assert key(kept, ("train.snapshot_every", 500)).train == key(kept, ("train.snapshot_every", 500), ("train.checkpoint_every", 9)).train
 
 
-def test_alpha_without_a_penalty():
-    none = ("decode.length_penalty.kind", "none")
+def test_options_of_a_kind_count_with_it_alone():
+    none, nag = ("decode.length_penalty.kind", "none"), ("optim.kind", "nag")
     assert key(none) == key(none, ("decode.length_penalty.alpha", 0.1))
-
-
-def test_the_optimisers_own_options():
-    nag = ("optim.kind", "nag")
     assert key(nag) == key(nag, ("optim.momentum", 0.99))
     assert key(nag).train != key(nag, ("optim.momentum", 0.9)).train
     assert "betas" not in keys._optim_meaning(spec(nag)), "Adam's defaults name no run of another optimiser"
@@ -166,10 +162,11 @@ def test_manifest_and_parent():
     first, second = (key(("init_from", address), parent=PARENT) for address in ("dou2018/table1/row1", "other/table/row"))
     assert first == second and first.train != key().train
     assert key(("init_from", "a/b/c"), parent="34" * 32).train != first.train
-    with pytest.raises(ValueError, match="init_from"):
-        key(("init_from", "a/b/c"))
-    with pytest.raises(ValueError, match="init_from"):
-        key(parent=PARENT)
+    starts = [(("init_from", "a/b/c"), ("decode.checkpoint", which)) for which in ("last", "best", "average", "ema")]
+    assert len({key(*changes, parent=PARENT).train for changes in starts}) == 4, "of other weights of the parent"
+    for changes, parent in ((starts[0], None), ((), PARENT)):
+        with pytest.raises(ValueError, match="init_from"):
+            key(*changes, parent=parent)
 
 
 def test_text_of_the_test_set():
@@ -236,6 +233,8 @@ def test_pinned():
     """Keys name finished work. If this fails, results already in a ledger would be trained again: for a new field add it to GROWN."""
     assert digest({"b": [1, 2.5, None, True, "ü"], "a": {}}) == "1c922e1eab358e36a50c0245289284ba60874441d900ab3ef821d07c1ef0d859"
     assert key().train == "54ea522ab8e9324792686411ab75fb6efaf21ea7d0bd6eca711ebd5817b8c756"
+    child = key(("init_from", "a/b/c"), parent=PARENT)
+    assert child.train == "77cc006727bc22f514522e9395bdd863ab792fffc2685c1a2569f94ec24e46fc"
     assert short(key().train) == key().train[:16]
 
 
