@@ -81,9 +81,16 @@ def _union(tables: list[TableFile]) -> SweepSpec:
 def runs(rows: list[Row], seeds: list[int], force: bool = False) -> list[tuple[Row, int]]:
     """Returns every (row, seed) of the rows of kind run, all rows of a seed before the next seed.
 
-    Raises UserError above MAX_RUNS unless forced.
+    Raises UserError above MAX_RUNS unless forced, and for two specs of one address: a run is known by address and seed.
     """
     todo = [row for row in rows if row.kind == "run"]
     if len(todo) * len(seeds) > MAX_RUNS and not force:
         raise UserError(f"found {len(todo)} rows x {len(seeds)} seeds; expected at most {MAX_RUNS} runs")
+    first: dict[str, tuple[Row, str]] = {}
+    for row in todo:
+        for each in row.lineage:
+            known, of = first.setdefault(each.id, (each, row.id))
+            if known is not each and known.at(0).spec != each.at(0).spec:
+                words = f"found two specs of it, for {of} and for {row.id}, as --set reaches one alone"
+                raise UserError(f"{each.id}: {words}; expected a command for each")
     return [(row, seed) for seed in seeds for row in todo]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +147,12 @@ class Data:
 
 
 def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Data | None = None, force: bool = False) -> Plan:
-    """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`."""
+    """Plans every row with every seed. UserError as of `specs.rows.runs`."""
     data, result = data or Data(None), Plan()
     rows = [row for row in rows if row.kind == "run"]
-    first: dict[str, str] = {}
+    first, without_weights = dict[str, str](), set[str | None]()
     requested = list(runs(list(rows), list(seeds), force))
     known = {(row.id, seed) for row, seed in requested}
-    without_weights: set[str | None] = set()
     for row, seed in requested:
         seeded = row.at(seed)
         lineage = seeded.lineage[:-1]
@@ -200,13 +200,8 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
 
 def _without_weights(lineage: Sequence[Row], data: Data, ledger: Ledger) -> set[str | None]:
     """Train keys of the rows above a row that must train, because results in a mirror have no weights. The nearest weights are enough."""
-    keys: set[str | None] = set()
-    for ancestor in reversed(lineage):
-        key = keys_for(ancestor, data).train
-        if key is None or Store(ledger.run_dir(key), key).has_weights():
-            break
-        keys.add(key)
-    return keys
+    keys = (keys_for(ancestor, data).train for ancestor in reversed(lineage))
+    return set(takewhile(lambda key: key is not None and not Store(ledger.run_dir(key), key).has_weights(), keys))
 
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:

@@ -108,18 +108,17 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
     tasks: dict[str, Task] = {}
     missing: list[str] = []
 
-    def add(row: Row) -> bool:
-        """Adds the row and the rows that it starts from. Returns False if data is absent."""
+    def add(row: Row) -> None:
+        """Adds the row and the rows that it starts from."""
         spec, parent = row.run_spec, row.parent
         name = f"{row.id}:{spec.seed}"
         if name in tasks:
-            return True
-        has_parent = parent is None or add(parent)
+            return
+        if parent is not None:
+            add(parent)
         if data.manifest(spec.data) is None:
             missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
-            return False
-        if not has_parent:
-            return False
+            return
         keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
         tasks[name] = Task(
             id=row.id,
@@ -141,7 +140,6 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             remote=object_store.url(options.results),
             until=options.until.get(row.id),
         )
-        return True
 
     requested = {f"{row.id}:{seed}" for row in rows for seed in seeds}
     for row in rows:

@@ -65,6 +65,7 @@ def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),
         (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
+        (["run", "dou2018/table1", "--set", "model.regularizers.diversity.weight=2"], "dou2018/table1/row1: found two specs of it"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(cli, arguments: list[str], message: str, tmp_path, monkeypatch) -> None:
@@ -139,7 +140,6 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> 
 )
 def test_keys_that_cannot_be_meant(cli, tmp_path, rows: str, claims: str, found: str) -> None:
     file = tmp_path / "t.yaml"
-    extends = ROOT / "search_spaces" / "quickstart.yaml"
-    file.write_text(f"extends: {extends}\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")
+    file.write_text(f"extends: {ROOT}/search_spaces/quickstart.yaml\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")
     code, _, err = cli("plan", file)
     assert code == 2 and f"{file}:" in err and found in err, err

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs import profiles
-from orchestrator.specs.rows import resolve
+from orchestrator.specs.rows import resolve, runs
 from tests.unit.conftest import refused
 
 HEAD = """\
@@ -125,9 +125,17 @@ def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) ->
     sets = ["model.d_ff=40", "model.encoder.aggregation.mode=narrow", "model.decoder.aggregation.mode=narrow"]
     child = resolve(f"{spec(rows, head=HEAD)}#child", sets=sets)[0]
     mine, parents = child.spec.model, child.parent.spec.model
-    assert (mine.d_ff, parents.d_ff) == (40, 40)
+    assert (mine.d_ff, parents.d_ff, parents.decoder.aggregation) == (40, 40, {"kind": "top"})
     assert [each.aggregation["mode"] for each in (mine.encoder, mine.decoder, parents.encoder)] == ["narrow"] * 3
-    assert parents.decoder.aggregation == {"kind": "top"}
+
+
+def test_an_override_that_a_row_has_and_its_copy_as_a_parent_has_not_is_refused(spec) -> None:
+    """A run is known by address and seed: one of the two would be dropped."""
+    rows = resolve(spec(LISTS, head=HEAD), sets=["model.regularizers.encoder_l2.weight=0.7"])
+    for given in (rows, rows[::-1]):
+        with pytest.raises(UserError, match="small/base: found two specs of it"):
+            runs(given, [1])
+    assert [len(runs([row], [1, 2])) for row in rows] == [2, 2], "each in a command of its own"
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,7 @@ def test_trainings_are_counted_once_and_with_the_parents_that_are_not_done() -> 
 
 
 def test_a_stopped_parent_trains_on(spec, tmp_path) -> None:
-    path = spec("  a: {}\n  b: {init_from: a}\n")
-    (child,) = resolve(f"{path}#b")
+    _, child = resolve(spec("  a: {}\n  b: {init_from: a}\n"))
     ledger = Ledger(tmp_path / "results")
     key = plan([child], [1], ledger=ledger).parents[0].keys.train
     ledger.write_train(key, {"status": "stopped"})
