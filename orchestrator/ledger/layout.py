@@ -24,7 +24,7 @@ SMALL = re.compile(
 )
 """Records, small files."""
 LARGE = re.compile(
-    rf"{_RUN}/(?:weights/(?:(?:last|best)\.json|(?:last|best)-[0-9a-f]{{16}}\.safetensors)|snapshots/{_STEP}\.(?:json|safetensors)"
+    rf"{_RUN}/(?:weights/(?:last|best|ema)(?:\.json|-[0-9a-f]{{16}}\.safetensors)|snapshots/{_STEP}\.(?:json|safetensors)"
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
 """Tensors, and the journal that accompanies a checkpoint."""

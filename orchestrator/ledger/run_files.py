@@ -2,7 +2,7 @@
 
     ckpt/step-00000040/{model,optimizer}.safetensors  state.json  manifest.json    checkpoints, of which two are kept
     snapshots/step-00000040.{safetensors,json}                                     weights alone, for averaging
-    weights/best.json -> best-SHA.safetensors                                      named weights: best, last
+    weights/best.json -> best-SHA.safetensors                                      named weights: best, last, ema
 
 A checkpoint is written as a temporary folder and renamed. The JSON beside weights is written last and makes them visible. Damaged files
 raise `CorruptError` (another checkpoint may be intact); files of another run raise UserError.
@@ -152,7 +152,7 @@ class Store:
         return self._get(path) if path.exists() else None
 
     def weights(self, choice: str) -> Tensors:
-        """Loads weights of a finished training: `last`, `best`, or the float64 `average` of its snapshots. UserError if they are gone."""
+        """Loads weights of a finished training: `last`, `best`, `ema`, or the float64 `average` of its snapshots. UserError if gone."""
         again = "remove the run's directory to train it again"
         try:
             if choice == "average":

@@ -35,7 +35,8 @@ def tensors(run: Path) -> None:
     """Files that stand where checkpoints, snapshots and weights stand."""
     for name in ("ckpt/step-00000003/model.safetensors", "ckpt/step-00000003/manifest.json", "ckpt/step-00000006/manifest.json"):
         put(run / name)
-    for name in ("snapshots/step-00000003.safetensors", "weights/last.json", "weights/last-0123456789abcdef.safetensors"):
+    names = [f"weights/{name}{end}" for name in ("last", "best", "ema") for end in (".json", "-0123456789abcdef.safetensors")]
+    for name in ("snapshots/step-00000003.safetensors", *names):
         put(run / name)
 
 
