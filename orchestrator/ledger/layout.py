@@ -30,9 +30,6 @@ LARGE = re.compile(
 """Tensors, and the journal that accompanies a checkpoint."""
 _GROUP = re.compile(r"([0-9a-f]{16})(?:/.*)?|(looks|(?:sweeps|sessions)/[^/]+?)(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)")
 
-UNFINISHED = (None, "stopped", "failed")
-"""Statuses of a run that continues from its checkpoint."""
-
 
 def belongs(name: str) -> bool:
     """Returns whether a ledger may contain a file of this name (relative, with `/`). Names with `..` never match."""
@@ -45,11 +42,15 @@ def of_a_run(name: str) -> bool:
     return re.match(rf"{_RUN}(?:/|$)", name) is not None
 
 
+def is_unfinished(run: Path) -> bool:
+    """Whether the run continues from its checkpoint."""
+    return (read_document(run / "train.json") or {}).get("status") in (None, "stopped", "failed")
+
+
 def of_run(run: Path) -> list[str]:
     """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
-    unfinished = (read_document(run / "train.json") or {}).get("status") in UNFINISHED
-    names = files_in(run.parent, run.name)
-    return [name for name in names if unfinished or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
+    whole = is_unfinished(run)
+    return [name for name in files_in(run.parent, run.name) if whole or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
 
 
 def of_sweeps(results: Path, names: list[str] | None) -> list[str]:

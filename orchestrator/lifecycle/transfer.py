@@ -159,26 +159,27 @@ def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_r
 
 
 def _compare(theirs: Path, ours: Path, name: str) -> str:
-    """Returns add | same | differ for one file. A damaged record here counts as absent."""
+    """Returns add | same | differ for one file. A damaged record here counts as absent. To a run begun here, only a finished one adds."""
     here, there, file = ours / name, theirs / name, name.partition("/")[2]
-    if file == "journal.jsonl" or file.startswith("ckpt/"):  # never replaces the progress of an unfinished run here
-        run = ours / name[:16]
-        return "same" if here.exists() or any((run / other).exists() for other in ("train.json", "ckpt")) else "add"
+    begun = any((ours / name[:16] / other).exists() for other in ("train.json", "ckpt"))
+    if file == "journal.jsonl" or file.startswith("ckpt/"):
+        return "same" if here.exists() or begun else "add"
+    newer = "same" if begun and layout.is_unfinished(theirs / name[:16]) else "add"
     if not here.exists():
-        return "add"
+        return newer
     if name == layout.LOOKS:
         return "same" if looks.read(ours) == looks.together(looks.read(ours), looks.read(theirs)) else "add"
     if read_bytes(there) == read_bytes(here) or file == "spec.yaml":  # under one key it differs only in the row that trained first
         return "same"
     if file == "history.jsonl" or name.startswith("sessions/"):
         one, other = list(read_lines(there)), list(read_lines(here))
-        return "add" if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
+        return newer if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
     if name.startswith("sweeps/"):
         return "same" if not name.endswith(".asha.json") and _requested_rows(there) == _requested_rows(here) else "differ"
     if not file.endswith(".json"):
         return "differ"
     document = read_document(here)
-    return "add" if document is None else "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
+    return newer if document is None else "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
 
 
 def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
@@ -208,12 +209,9 @@ def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> 
         if group == layout.LOOKS:
             looks.write(staging, looks.together(looks.read(results), looks.read(staging)))
         for name in sorted(names, key=layout.writing_order):
-            _rename(staging / name, results / name)
-
-
-def _rename(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fault("import_pre_rename")
-    source.rename(target)
-    atomic.fsync_dir(target.parent)
-    fault("import_post_rename")
+            target = results / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fault("import_pre_rename")
+            (staging / name).rename(target)
+            atomic.fsync_dir(target.parent)
+            fault("import_post_rename")

@@ -38,9 +38,8 @@ def both(tmp_path):
 
 def merge(theirs: Path, ours: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"add": [], "same": [], "differ": []}
-    for path in sorted(theirs.rglob("*")):
-        if path.is_file():
-            found[_compare(theirs, ours, name := path.relative_to(theirs).as_posix())].append(name)
+    for name in tree(theirs):
+        found[_compare(theirs, ours, name)].append(name)
     return found
 
 
@@ -67,21 +66,25 @@ def test_a_record_that_differs_is_a_conflict_and_a_damaged_one_is_replaced(both)
     assert merge(theirs, ours)["differ"] == [] and merge(theirs, ours)["add"] == [score, f"{RUN}/train.json"]
 
 
-@pytest.mark.parametrize(("here", "taken"), [("nothing", True), ("a checkpoint", False), ("a journal", False), ("a result", False)])
-def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here, taken):
+@pytest.mark.parametrize("here", ["spec.yaml", "ckpt/step-00000001/manifest.json", "journal.jsonl", "train.json"])
+def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here):
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for name in ("ckpt/step-00000003/manifest.json", "journal.jsonl"):
         put(theirs / RUN / name)
-    Ledger(ours).write_spec(KEY, {"id": "a"})
-    if here == "a checkpoint":
-        put(ours / RUN / "ckpt/step-00000001/manifest.json")
-    if here == "a journal":
-        put(ours / RUN / "journal.jsonl")
-    if here == "a result":
-        Ledger(ours).write_train(KEY, {"status": "done"})
+    put(ours / RUN / here)
     found = merge(theirs, ours)["add"]
-    assert (f"{RUN}/ckpt/step-00000003/manifest.json" in found) is (taken or here == "a journal")
-    assert (f"{RUN}/journal.jsonl" in found) is taken
+    assert (f"{RUN}/ckpt/step-00000003/manifest.json" in found) is (here in ("spec.yaml", "journal.jsonl"))
+    assert (f"{RUN}/journal.jsonl" in found) is (here == "spec.yaml")
+
+
+@pytest.mark.parametrize(("status", "taken"), [(None, ""), ("stopped", ""), ("done", "history.jsonl train.json weights/best.json")])
+def test_where_ours_has_begun_only_a_finished_run_is_taken(tmp_path, status, taken):
+    theirs, ours = finished(tmp_path / "theirs", steps=4, status=status), finished(tmp_path / "ours")
+    (ours / RUN / "train.json").unlink()
+    for file in (theirs / RUN / "weights/best.json", ours / RUN / "weights/best.json", ours / RUN / "ckpt/step-00000003/manifest.json"):
+        put(file, str(file))
+    found = merge(theirs, ours)
+    assert (found["differ"], found["add"]) == ([], [f"{RUN}/{name}" for name in taken.split()])
 
 
 def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
