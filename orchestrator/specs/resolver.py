@@ -88,9 +88,7 @@ def check_written(table: TableFile) -> None:
             if taken := [name for name in table.written if name in names]:
                 words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
                 raise UserError(table.grid.position.line(words))
-    if not problems and table.head.sweep is not None:
-        problems += _rungs(table)
-    refuse(problems)
+    refuse(problems or _rungs(table))
 
 
 def _misspelt(table: TableFile) -> list[str]:
@@ -111,8 +109,7 @@ def _misspelt(table: TableFile) -> list[str]:
 
 def _rungs(table: TableFile) -> list[str]:
     """Returns a line if the last rung is beyond the steps of every row."""
-    assert table.head.sweep is not None
-    last = max(table.head.sweep.scheduler.rungs, default=0)
+    last = 0 if table.head.sweep is None else max(table.head.sweep.scheduler.rungs, default=0)
     specs = [parsed.spec for parsed in table.written.values() if parsed.head.kind == "run"] + [table.shared] * (table.grid is not None)
     steps = [spec.data["train"].get("max_steps") for spec in specs]
     if last and steps and all(isinstance(s, int) and s < last for s in steps):

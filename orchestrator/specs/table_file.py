@@ -44,9 +44,10 @@ class Template(NamedTuple):
 
 @dataclass
 class TableFile:
-    """A parsed file. With problems, the fields may be incomplete."""
+    """A parsed file. With problems, the fields may be incomplete. stamps: of it and all that it extends, each taken before it was read."""
 
     path: Path
+    stamps: dict[Path, tuple[int, int] | None]
     document: Document
     head: TableHead = field(default_factory=TableHead)
     shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
@@ -107,16 +108,24 @@ class _GridRows(Mapping[str, ParsedRow]):
 
 def read(path: Path) -> TableFile:
     """Reads a file and the files it extends. Raises UserError if it is not readable YAML; other problems are collected in `problems`."""
-    try:
-        info = path.stat()
-    except (OSError, ValueError):
-        return _read(path, 0, 0)
-    return _read(path, info.st_mtime_ns, info.st_size)
+    last = _last(path)
+    if not last or any(_stamp(file) != stamp for file, stamp in last[0].stamps.items()):
+        last[:] = [_read(path)]
+    return last[0]
 
 
 @functools.lru_cache(maxsize=256)
-def _read(path: Path, changed: int, size: int) -> TableFile:
-    table = TableFile(path, yaml_file.load(path))
+def _last(path: Path) -> list[TableFile]:
+    """Holds the table as it was read last."""
+    return []
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    return ((info := path.stat()).st_mtime_ns, info.st_size) if path.is_file() else None
+
+
+def _read(path: Path) -> TableFile:
+    table = TableFile(path, {path: _stamp(path)}, yaml_file.load(path))
     if not table.is_single:
         _fill(table, ())
         if isinstance(table.document.data.get("grid"), dict):
@@ -156,8 +165,8 @@ def _part(table: TableFile, path: KeyPath, model: type[Model]) -> tuple[Model | 
 
 def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
     path = in_search_spaces((table.path.parent / target).resolve()) if "\0" not in target else table.path
-    chain = (*chain, table.path.resolve())
-    wrong = None
+    chain, wrong = (*chain, table.path.resolve()), None
+    table.stamps[path] = _stamp(path)
     if path in chain:
         wrong = "; expected a file that does not extend this one in turn"
     elif len(chain) > MAX_PARENTS:
@@ -170,7 +179,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         table.document.wrong(("extends",), f"found {describe(target)}{wrong}")
         return
     with collecting(table.problems):
-        parent = TableFile(path, yaml_file.load(path))
+        parent = TableFile(path, table.stamps, yaml_file.load(path))
         if parent.is_single:
             message = f"found {describe(target)}, one resolved row; expected a file with shared sections"
             raise UserError(table.document.at(("extends",)).line(message))
@@ -195,8 +204,7 @@ def _row(table: TableFile, name: str, value: Any) -> None:
     path, document = ("rows", name), table.document
     position = document.at(path)
     if not segments(name, 1, 2):
-        line = f"{position.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most"
-        table.problems.append(line)
+        table.problems.append(f"{position.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most")
     elif same := [other for other in table.written if other.casefold() == name.casefold()]:
         document.wrong(path, f"found a name that differs only by case from {same[0]}; expected another")
     if not isinstance(value, (dict, type(None))):

@@ -194,13 +194,10 @@ def test_all_faults_of_an_optimisation_in_one_pass(spec) -> None:
     assert sorted(re.search(r"spec\.yaml:(\d+)", line)[1] for line in lines) == ["12", "13", "14", "8"]  # type: ignore[index]
 
 
-def test_a_fault_of_the_shared_part_is_told_once(spec) -> None:
+def test_a_fault_of_the_shared_part_is_told_once_and_names_the_parent_file(spec) -> None:
     path = spec("  a: {}\n  b: {}\n  c: {}\n")
     path.write_text(path.read_text().replace("d_ff: 32", "d_ff: wide"))
     check(path, 3, r"model\.d_ff: found 'wide'; expected a whole number")
-
-
-def test_a_fault_of_the_parent_file_names_the_parent(spec, tmp_path) -> None:
     spec(text="model:\n  d_model: wide\n", name="base.yaml")
     path = spec("  a: {}\n  b: {model: {d_ff: 8}}\n", head="extends: base.yaml\ndata: {corpus: toy-smoke}\ntrain: {max_steps: 1}\nrows:\n")
     lines = refused(resolve, path)

@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
 from orchestrator.specs.show import to_yaml
-from tests.unit.conftest import refused
+from tests.unit.conftest import MINIMAL, refused
 
 
 def one(path: Path, name: str, **options: object) -> Row:
@@ -40,10 +40,14 @@ def test_components_merge_by_kind(spec) -> None:
 
 
 def test_extends_inherits_sections_and_assumptions_but_not_rows(spec) -> None:
-    spec("  old: {}\n", name="base.yaml")
-    (row,) = resolve(spec(text="extends: base.yaml\nassumed: [model.norm]\nmodel: {d_ff: 48}\nrows: {new: {assumed: [train]}}\n"))
-    assert row.id == "local/spec/new" and row.assumed == ["model.norm", "train"]
-    assert row.spec is not None and (row.spec.model.d_ff, row.spec.model.d_model) == (48, 16)
+    path = spec(text="extends: middle.yaml\nassumed: [model.norm]\nmodel: {d_ff: 48}\nrows: {new: {assumed: [train]}}\n")
+    spec(text="extends: base.yaml\n", name="middle.yaml")
+    assert "base.yaml': no such file" in refused(resolve, path)[0]
+    for width in (16, 8, 128):  # a process that goes on sees every change
+        spec("  old: {}\n", name="base.yaml", head=MINIMAL.replace("d_model: 16", f"d_model: {width}"))
+        (row,) = resolve(path)
+        assert row.id == "local/spec/new" and row.assumed == ["model.norm", "train"]
+        assert row.spec is not None and (row.spec.model.d_ff, row.spec.model.d_model) == (48, width)
 
 
 TEMPLATES = """\
@@ -54,8 +58,7 @@ templates:
 
 
 def test_templates_merge_in_the_order_they_are_named_and_the_row_onto_them(spec) -> None:
-    base = spec(name="base.yaml")
-    base.write_text(base.read_text().replace("rows:", TEMPLATES + "rows:"))
+    spec(name="base.yaml", head=MINIMAL.replace("rows:", TEMPLATES + "rows:"))
     path = spec(
         text="extends: base.yaml\ntemplates: {deep: {model: {encoder: {num_layers: 3}}}}\nrows:\n"
         "  both: {use: [wide, deep]}\n  other: {use: [deep, wide], assumed: [train], model: {d_ff: 48}}\n  none: {}\n"
