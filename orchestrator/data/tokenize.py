@@ -25,8 +25,8 @@ class Tokenizer:
         return self.tokenise_text(lines) if self.form == RAW else self._cased(lines)
 
     def tokenise_text(self, lines: Iterable[str]) -> list[str]:
-        """Like `tokenise`, for running text whatever the form of the corpus. Lowercases after tokenisation, as Moses does."""
-        if self.kind == "moses":
+        """Like `tokenise`, for running text: tokens where the corpus has tokens. Lowercases after tokenisation, as Moses does."""
+        if self.kind == "moses" or self.form != RAW:
             moses, escape = _moses(self.language)[0], self.form == ESCAPED
             lines = [self._each(line, lambda s: moses.tokenize(s, return_str=True, escape=escape)) for line in lines]
         return self._cased(lines)
