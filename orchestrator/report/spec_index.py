@@ -98,5 +98,9 @@ def search_of(spec: RunSpec) -> str:
 
 
 def training_of(spec: RunSpec) -> str:
-    """Digest shared by rows that may share a training: seed, decoding, scoring and the address of the parent row may differ."""
-    return digest(spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"}))
+    """Digest shared by rows that may share a training: seed, decoding, scoring and the address of the parent row may differ.
+
+    The weights of the parent from which a row starts may not (`ledger.keys`).
+    """
+    start = spec.init_from and spec.decode.checkpoint
+    return digest([start, spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"})])
