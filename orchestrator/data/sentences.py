@@ -5,7 +5,7 @@ because EOS would end the output.
 """
 
 import re
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal
 
@@ -74,14 +74,10 @@ class DocumentSegmenter:
     def encode(self, lines: list[str]) -> list[list[int]]:
         documents = [sentences_of(line) for line in lines]
         flat = iter(self.segmenter.encode([sentence for document in documents for sentence in document]))
-        found = []
-        for document in documents:
-            ids = list(chain.from_iterable([*next(flat), self.mark] for _ in document))
-            found.append(ids[:-1])
-        return found
+        return [list(chain.from_iterable([*next(flat), self.mark] for _ in document))[:-1] for document in documents]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        parts = [_cut(line) for line in ids]
+        parts = [[list(part) for is_end, part in groupby(line, lambda i: i in (EOS, MARK_ID)) if not is_end] for line in ids]
         flat = iter(self.segmenter.decode([part for document in parts for part in document]))
         return [JOINT.join(text for text in (next(flat) for _ in document) if text.strip()) for document in parts]
 
@@ -97,13 +93,3 @@ def truncated(ids: list[int], limit: int | None) -> list[int]:
     while len(ids) > 1 and ids[-1] in (EOS, MARK_ID):
         ids = ids[:-1]
     return ids
-
-
-def _cut(ids: list[int]) -> list[list[int]]:
-    found: list[list[int]] = [[]]
-    for i in ids:
-        if i in (EOS, MARK_ID):
-            found.append([])
-        else:
-            found[-1].append(i)
-    return found
