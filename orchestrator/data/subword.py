@@ -10,7 +10,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -99,9 +99,7 @@ class UsedPieces:
     def __init__(self, pieces: Segmenter, piece_ids: Sequence[int]) -> None:
         """piece_ids: the model's id for each new id, the specials first; -1 where the model has none."""
         self.pieces, self.piece_ids = pieces, list(piece_ids)
-        self.ids: dict[int, int] = {}
-        for new, old in enumerate(self.piece_ids):
-            self.ids.setdefault(old, new)
+        self.ids = {old: new for new, old in reversed(list(enumerate(self.piece_ids)))}  # the first place of a repeated one
         self.size = len(self.piece_ids)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
@@ -143,9 +141,7 @@ class Words:
     @classmethod
     def learn(cls, lines: Iterable[str], size: int, user_symbols: Sequence[str] = ()) -> "Words":
         """Learns from all lines. size: more than the specials."""
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(line.split())
+        counts = Counter(chain.from_iterable(map(str.split, lines)))
         ranked = [*user_symbols, *sorted(counts.keys() - set(user_symbols), key=lambda word: (-counts[word], word))]
         return cls(ranked[: size - len(SPECIALS)])
 
