@@ -141,13 +141,9 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     demands, problems, data = [], [], _data(jobs[0][0])
     where = f" on nodes with {options.selection}" if options.selection and "RAY_ADDRESS" in os.environ else ""
     for task in (job[0] for job in jobs):
-        problem, threads = None, float(task.spec.train.threads)
-        if capacity.gpus:
-            fraction, problem = _gpu_fraction(task, capacity, options, data)
-            demand = Demand(task.workers, threads, fraction, driver=task.workers > 1, fewest=task.fewest_workers, where=where)
-        else:
-            memory = _memory(task, "cpu", options, data)
-            demand = Demand(task.workers, threads, driver=task.workers > 1, memory=memory, fewest=task.fewest_workers, where=where)
+        fraction, problem = _gpu_fraction(task, capacity, options, data) if capacity.gpus else (0.0, None)
+        memory = None if capacity.gpus else _memory(task, "cpu", options, data)
+        demand = Demand(task.workers, float(task.spec.train.threads), fraction, task.workers > 1, memory, task.fewest_workers, where)
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")
@@ -211,10 +207,8 @@ def check_limits() -> None:
 def check_local(tasks: Sequence[Task]) -> None:
     """UserError with a line for each task that needs more CPUs than this machine has."""
     capacity = Capacity((Node(local_cpus(), drivers=1),))
-    problems = [
-        (task.id, capacity.problem(Demand(task.workers, float(task.spec.train.threads), fewest=task.fewest_workers))) for task in tasks
-    ]
-    raise_all(f"{id}: {problem}" for id, problem in problems if problem)
+    demands = ((task.id, Demand(task.workers, float(task.spec.train.threads), fewest=task.fewest_workers)) for task in tasks)
+    raise_all(f"{id}: {problem}" for id, demand in demands if (problem := capacity.problem(demand)))
 
 
 def local_cpus() -> int:
@@ -232,10 +226,9 @@ def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
     data = _data(tasks[0])
     needed = {task.id: estimated_memory(task, "cuda", data) for task in tasks}
     known = {id: size for id, size in needed.items() if size is not None}
-    if too_large := [
+    raise_all(
         f"{id}: needs {gigabytes(size)} (estimated); the GPU has {gigabytes(gpu_memory)} (--jobs 1 starts it all the same)"
         for id, size in known.items()
         if size > gpu_memory
-    ]:
-        raise UserError(*too_large)
+    )
     return max(1, min(cpus, int(gpu_memory / (GPU_MEMORY_MARGIN * max(known.values()))))) if len(known) == len(needed) else 1
