@@ -28,17 +28,12 @@ def run_task(
 
     For Ray the trial succeeded in both cases, so that it is not retried; the driver detects the interruption itself.
     """
-    if stop_requested(task, runtime):
+    if task.sweep is not None:
+        interrupt.watch(interrupt.stop_file(Path(task.results), task.sweep))
+    if runtime.any(interrupt.requested()):  # all workers of a row agree
         return False
     try:
         run_row(task, runtime, reporters, decide)
     except KeyboardInterrupt:
         return False
     return True
-
-
-def stop_requested(task: Task, runtime: Runtime) -> bool:
-    """Returns whether the sweep of `task` was stopped; all workers of a row agree. Makes this process poll the sweep's stop file."""
-    if task.sweep is not None:
-        interrupt.watch(interrupt.stop_file(Path(task.results), task.sweep))
-    return runtime.any(interrupt.requested())
