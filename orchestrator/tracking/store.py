@@ -158,7 +158,10 @@ class MlflowStore:
 
     def create(self, name: str, tags: Mapping[str, str], start: int) -> "Run":
         """Creates a run together with its tags, so that it is found after a crash."""
-        new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results), "mlflow.user": _user()}
+        user = "unknown"
+        with contextlib.suppress(OSError, KeyError):
+            user = os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
+        new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results), "mlflow.user": user}
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
         return self.client.create_run(self.experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
 
@@ -287,9 +290,3 @@ def _mlflow() -> ModuleType:
     import mlflow
 
     return mlflow
-
-
-def _user() -> str:
-    with contextlib.suppress(OSError, KeyError):
-        return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
-    return "unknown"
