@@ -17,7 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.packed import table_of
 from orchestrator.ledger.records import STATUSES
-from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView, scorings_of
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.rouge import ROUGE
@@ -132,13 +132,10 @@ def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:
     return None
 
 
-def _finals(
-    train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]
-) -> dict[str, float]:
+def _finals(train: Record, decode: Record, score: Record, also: Mapping[str, Record]) -> dict[str, float]:
     found = {"bleu": score.get("bleu"), "chrf": score.get("chrf", {}).get("score"), "tokens_per_second": train.get("tokens_per_second")}
-    found |= {"sentences_per_second": decode.get("sentences_per_second")} | {
-        name: train.get(name) for name in ("params", "steps", "seconds")
-    }
+    found |= {"sentences_per_second": decode.get("sentences_per_second")}
+    found |= {name: train.get(name) for name in ("params", "steps", "seconds")}
     found |= {f"bleu_{name}": score.get(name, {}).get("score") for name in ("sacrebleu", "tokenised", "mteval")}
     found |= {name: score.get(name) for name in ROUGE}
     found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
