@@ -118,9 +118,6 @@ class AnalysisContext:
             raise UserError(f"{missing}; nmt-ablate run {subject.row.id} makes them, or repro with --into where they were left out")
         return record
 
-    def train_record(self, subject: Subject) -> Record:
-        return self.ledger.read_train(subject.train_key) or {}
-
     def curve(self, subject: Subject, metric: str) -> list[tuple[int, float]]:
         points = [(report["step"], number(report.get(metric))) for report in self.ledger.history(subject.train_key)]
         return [(int(step), value) for step, value in points if value is not None]

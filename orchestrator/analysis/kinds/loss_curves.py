@@ -71,7 +71,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     notes: list[str] = []
     panels: dict[str, dict[str, tuple[Subject, Losses]]] = {}
     for subject in context.subjects:
-        losses = losses_of(context.ledger.history(subject.train_key), context.train_record(subject), until)
+        losses = losses_of(context.ledger.history(subject.train_key), context.ledger.read_train(subject.train_key) or {}, until)
         if losses.bad:
             notes.append(f"{subject.name}: {losses.bad} losses are not finite; left out")
         if not losses.points:

@@ -140,7 +140,8 @@ def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str
     }
     model, snapshots = context.model(subject).to(best_device()), snapshots_of(context, subject)
     # the update of the row's own weights; for an average, the last update
-    own_step = int(context.train_record(subject).get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
+    record = context.ledger.read_train(subject.train_key) or {}
+    own_step = int(record.get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
     others = [step for step in snapshots if step != own_step]
     count = min(points - 1, len(others))
     if count < points - 1:
