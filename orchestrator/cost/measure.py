@@ -7,7 +7,6 @@ import resource
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
@@ -20,7 +19,7 @@ from orchestrator.errors import StopTraining
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training.batches import Update
-from orchestrator.training.runtime import Runtime, best_device
+from orchestrator.training.runtime import Runtime, best_device, clock
 from orchestrator.training.trainer import Trainer
 
 WARM_UP, MIN_UPDATES, MAX_UPDATES, SECONDS = 3, 5, 40, 4.0
@@ -56,16 +55,11 @@ class _Timed(Trainer):
     work: Work
     done: list[tuple[float, float]]
 
-    def clock(self) -> float:
-        """Seconds, after the device has finished."""
-        if self.runtime.device.type == "cuda":
-            torch.cuda.synchronize(self.runtime.device)
-        return time.process_time() if self.runtime.device.type == "cpu" and self.spec.train.threads == 1 else time.perf_counter()
-
     def train_step(self, update: Update, schedule: Schedule) -> None:
-        started = self.clock()
+        cpu = self.runtime.device.type == "cpu" and self.spec.train.threads == 1
+        started = clock(self.runtime.device, cpu=cpu)
         super().train_step(update, schedule)
-        seconds = self.clock() - started
+        seconds = clock(self.runtime.device, cpu=cpu) - started
         lengths = [Tokens.of(*((side != PAD).sum(1).numpy() for side in (batch.src, batch.tgt_out))) for batch in update.micro_batches]
         self.done.append((sum(self.work.training(tokens) for tokens in lengths), seconds))
         timed = self.done[WARM_UP:]

@@ -1,5 +1,6 @@
 """The process in which a training runs: alone, or one of several workers. The loop is the same."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -45,6 +46,13 @@ class Runtime:
 
 def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def clock(device: torch.device, *, cpu: bool) -> float:
+    """Seconds, after the device has finished: CPU time of this process if `cpu`, else wall-clock time."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.process_time() if cpu else time.perf_counter()
 
 
 def gpu_memory() -> int | None:

@@ -34,7 +34,7 @@ from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.graphs import Run, both_passes
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
-from orchestrator.training.runtime import best_device
+from orchestrator.training.runtime import best_device, clock
 
 WORKS = ("train", "decode")
 FORMAT = 1
@@ -49,8 +49,8 @@ def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
     rounds, steps, sentences, batch, beam = (context.options[name] for name in OPTIONS)
     device = best_device()
-    clock = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
-    cases = [make_case(context, subject, sentences, steps, device, clock) for subject in context.subjects]
+    kind = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
+    cases = [make_case(context, subject, sentences, steps, device, kind) for subject in context.subjects]
     for case in cases:
         if batch is not None:
             case.batching = {"batch_tokens": 1 << 40, "batch_sentences": batch}
@@ -58,11 +58,11 @@ def analyse(context: AnalysisContext) -> Analysis:
             case.search = case.search.model_copy(update={"beam_size": beam})
     forced = measure(cases, rounds)
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
-    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "clock": clock, "forced_length": forced}
+    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "clock": kind, "forced_length": forced}
     path = _save(context, cases, about)
     notes = [
         f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
-        f"rounds); {clock} clock of {machine}",
+        f"rounds); {kind} clock of {machine}",
         f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
     ]
     if forced:
@@ -145,7 +145,7 @@ class Case:
     def train(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
-        started = self._now()
+        started = clock(self.device, cpu=self.clock == "cpu")
         for update in self.updates:
             self.optimizer.zero_grad(set_to_none=True)
             for batch in update.micro_batches:
@@ -153,27 +153,21 @@ class Case:
                 self.passes(here, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             clip_gradients(self.model, self.subject.spec.optim.clip_norm)
             self.optimizer.step()
-        return self._now() - started
+        return clock(self.device, cpu=self.clock == "cpu") - started
 
     def decode(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
-        started = self._now()
+        started = clock(self.device, cpu=self.clock == "cpu")
         outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
-        seconds = self._now() - started
+        seconds = clock(self.device, cpu=self.clock == "cpu") - started
         self.output_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in outputs)
         return seconds
 
     def rates(self, work: str) -> list[float]:
         count = len(self.updates if work == "train" else self.sources)
         return [count / seconds for seconds in self.seconds[work]]
-
-    def _now(self) -> float:
-        """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.process_time() if self.clock == "cpu" else time.perf_counter()
 
 
 def measure(cases: Sequence[Case], rounds: int) -> bool:
