@@ -156,7 +156,9 @@ class _Search:
                 done = int(step.flags[0])
             live, parent, token, ended = step.live, step.parent, step.token, step.ended
             self.tokens[length - 1, self.sentence], self.parents[length - 1, self.sentence] = token, parent
-            self._append_history(token, parent)
+            if self.ngram:
+                history = self.history.gather(1, parent[:, :, None].expand(-1, -1, self.history.shape[2]))
+                self.history = torch.cat((history, token[:, :, None]), dim=2)
             rows = torch.arange(len(self.sentence), device=self.device)
             if done == len(rows):
                 break
@@ -175,12 +177,6 @@ class _Search:
         logits = self.model.logits(hidden[:, -1]).float()
         repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
         return Candidates(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
-
-    def _append_history(self, token_BK: Tensor, parent_BK: Tensor) -> None:
-        """Appends to the tokens of each hypothesis for n-gram blocking."""
-        if self.ngram:
-            history = self.history.gather(1, parent_BK[:, :, None].expand(-1, -1, self.history.shape[2]))
-            self.history = torch.cat((history, token_BK[:, :, None]), dim=2)
 
     def _extend(self, words: Candidates, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
         """One step of the search, without side effects, so that it can be repeated exactly after a tie."""
