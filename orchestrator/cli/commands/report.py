@@ -1,6 +1,6 @@
 """`report`: tables as one HTML page, or as Markdown; and the page that `sweep` writes at its end."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +77,12 @@ def report(
     name = name.replace("/", "-").replace(":", "-")[:LONGEST]
     made = list(found.values())
     texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
-    path = _write_markdown(made, options, name, to, texts, climbed) if as_markdown else _write_page(made, options, name, to, climbed)
+    if as_markdown:
+        path = _path(options, name, suffix, to)
+        for file, content in markdown.report(_title(made), made, path.stem, texts, climbed).items():
+            atomic.write_text(path.parent / file, content)
+    else:
+        path = _write_page(made, options, name, to, climbed)
     print(visible(str(path)))
 
 
@@ -113,16 +118,6 @@ def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Pa
     """Writes the page, by default RESULTS/reports/NAME.html."""
     path = _path(options, name, ".html", to)
     atomic.write_text(path, render.page(_title(found), found, version(), ladders=ladders))
-    return path
-
-
-def _write_markdown(
-    found: Sequence[Section], options: RowOptions, name: str, to: Path | None, texts: Mapping[str, str], ladders: Sequence[Ladder]
-) -> Path:
-    """Writes the page, by default RESULTS/reports/NAME.md, and the other pages and figures beside it."""
-    path = _path(options, name, ".md", to)
-    for file, content in markdown.report(_title(found), found, path.stem, texts, ladders).items():
-        atomic.write_text(path.parent / file, content)
     return path
 
 
