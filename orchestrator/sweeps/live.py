@@ -99,7 +99,8 @@ class LiveProgress:
                 self._tell(name, run, line)
             before = run.status
             if run.look(self.ledger, stopped):
-                self._ended(name, run)
+                score = "" if run.score is None else f", BLEU {run.score:.2f}"
+                self._print_line(f"{name}: {run.status}{score}; {self._summary()}")
             elif run.status != before and run.status in WORKING:
                 self._print_line(f"{name}: {run.status}")
         if time.monotonic() - self._told > SILENCE:
@@ -115,10 +116,6 @@ class LiveProgress:
             self._print(f"{name}: {message}")
         if "valid/nll" in line:
             self._print_line(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
-
-    def _ended(self, name: str, run: RunProgress) -> None:
-        what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
-        self._print_line(f"{what}; {self._summary()}")
 
     def _print_line(self, line: str) -> None:
         """Prints what the table of a terminal shows anyway."""
