@@ -36,7 +36,8 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     """
     entry = load_entry(data.corpus)
     if entry.generated is not None:
-        return about(data, data_dir) | {"text": toy.manifest(entry.generated), "tests": {}}
+        text = {"generator": toy.GENERATOR_VERSION, "parameters": entry.generated.model_dump(mode="json")}
+        return about(data, data_dir) | {"text": text, "tests": {}}
     hashes = _hashes(entry, data_dir)
     if any(name not in hashes for name in REQUIRED):
         return None

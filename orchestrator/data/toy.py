@@ -7,7 +7,6 @@ Side B is a function of side A: nothing in the translation depends on informatio
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from orchestrator.data.toy_lexicon import Lexicon, Noun, Verb
 from orchestrator.specs.corpora import ToyParams
@@ -21,10 +20,6 @@ SPLITS = ("valid", "test", "train")
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 SINGULAR, PLURAL = range(2)
 FUTURE = 2
-
-
-def manifest(params: ToyParams) -> dict[str, Any]:
-    return {"generator": GENERATOR_VERSION, "parameters": params.model_dump(mode="json")}
 
 
 def generate(params: ToyParams) -> dict[str, list[tuple[str, str]]]:
