@@ -46,11 +46,8 @@ def add(
     they are. Raises UserError with everything that is wrong, for a name that is taken, and for unknown language codes.
     """
     form = {"normal_form": "NFC"} | form
-    problems = [
-        f"--{side}-lang: {doubt.partition(' (')[0]}"
-        for side, code in (("src", src), ("tgt", tgt))
-        if (doubt := languages.unknown_code(code))
-    ]
+    doubts = {"src": languages.unknown_code(src), "tgt": languages.unknown_code(tgt)}
+    problems = [f"--{side}-lang: {doubt.partition(' (')[0]}" for side, doubt in doubts.items() if doubt]
     if not re.fullmatch(corpora.NAME, name):
         problems.append(f"{shown(name)}: no name of a corpus; expected letters, digits and ._- (first a letter or digit)")
     path = own_search_spaces() / "data" / f"{name}.yaml"
