@@ -116,9 +116,8 @@ def by_kind(over: Located, base: dict[str, Any]) -> Located:
     if not kinds:
         return over
     listed, given = base["model"].get("regularizers"), over.data["model"]["regularizers"]
-    items: dict[str, Any] = {}
-    for item in listed if isinstance(listed, list) else []:
-        items[str(item.get("kind")) if isinstance(item, dict) else str(item)] = item
+    known = listed if isinstance(listed, list) else []
+    items: dict[str, Any] = {str(item.get("kind") if isinstance(item, dict) else item): item for item in known}
     for kind in kinds:
         options = {} if given[kind] is None else given[kind]
         items[kind] = {**items.get(kind, {"kind": kind}), **options} if isinstance(options, dict) else options
