@@ -23,20 +23,15 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
     memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
     decoder = counts.decoder - memory
+    predictions = 1 if model.head is None else HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head))
     above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(
         src=above * counts.encoder + below * memory + other + _again(model, "encoder"),
-        tgt=below * decoder + _predictions(model) * tgt_vocab * out + _again(model, "decoder"),
+        tgt=below * decoder + predictions * tgt_vocab * out + _again(model, "decoder"),
         own_src=above * d * model.encoder.num_layers if attends["encoder"] else 0,
         own_tgt=below * d * model.decoder.num_layers if attends["decoder"] else 0,
         cross=below * d * model.decoder.num_layers,
     )
-
-
-def _predictions(model: ModelSpec) -> int:
-    if model.head is None:
-        return 1
-    return int(HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head)))
 
 
 def _runs(section: EncoderSpec) -> int:
