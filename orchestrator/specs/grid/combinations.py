@@ -54,10 +54,9 @@ class Grid:
             if len(found) > MAX_COMBINATIONS:
                 raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
         for n, each in enumerate(found):
-            for i, exclusion in enumerate(self.section.exclude):
-                if holds(exclusion.when, each.chosen):
-                    found[n] = each._replace(excluded=i)
-                    break
+            holding = (i for i, exclusion in enumerate(self.section.exclude) if holds(exclusion.when, each.chosen))
+            if (first := next(holding, None)) is not None:
+                found[n] = each._replace(excluded=first)
         return found
 
     @property
