@@ -111,9 +111,8 @@ def unspaced(lines: Sequence[str]) -> bool:
 def mismatch(lines: Sequence[str], form: Form) -> Appearance | None:
     """The apparent form if it differs from `form`, else None. An escaped corpus may have lines without escapes."""
     found = appearance(lines[:MAX_LINES])
-    if found is None or found.form == form or (form == ESCAPED and found.form == "tokenised"):
-        return None
-    return found
+    fits = found is None or found.form == form or (form == ESCAPED and found.form == "tokenised")
+    return None if fits else found
 
 
 def form_warnings(entry: CorpusEntry, data_dir: Path | None) -> list[str]:
