@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -252,7 +251,10 @@ class Trainer:
 
     def load_checkpoint(self) -> None:
         """Resumes from the last good checkpoint, if there is one."""
-        saved = self.store.latest(self._warn_damaged, repair=self.runtime.is_main)
+        saved = self.store.latest(
+            lambda path, reason: self.report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"}),
+            repair=self.runtime.is_main,
+        )
         self.runtime.barrier()
         if saved is None:
             return
@@ -284,6 +286,3 @@ class Trainer:
         if metrics:
             for reporter in self.reporters:
                 reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
-
-    def _warn_damaged(self, path: Path, reason: str) -> None:
-        self.report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"})
