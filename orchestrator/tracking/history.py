@@ -23,12 +23,10 @@ class Point(NamedTuple):
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists are yielded unchanged."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
+    parts = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
+    if isinstance(parts, Mapping) and parts:
+        for name, item in parts.items():
             yield from flatten(item, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(value, (list, tuple)) and value:
-        for index, item in enumerate(value):
-            yield from flatten(item, f"{prefix}.{index}" if prefix else str(index))
     else:
         yield prefix, value
 
