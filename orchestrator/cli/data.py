@@ -175,7 +175,7 @@ def prepare(
 
     Example:  nmt-ablate data prepare quickstart/fusion
     """
-    from orchestrator.data.characters import MAX_UNKNOWN
+    from orchestrator.data.check import MAX_UNKNOWN
     from orchestrator.data.prepare import prepare
     from orchestrator.specs.corpora import list_entries
     from orchestrator.specs.rows import resolve

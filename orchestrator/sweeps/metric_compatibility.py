@@ -1,7 +1,7 @@
 """Checks that a metric suits its references. BLEU by words gives a wrong figure, without any error, on text without spaces, and on tokens
 taken for raw text."""
 
-from orchestrator.data.characters import MAX_UNKNOWN
+from orchestrator.data.check import MAX_UNKNOWN
 from orchestrator.data.expected_text import consequence, mismatch, unspaced
 from orchestrator.data.store import Prepared
 from orchestrator.scoring.rouge import without_marks
