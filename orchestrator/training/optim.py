@@ -148,11 +148,9 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """The inverse of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
-        state = {key: tensors[f"{name}.{key}"].clone() for key in STATE if f"{name}.{key}" in tensors}
+        state = {key: tensors[f"{name}.{key}"].to(parameter.device, copy=True) for key in STATE if f"{name}.{key}" in tensors}
         if state:
-            optimizer.state[parameter] = {
-                k: v if k == "step" and not parameter.is_cuda else v.to(parameter.device) for k, v in state.items()
-            }
+            optimizer.state[parameter] = state
 
 
 def clip_gradients(model: nn.Module, max_norm: float) -> Tensor | None:
