@@ -156,10 +156,8 @@ def _by_hops(subject: Subject) -> Point | None:
 
 
 def _by_steps(subject: Subject) -> Point | None:
-    encoder = subject.spec.model.extra_encoder
-    if encoder is None or encoder["kind"] != RECURRENT:
-        return None
-    return encoder["num_layers"], encoder["steps"]
+    encoder = subject.spec.model.extra_encoder or {"kind": None}
+    return (encoder["num_layers"], encoder["steps"]) if encoder["kind"] == RECURRENT else None
 
 
 HOPS = OptionCurve("hops", "hops", "sides", _by_hops, f"aggregation {FUSION}", "number of hops")
