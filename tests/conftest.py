@@ -1,6 +1,8 @@
 """What every test may use. The environment is set before anything imports torch, ray or mlflow."""
 
+import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -159,16 +161,16 @@ def fake_results(tmp_path) -> FakeResults:
     return FakeResults(tmp_path / "results")
 
 
-@pytest.fixture
-def cli(capsys) -> Callable[..., tuple[int, str, str]]:
+@pytest.fixture(scope="session")
+def cli() -> Callable[..., tuple[int, str, str]]:
     """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         from orchestrator.cli.main import run as main
 
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(argument) for argument in arguments])
+        return code, *(stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
 
     return run

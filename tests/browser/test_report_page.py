@@ -3,11 +3,10 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.cli.main import run
 from tests.unit.report.support import many_rows
 
 if TYPE_CHECKING:
@@ -17,10 +16,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     file, results = many_rows(folder, 10, 3)
-    assert run(["report", str(file), "--results", str(results), "--cache-dir", str(folder / "cache"), "--to", str(folder)]) == 0
+    assert cli("report", file, "--results", results, "--cache-dir", folder / "cache", "--to", folder)[0] == 0
     return folder / "demo-many.html"
 
 
@@ -31,9 +30,9 @@ def test_the_page_in_a_browser(page: Path, tmp_path: Path, width: int, dark: boo
 
 
 @pytest.mark.usefixtures("chromium")
-def test_the_page_of_a_corpus(tmp_path: Path) -> None:
+def test_the_page_of_a_corpus(cli: Any, tmp_path: Path) -> None:
     page = tmp_path / "toy.html"
-    assert run(["data", "report", "toy-smoke", "--cache-dir", str(tmp_path / "cache"), "--to", str(page)]) == 0
+    assert cli("data", "report", "toy-smoke", "--cache-dir", tmp_path / "cache", "--to", page)[0] == 0
     asyncio.run(look(page, Path(os.environ.get("SCREENSHOTS", tmp_path)), 800, dark=True, of_table=False))
 
 

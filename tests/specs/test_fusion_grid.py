@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from models.transformer import build, count_parameters
-from orchestrator.cli.main import run
 from orchestrator.ledger.keys import keys_of
 from orchestrator.specs import index
 from orchestrator.specs.grid.combinations import Grid
@@ -52,9 +51,8 @@ def test_rows_are_what_they_are_alone_and_differ_in_meaning(rows: list[Row]) -> 
     assert len({keys_of(row.spec, manifest, None).train for row in rows if row.spec is not None}) == len(rows)
 
 
-def test_list_tells_the_axes_and_makes_no_row(capsys, monkeypatch) -> None:
+def test_list_tells_the_axes_and_makes_no_row(cli, monkeypatch) -> None:
     monkeypatch.setattr(Grid, "combinations", property(lambda _: pytest.fail("combinations were listed")))
-    assert run(["list"]) == 0 and "1 rows" in capsys.readouterr().out
-    assert run(["list", ADDRESS]) == 0
-    out = capsys.readouterr().out
+    assert "1 rows" in cli("list")[1]
+    out = cli("list", ADDRESS)[1]
     assert len(out.splitlines()) == 2 and "depth" in out and f"{ADDRESS}/baseline" in out

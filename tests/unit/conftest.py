@@ -72,15 +72,14 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory) -> tuple[Path, Path, Path]:
+def trained(tmp_path_factory, cli) -> tuple[Path, Path, Path]:
     """(spec file, results, cache) with `base` trained and scored for 6 updates, and `child` from it. Not to be changed."""
-    from orchestrator.cli.main import run
     from tests.unit.lifecycle.life import SPEC, put
 
     base = tmp_path_factory.mktemp("trained")
     spec = put(base / "spec.yaml", SPEC)
-    arguments = ["--results", str(base / "results"), "--cache-dir", str(base / "cache"), "--no-tracking", "--json"]
-    assert run(["sweep", str(spec), "--engine", "local", *arguments]) == 0
+    places = ["--results", base / "results", "--cache-dir", base / "cache"]
+    assert cli("sweep", spec, "--engine", "local", "--no-tracking", *places)[0] == 0
     return spec, base / "results", base / "cache"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator import safe_text
-from orchestrator.cli.main import run
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle.export_row import model_card
 from orchestrator.report.formats import FORMATS, several
@@ -45,15 +44,15 @@ def test_show_escapes_them_and_can_be_read_again(spec, tmp_path) -> None:
     assert resolve(tmp_path / "again.yaml")[0].label == HOSTILE
 
 
-def test_status_shows_escapes(fake_results, capsys) -> None:
+def test_status_shows_escapes(fake_results, cli) -> None:
     fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
     (found,) = sweep_status(fake_results.root)
     screen = io.StringIO()
     Console(file=screen, width=200).print(runs_table(found.runs, replace(found, file=HOSTILE).summary))
     assert clean(screen.getvalue()) and "\\u202e" in screen.getvalue()
     for options in ([], ["--json"]):
-        assert run(["status", "--results", str(fake_results.root), *options]) == 0
-        assert clean(capsys.readouterr().out)
+        code, out, _ = cli("status", "--results", fake_results.root, *options)
+        assert code == 0 and clean(out)
 
 
 def test_progress_lines_show_escapes(tmp_path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data.oddities import Watch
 from orchestrator.data.prepare import manifest
 from orchestrator.data.rules import Filter
@@ -27,7 +26,7 @@ VALUES = {"max_ratio": "=3.5", "max_characters": "=400"}
 
 
 @pytest.fixture
-def noisy(pairs: Pairs, tmp_path, monkeypatch) -> Pairs:  # noqa: F811
+def noisy(pairs: Pairs, tmp_path, monkeypatch, cli) -> Pairs:  # noqa: F811
     """The corpus `noisy`: 300 sound training pairs, then one of each fault, a repeated pair, and a test source but for its case."""
     monkeypatch.chdir(tmp_path)
     leak = pairs["test"][0][0].upper().replace(".", "!"), "a dog runs over the street and sees a ball."
@@ -36,14 +35,14 @@ def noisy(pairs: Pairs, tmp_path, monkeypatch) -> Pairs:  # noqa: F811
         for side, lines in zip(("de", "en"), zip(*rows, strict=True), strict=True):
             Path(f"{split}.{side}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     files = [word for split in whole for word in (f"--{split}", f"{split}.de", f"{split}.en")]
-    assert run(["data", "add", "noisy", "--src-lang", "de", "--tgt-lang", "en", *files]) == 0
+    assert cli("data", "add", "noisy", "--src-lang", "de", "--tgt-lang", "en", *files)[0] == 0
     return whole
 
 
 @pytest.mark.parametrize("rule", FAULTS)
-def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, capsys) -> None:
-    capsys.readouterr()
-    assert run(["data", "clean", "noisy", "--to", "clean", "--rule", rule + VALUES.get(rule, "")]) == 0, capsys.readouterr().err
+def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, cli) -> None:
+    code, _, err = cli("data", "clean", "noisy", "--to", "clean", "--rule", rule + VALUES.get(rule, ""))
+    assert code == 0 and f"clean: pairs removed: 1 by {rule}\n" in err, err
     kept = [pair for number, pair in enumerate(noisy["train"]) if number != 300 + FAULTS.index(rule)]
     entry = load_entry("clean")
     text = CorpusText(entry, None)
@@ -51,22 +50,21 @@ def test_a_rule_removes_its_pairs_alone(noisy: Pairs, rule: str, capsys) -> None
     assert entry.cleaned is not None and list(entry.cleaned.model_dump(exclude_defaults=True)) == [rule]
     first = "# noisy without the training pairs that `cleaned` names, by nmt-ablate data clean.\n"
     assert Path("search_spaces/data/clean.yaml").read_text().startswith(first)
-    assert f"clean: pairs removed: 1 by {rule}\n" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("noisy")
-def test_the_rules_are_in_the_key(capsys) -> None:
+def test_the_rules_are_in_the_key(cli) -> None:
     for name, option in (("a", ["copies"]), ("b", ["copies"]), ("c", ["copies", "max_characters=5000"])):
-        assert run(["data", "clean", "noisy", "--to", name, *(f"--rule={each}" for each in option)]) == 0, capsys.readouterr().err
+        assert cli("data", "clean", "noisy", "--to", name, *(f"--rule={each}" for each in option))[0] == 0
     found = {name: manifest(DataSpec(corpus=name), None) or {} for name in ("a", "b", "c", "noisy")}
     assert found["a"]["text"] == found["c"]["text"] and found["a"]["cleaned"] == {"copies": True} and "cleaned" not in found["noisy"]
     assert training_key(found["a"]) == training_key(found["b"]) != training_key(found["c"])
 
 
 @pytest.mark.usefixtures("noisy")
-def test_the_page_has_every_fault(capsys) -> None:
-    capsys.readouterr()
-    assert run(["data", "report", "noisy", "--cache-dir", "cache", "--to", "page.html"]) == 0, capsys.readouterr().err
+def test_the_page_has_every_fault(cli) -> None:
+    code, _, err = cli("data", "report", "noisy", "--cache-dir", "cache", "--to", "page.html")
+    assert code == 0 and "written: page.html" in err, err
     page = Path("page.html").read_text(encoding="utf-8")
     for rule in FAULTS:
         row = re.search(f'<tr><td><a href="#{rule}">.*</tr>', page)
@@ -77,11 +75,10 @@ def test_the_page_has_every_fault(capsys) -> None:
     assert [chart["encoding"]["x"]["title"].split()[0] for chart in charts] == ["characters", "characters", "target"]
     shares = [sum(point["y"] for point in chart["data"]["values"] if point["split"] == "test") for chart in charts]
     assert all(97 <= share <= 100.1 for share in shares), shares
-    assert "written: page.html" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("noisy")
-def test_what_is_refused(capsys) -> None:
+def test_what_is_refused(cli) -> None:
     for call, expected in (
         (["clean", "noisy", "--to", "x"], "Missing option '--rule'"),
         (["clean", "noisy", "--to", "x", "--rule", "max_ratio=0.5"], "--rule:1: max_ratio: found 0.5; expected "),
@@ -96,10 +93,8 @@ def test_what_is_refused(capsys) -> None:
         (["report", "noisy", "--to", "train.de/x.html"], "--to"),
     ):
         before = sorted(Path("search_spaces").rglob("*.*"))
-        capsys.readouterr()
-        assert run(["data", *call]) == 2, call
-        err = capsys.readouterr().err
-        assert expected in err and err.count("\n") == 1, (call, err)
+        code, _, err = cli("data", *call)
+        assert code == 2 and expected in err and err.count("\n") == 1, (call, err)
         assert sorted(Path("search_spaces").rglob("*.*")) == before, "nothing is left of what was begun"
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data.expected_text import of_files, of_prepared, unexpected
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.results import Ledger
@@ -41,13 +40,13 @@ def small(tiny: Path, monkeypatch) -> Path:
     return tiny
 
 
-def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, capsys) -> None:
+def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, cli) -> None:
     file = spec(text=HEAD)
     results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(file)
     expected = [f"warning: {line}" for line in SAID]
     assert [line for line in plan(rows, [1], ledger=Ledger(results), data=Data(small)).notes if line.startswith("warning")] == expected
-    assert run(["run", str(file), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
-    assert {*expected} <= {*capsys.readouterr().err.splitlines()}
+    code, _, err = cli("run", file, "--no-tracking", "--data-dir", small, "--cache-dir", cache, "--results", results)
+    assert code == 0 and {*expected} <= {*err.splitlines()}
     assert Data(small, cache).unexpected(rows) == SAID, "of the prepared text"
     (record,) = (json.loads(path.read_text()) for path in results.glob("*/train.json"))
     assert record["text"]["pairs"] == {"train": 60, "valid": 6}
@@ -55,9 +54,9 @@ def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, capsys) -> None:
     assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
 
 
-def test_data_check_refuses_it(small: Path, capsys) -> None:
-    assert run(["data", "check", "iwslt14-de-en", "--data-dir", str(small)]) == 2
-    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")] == [f"error: {line}" for line in SAID]
+def test_data_check_refuses_it(small: Path, cli) -> None:
+    code, _, err = cli("data", "check", "iwslt14-de-en", "--data-dir", small)
+    assert code == 2 and [line for line in err.splitlines() if line.startswith("error")] == [f"error: {line}" for line in SAID]
 
 
 def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path) -> None:

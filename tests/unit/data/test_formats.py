@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from orchestrator.cli.main import run
 from orchestrator.data import formats
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.formats import Columns
@@ -110,7 +109,7 @@ def test_compressed_lines_are_read_and_cut_ones_named(suffix: str, tmp_path) -> 
         read_lines(path)
 
 
-def test_one_command_takes_all_kinds_of_files(tmp_path, monkeypatch, capsys) -> None:
+def test_one_command_takes_all_kinds_of_files(tmp_path, monkeypatch, cli) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.tsv.zst", PAIRS[:9])
     write(tmp_path / "b.tmx", PAIRS[9:14])
@@ -118,7 +117,7 @@ def test_one_command_takes_all_kinds_of_files(tmp_path, monkeypatch, capsys) -> 
     for side, name in enumerate(("d.de", "d.en", "d.en2")):
         (tmp_path / name).write_text("".join(f"{pair[min(side, 1)]}{'!' * (side > 1)}\n" for pair in PAIRS[20:]), encoding="utf-8")
     call = ["data", "add", "talks", "--src-lang", "de", "--tgt-lang", "en", "--train", "a.tsv.zst", "--train", "b.tmx"]
-    assert run([*call, "--valid", "c.parquet", "--test", "d.de", "d.en", "d.en2"]) == 0, capsys.readouterr().err
+    assert cli(*call, "--valid", "c.parquet", "--test", "d.de", "d.en", "d.en2")[0] == 0
     splits = load_entry("talks").splits
     assert [line for side in splits["train"].files for line in read_lines(Path(side))] == [p[i] for i in (0, 1) for p in PAIRS[:14]]
     assert splits["valid"].pairs == 6 and splits["test"].files == [str(tmp_path / name) for name in ("d.de", "d.en", "d.en2")]
@@ -129,8 +128,6 @@ def test_one_command_takes_all_kinds_of_files(tmp_path, monkeypatch, capsys) -> 
         (["--valid", "sacrebleu:wmt99"], "wmt99: no test set of sacreBLEU; "),
         (["--valid", "d.de", "d.en", "--valid", "d.de", "d.en", "d.en2"], "valid: pair 11: found 2 references, expected 1"),
     ):
-        capsys.readouterr()
-        assert run([*call[:2], "other", *call[3:], *arguments, "--test", "d.de", "d.en"]) == 2
-        err = capsys.readouterr().err
-        assert said in err and err.count("\n") == 1, err
+        code, _, err = cli(*call[:2], "other", *call[3:], *arguments, "--test", "d.de", "d.en")
+        assert code == 2 and said in err and err.count("\n") == 1, err
     assert len(list((tmp_path / "search_spaces/data/joined").iterdir())) == 4, "a refused call leaves no files"

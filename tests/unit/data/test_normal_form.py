@@ -6,7 +6,6 @@ from unicodedata import normalize
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
 from orchestrator.specs.corpora import CorpusEntry
@@ -49,20 +48,20 @@ def test_text_wholly_in_one_form_is_no_warning(mixed: Path, tiny_entry: Callable
     assert not [line for line in check(tiny_entry(), mixed).warnings if "NFC" in line]
 
 
-def test_data_add_reads_nfc_and_commands_show_unknown_tokens(mixed: Path, monkeypatch, capsys) -> None:
+def test_data_add_reads_nfc_and_commands_show_unknown_tokens(mixed: Path, monkeypatch, cli) -> None:
     monkeypatch.undo()
     monkeypatch.chdir(mixed / "tiny")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", f"{split}.a", f"{split}.b")]
-    assert run(["data", "add", "own", "--src-lang", "de", "--tgt-lang", "en", *files]) == 0
+    code, _, err = cli("data", "add", "own", "--src-lang", "de", "--tgt-lang", "en", *files)
+    assert code == 0 and "own test: 0.00% and 0.00% of the characters are not in train" in err, err
     file = mixed / "tiny" / "search_spaces" / "data" / "own.yaml"
     assert "normal_form: NFC\n" in file.read_text()
-    assert "own test: 0.00% and 0.00% of the characters are not in train" in capsys.readouterr().err
     file.write_text(file.read_text().replace("normal_form: NFC\n", ""))
-    assert run(["data", "check", "own"]) == 0 and "of the characters do not occur in train" in capsys.readouterr().err
+    code, _, err = cli("data", "check", "own")
+    assert code == 0 and "of the characters do not occur in train" in err
     table = "extends: search_spaces/quickstart.yaml\nsource: {paper: a, table: b}\n"
     Path("t.yaml").write_text(table + "data: {corpus: own, subword: {kind: bpe, size: 80, joint: false}}\nrows: {a: {}}\n")
-    assert run(["data", "prepare", "t.yaml", "--cache-dir", "cache"]) == 0
-    said = capsys.readouterr().err
+    said = cli("data", "prepare", "t.yaml", "--cache-dir", "cache")[2]
     assert "own train: 0.00% of the source's and 0.00% of the target's tokens are unknown" in said
     assert "warning: own: over 1% unknown in test" in said
 

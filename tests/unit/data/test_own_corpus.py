@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data import own_corpus
 from orchestrator.data.prepare import manifest
 from orchestrator.errors import UserError
@@ -64,21 +63,22 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path) -> None:
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
 
 
-def test_pairs_given_again_are_joined(texts: dict[str, list[Path]], tmp_path, capsys) -> None:
+def test_pairs_given_again_are_joined(texts: dict[str, list[Path]], tmp_path, cli) -> None:
     (tmp_path / "more.ja").write_text("猫\n犬", encoding="utf-8")
     (tmp_path / "more.en").write_text("cat\r\ndog\r\n", encoding="utf-8")
     files = [argument for split, (src, tgt) in texts.items() for argument in (f"--{split}", str(src), str(tgt))]
     call = ["data", "add", "talks", "--src-lang", "ja", "--tgt-lang", "en", *files]
     more = ["--train", str(tmp_path / "more.ja"), str(tmp_path / "more.en")]
-    assert run([*call, *more]) == run([*call, *more]) == 0, capsys.readouterr().err
+    for _ in range(2):
+        code, _, err = cli(*call, *more)
+        assert code == 0 and "train: written to search_spaces/data/joined/" in err, err
     split = load_entry("talks").splits["train"]
     for file, given, last in zip(split.files, texts["train"], ("猫\n犬\n", "cat\ndog\n"), strict=True):
         assert Path(file).read_text(encoding="utf-8") == given.read_text(encoding="utf-8") + last
     assert split.pairs == SIZES["train"] + 2 and load_entry("talks").splits["valid"].files == [str(path) for path in texts["valid"]]
-    assert "train: written to search_spaces/data/joined/" in capsys.readouterr().err
 
 
-def test_a_bad_pair_among_several_and_a_second_test_set_are_refused(texts: dict[str, list[Path]], tmp_path, capsys) -> None:
+def test_a_bad_pair_among_several_and_a_second_test_set_are_refused(texts: dict[str, list[Path]], tmp_path, cli) -> None:
     files = {split: [f"--{split}", *map(str, pair)] for split, pair in texts.items()}
     call = ["data", "add", "talks", "--src-lang", "ja", "--tgt-lang", "en", *files["train"], *files["valid"], *files["test"]]
     crossed = ["--train", str(texts["valid"][0]), str(texts["test"][1])]
@@ -88,10 +88,9 @@ def test_a_bad_pair_among_several_and_a_second_test_set_are_refused(texts: dict[
         (files["test"], "--test: found twice; expected one value"),
         (files["valid"] + ["--src-lang", "en"], "--src-lang: found twice"),
     ):
-        assert run([*call, *more]) == 2
-        err = capsys.readouterr().err
-        assert said in err and err.count("\n") == 1
-    assert run([*call[:2], "multi30k-de-en", *call[3:], *files["train"]]) == 2 and not list(tmp_path.glob("search_spaces/data/joined/*"))
+        code, _, err = cli(*call, *more)
+        assert code == 2 and said in err and err.count("\n") == 1, err
+    assert cli(*call[:2], "multi30k-de-en", *call[3:], *files["train"])[0] == 2 and not list(tmp_path.glob("search_spaces/data/joined/*"))
 
 
 def test_an_address_finds_tables_of_the_working_folder(tmp_path, monkeypatch) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
 from orchestrator.data.check import check
 from orchestrator.data.pieces import MARKS, join
 from orchestrator.data.prepare import prepare
@@ -59,12 +58,13 @@ def test_marks_that_are_no_pieces_stay(tiny: Path, tiny_entry: Callable[..., Cor
     assert join("a@@ b c@@", "bpe") == "ab c" and join("▁a b ▁c", "sentencepiece") == "ab c" and join("a ￭b c￭ d", "opennmt") == "ab cd"
 
 
-def test_data_add_declares_pieces(cut: Callable[[Pieces], Path], monkeypatch, capsys) -> None:
+def test_data_add_declares_pieces(cut: Callable[[Pieces], Path], monkeypatch, cli) -> None:
     folder = cut("bpe") / "tiny"
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", f"{split}.a", f"{split}.b")]
     call = ["data", "add", "cut", "--src-lang", "de", "--tgt-lang", "en", *files]
-    assert run(call) == 2 and "data add --pieces bpe" in capsys.readouterr().err
-    assert run([*call, "--pieces", "bpe", "--text", "tokenised"]) == 0
+    code, _, err = cli(*call)
+    assert code == 2 and "data add --pieces bpe" in err
+    assert cli(*call, "--pieces", "bpe", "--text", "tokenised")[0] == 0
     assert "text: tokenised\npieces: bpe\n" in (folder / "search_spaces" / "data" / "cut.yaml").read_text()

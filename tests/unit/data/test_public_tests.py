@@ -10,7 +10,6 @@ from sacrebleu import dataset, utils
 from sacrebleu.dataset import DATASETS, base
 from sacrebleu.dataset.plain_text import PlainTextDataset
 
-from orchestrator.cli.main import run
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of, split_key, training_key
@@ -19,10 +18,11 @@ from tests.unit.data.conftest import sentences
 from tests.unit.data.hub_server import TextServer, serving
 
 TEXT = {"de": "".join(f"ein Satz {i}\n" for i in range(5)), "en": "".join(f"a sentence {i}\n" for i in range(5))}
+RUN = ["run", "mine.yaml#a", "--engine", "local", "--no-tracking", "--results", "results", "--cache-dir", "cache"]
 
 
 @pytest.fixture
-def public(tmp_path, monkeypatch) -> Iterator[tuple[Path, TextServer]]:
+def public(tmp_path, monkeypatch, cli) -> Iterator[tuple[Path, TextServer]]:
     """sacreBLEU's folder of the set `news/full` (de-en), which is downloaded once, and a table of a corpus `speeches` that names it."""
     monkeypatch.chdir(tmp_path)
     for module in (base, utils):
@@ -31,7 +31,7 @@ def public(tmp_path, monkeypatch) -> Iterator[tuple[Path, TextServer]]:
         for side, make in (("de", str), ("en", str.upper)):
             Path(f"{split}.{side}").write_text("".join(make(line) + "\n" for line in sentences(count, start)), encoding="utf-8")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", f"{split}.de", f"{split}.en")]
-    assert run(["data", "add", "--src-lang", "de", "--tgt-lang", "eng", *files, "speeches"]) == 0, "the name may stand last"
+    assert cli("data", "add", "--src-lang", "de", "--tgt-lang", "eng", *files, "speeches")[0] == 0, "the name may stand last"
     Path("mine.yaml").write_text(
         "extends: search_spaces/quickstart.yaml\nsource: {paper: mine, table: news}\n"
         "data: {corpus: speeches, subword: {size: 100}}\nscore: {test: news/full}\ntrain: {max_steps: 2}\nrows:\n  a: {}\n"
@@ -44,7 +44,7 @@ def public(tmp_path, monkeypatch) -> Iterator[tuple[Path, TextServer]]:
         yield tmp_path / "sacrebleu" / "news" / "full", server
 
 
-def test_a_row_is_scored_on_it(public, capsys) -> None:
+def test_a_row_is_scored_on_it(public, cli) -> None:
     row = resolve("mine.yaml#a")[0]
     assert row.spec is not None and public[1].asked == 0, "a table is read without a download"
     prepared = prepare(row.spec.data, None, Path("cache"))
@@ -54,11 +54,10 @@ def test_a_row_is_scored_on_it(public, capsys) -> None:
     ids = [i for line in prepared.encode(TEXT["en"].splitlines(), "tgt") for i in line]
     assert prepared.unknown("news/full")[1] == ids.count(1) / len(ids) > 0
     assert public[1].asked == 2
-    assert run(["data", "prepare", "mine.yaml#a", "--cache-dir", "cache"]) == 0
-    assert "speeches news/full: 0.00% of the source's and" not in (err := capsys.readouterr().err) and "speeches news/full: " in err
-    call = ["run", "mine.yaml#a", "--engine", "local", "--no-tracking", "--results", "results", "--cache-dir", "cache"]
-    assert run([*call, "--json"]) == 0, capsys.readouterr().err
-    assert '"status":"done"' in capsys.readouterr().out and public[1].asked == 2
+    err = cli("data", "prepare", "mine.yaml#a", "--cache-dir", "cache")[2]
+    assert "speeches news/full: 0.00% of the source's and" not in err and "speeches news/full: " in err
+    _, out, err = cli(*RUN, "--json")
+    assert '"status":"done"' in out and public[1].asked == 2, err
     with pytest.raises(UserError, match="the prepared corpus has no split 'new'; it has train, valid, test"):
         prepared.sources("new")
 
@@ -75,7 +74,7 @@ def test_it_is_in_the_keys_of_decoding_and_score_alone(monkeypatch) -> None:
     assert split_key(found, "news/full") != before and training_key(found) == training_key(manifest(spec.data, None) or {})
 
 
-def test_text_that_is_not_sacrebleus_is_refused(public, capsys) -> None:
+def test_text_that_is_not_sacrebleus_is_refused(public, cli) -> None:
     spec = resolve("mine.yaml#a")[0].spec
     prepared = prepare(spec.data, None, Path("cache"))
     prepared.sources("news/full")
@@ -83,15 +82,14 @@ def test_text_that_is_not_sacrebleus_is_refused(public, capsys) -> None:
     archive.write_text("another\n" * 5)
     with pytest.raises(UserError, match=r"raw/news_full.news.en: found MD5 \w+; expected \w+; remove \S+/news/full, then it is downloaded"):
         prepare(spec.data, None, Path("cache")).sources("news/full")
-    call = ["run", "mine.yaml#a", "--engine", "local", "--no-tracking", "--results", "results", "--cache-dir", "cache"]
-    capsys.readouterr()
-    assert run(call) == 2 and "expected" in (err := capsys.readouterr().err) and not list(Path("results").glob("*/train.json")), err
+    code, _, err = cli(*RUN)
+    assert code == 2 and "expected" in err and not list(Path("results").glob("*/train.json")), err
     shutil.rmtree(public[0])
     assert prepare(spec.data, None, Path("cache")).sources("news/full") == TEXT["de"].splitlines()
 
 
 @pytest.mark.usefixtures("public")
-def test_what_is_refused(capsys) -> None:
+def test_what_is_refused() -> None:
     table = Path("mine.yaml").read_text()
     for old, new, expected in (
         ("news/full", "news/ful", "mine.yaml:4: score.test: found 'news/ful'; expected one of .*; did you mean news/full?"),
