@@ -8,15 +8,26 @@ from orchestrator.paths import ROOT
 CLUSTER = ROOT / "cluster"
 
 
-def locked(name: str, lock: Path = ROOT / "requirements.lock") -> str:
-    (version,) = re.findall(rf"^{re.escape(name)}==(\S+) ", lock.read_text(), re.MULTILINE)
-    return version
+def locked(lock: Path = ROOT / "requirements.lock") -> dict[str, str]:
+    """Package -> version; every line is an exact version with hashes."""
+    entries = re.findall(r"^([a-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock.read_text(), re.MULTILINE)
+    assert sum(1 + hashes.count("\n") for _, _, hashes in entries) == lock.read_text().count("\n")
+    assert len({name for name, _, _ in entries}) == len(entries)
+    return {name: version for name, version, _ in entries}
+
+
+def test_the_lock_leaves_torch_alone():
+    """Torch comes first, by `make setup`."""
+    names = {*locked()}
+    assert len(names) > 100 and not {"torch", "triton", "pip"} & names and not [name for name in names if name.startswith("nvidia-")]
+    assert {"filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions"} <= names, "what torch needs"
+    assert locked()["mlflow"] == "3.17.2"
 
 
 def test_ray_is_the_locked_one_in_the_image_and_in_the_manifests():
-    assert re.findall(r"^ARG RAY_VERSION=(\S+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE) == [locked("ray")]
+    assert re.findall(r"^ARG RAY_VERSION=(\S+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE) == [locked()["ray"]]
     found = re.findall(r"^\s*rayVersion: \"?([\d.]+)\"?", "\n".join(p.read_text() for p in CLUSTER.rglob("*.yaml")), re.MULTILINE)
-    assert found == [locked("ray")] * 2
+    assert found == [locked()["ray"]] * 2
 
 
 def test_torch_is_the_makefile_s():
@@ -25,10 +36,6 @@ def test_torch_is_the_makefile_s():
 
 
 def test_the_mlflow_server_adds_only_what_the_lock_lacks():
-    """Exact versions with hashes; nothing that the product's lock has too, in another version or at all."""
-    lock = (CLUSTER / "mlflow" / "requirements.lock").read_text()
-    entries = re.findall(r"^([a-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock, re.MULTILINE)
-    assert sum(1 + hashes.count("\n") for _, _, hashes in entries) == lock.count("\n")
-    names = {name for name, _, _ in entries}
-    assert {"psycopg2-binary", "flask-wtf"} <= names
-    assert not names & set(re.findall(r"^([a-z0-9][\w.-]*)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    """Nothing that the product's lock has too, in another version or at all."""
+    names = {*locked(CLUSTER / "mlflow" / "requirements.lock")}
+    assert {"psycopg2-binary", "flask-wtf"} <= names and not names & {*locked()}
