@@ -2,10 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from tests.integration.command import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TABLE = """\
@@ -23,12 +22,12 @@ rows:
 """
 
 
-def test_cuts_epochs_and_ends_are_those_of_the_training(tmp_path: Path) -> None:
+def test_cuts_epochs_and_ends_are_those_of_the_training(cli: Any, tmp_path: Path) -> None:
     table = tmp_path / "curves.yaml"
     table.write_text(TABLE)
     places = ["--results", tmp_path / "results", "--cache-dir", tmp_path / "cache", "--no-tracking", "--json"]
-    call("sweep", table, "--engine", "local", *places)
-    made = json.loads(call("analyse", table, "--out", tmp_path / "out", *places).stdout)
+    assert cli("sweep", table, "--engine", "local", *places)[0] == 0
+    made = json.loads(cli("analyse", table, "--out", tmp_path / "out", *places)[1])
     kept = json.loads((tmp_path / "out" / "loss-curves.json").read_text())
     for subject in kept["subjects"]:
         record = json.loads((tmp_path / "results" / subject["keys"]["train"][:16] / "train.json").read_text())
@@ -40,6 +39,6 @@ def test_cuts_epochs_and_ends_are_those_of_the_training(tmp_path: Path) -> None:
         assert own["best_valid_nll"] == pytest.approx(record["valid"]["best_nll"], abs=1e-5)
         marked = [r for r in made["records"] if r["row"] == subject["id"] and r.get("data") == "validation" and r["note"] == "first cut"]
         assert [r["step"] for r in marked] == [cut["step"]] and len(made["records"]) > record["epochs"]
-    early = json.loads(call("analyse", table, "--option", "until=first-cut", "--out", tmp_path / "early", *places).stdout)
+    early = json.loads(cli("analyse", table, "--option", "until=first-cut", "--out", tmp_path / "early", *places)[1])
     assert len(early["records"]) < len(made["records"])
     assert sorted(path.suffix for path in (tmp_path / "early").iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"]
