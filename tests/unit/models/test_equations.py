@@ -11,11 +11,12 @@ from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
-def states(model, src, tgt):
-    """(what the decoder stack returned, its history) with the model's own layers; the equation under test starts from the layer outputs."""
+def states(norm, **component):
+    """(model of four layers a side, what its decoder stack returned, its history): an equation starts from the outputs of layers."""
+    model = build(config(norm, **both(**component)), VOCAB, VOCAB, 1).eval()
     different_values(model)
-    output = model(src, tgt)
-    return output.hidden, output.decoder
+    output = model(*batch())
+    return model, output.hidden, output.decoder
 
 
 def different_values(model):
@@ -75,8 +76,7 @@ def same(got, want):
 @pytest.mark.parametrize("activation", ["sigmoid", "relu", "attention"])
 def test_hierarchical(norm, residual, activation):
     options = {"activation": activation, "residual": residual}
-    model = build(config(norm, **both(connection={"kind": "hierarchical"} | options)), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    model, hidden, h = states(norm, connection={"kind": "hierarchical"} | options)
     nodes = model.decoder.connection.nodes
     g1 = agg(nodes[0], h.outputs[1], h.outputs[2], top=1, **options)
     same(h.inputs[2], h.outputs[1])
@@ -89,8 +89,7 @@ def test_hierarchical(norm, residual, activation):
 @pytest.mark.parametrize(("activation", "residual"), [("sigmoid", "all"), ("sigmoid", "top"), ("attention", "none"), ("relu", "all")])
 def test_iterative(activation, residual):
     options = {"activation": activation, "residual": residual}
-    model = build(config("post", **both(aggregation={"kind": "iterative"} | options)), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    model, hidden, h = states("post", aggregation={"kind": "iterative"} | options)
     node = h.outputs[1]
     for l, module in zip(range(2, 5), model.decoder.aggregation.nodes, strict=True):
         node = agg(module, h.outputs[l], node, **options)
@@ -100,8 +99,7 @@ def test_iterative(activation, residual):
 
 
 def test_dense_is_eq_4_literally():
-    model = build(config("post", **both(connection={"kind": "dense"})), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    _, hidden, h = states("post", connection={"kind": "dense"})
     kept = [h.outputs[0], h.outputs[1]]
     for l in range(2, 5):
         same(h.inputs[l], kept[l - 1])
@@ -113,9 +111,7 @@ def test_dense_is_eq_4_literally():
 
 @pytest.mark.parametrize("final_norm", [False, True])
 def test_dense_over_layer_outputs(final_norm):
-    options = {"mode": "layer_outputs", "final_norm": final_norm}
-    model = build(config("post", **both(connection={"kind": "dense"} | options)), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    model, hidden, h = states("post", connection={"kind": "dense", "mode": "layer_outputs", "final_norm": final_norm})
     u = h.outputs
     same(h.inputs[1], u[0])
     for l in range(2, 5):
@@ -124,12 +120,10 @@ def test_dense_over_layer_outputs(final_norm):
 
 
 def test_linear_narrow_and_wide():
-    narrow = build(config("post", **both(aggregation={"kind": "linear", "mode": "narrow"})), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(narrow, *batch())
+    narrow, hidden, h = states("post", aggregation={"kind": "linear", "mode": "narrow"})
     d, weight = 16, narrow.decoder.aggregation.combine.weight
     same(hidden, sum(h.outputs[l] @ weight[:, (l - 1) * d : l * d].T for l in range(1, 5)))
-    wide = build(config("post", **both(aggregation={"kind": "linear", "mode": "wide"})), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(wide, *batch())
+    wide, hidden, h = states("post", aggregation={"kind": "linear", "mode": "wide"})
     first, second = wide.decoder.aggregation.combine
     x = torch.cat(h.outputs[1:], -1)
     same(hidden, (x @ first.weight.T + first.bias) @ second.weight.T + second.bias)
@@ -150,8 +144,7 @@ def fusion(network, x):
 @pytest.mark.parametrize("layers", [True, False])
 def test_mlrf_fnn(words, layers):
     component = {"kind": "mlrf-fnn", "d_f": 8, "word_embedding": words, "layer_embedding": layers}
-    model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    model, hidden, h = states("post", aggregation=component)
     same(hidden, fusion(model.decoder.aggregation.network, torch.cat(mlrf_states(model, h, words, layers), -1)))
     if layers:
         assert model.encoder.aggregation.states.embedding is model.decoder.aggregation.states.embedding
@@ -167,8 +160,7 @@ def test_mlrf_fnn(words, layers):
 )  # fmt: skip
 def test_mlrf_self_attention(options):
     component = {"kind": "mlrf-self-attention", "d_a": 6, "d_f": 8} | options
-    model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
+    model, hidden, h = states("post", aggregation=component)
     module = model.decoder.aggregation
     z = mlrf_states(model, h, options.get("word_embedding", True), options.get("layer_embedding", True))
     s = torch.relu if "attention_activation" in options else torch.tanh
@@ -206,13 +198,11 @@ def attention(mha, q, keys, causal, values=None):
 
 
 def test_multi_layer_attention_k3():
-    model = build(config("post", **both(self_attention={"kind": "multi_layer", "k": 3})), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    _, h = states(model, src, tgt)
+    model, _, h = states("post", self_attention={"kind": "multi_layer", "k": 3})
     assert [layer.reads for layer in model.decoder.layers] == [0, 0, 0, 3]
     layer = model.decoder.layers[3].self_attention
     with torch.no_grad():
-        got = layer(h.inputs[4], tuple(h.outputs[i] for i in (3, 2, 1)), None, flow_of(tgt))
+        got = layer(h.inputs[4], tuple(h.outputs[i] for i in (3, 2, 1)), None, flow_of(batch()[1]))
     for b in range(3):
         x = h.inputs[4][b]
         seen = [attention(layer.attention, x, h.outputs[3][b], True)]
@@ -224,12 +214,10 @@ def test_multi_layer_attention_k3():
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_plain_decoder_layer(norm):
     """Vaswani et al. 2017 with both norm orders, head by head and position by position."""
-    model = build(config(norm), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    _, h = states(model, src, tgt)
+    model, _, h = states(norm)
     layer = model.decoder.layers[0]
     with torch.no_grad():
-        memory = model.encode(src).memories[0][0]
+        memory = model.encode(batch()[0]).memories[0][0]
     for b in range(3):
         x, mem = h.inputs[1][b], memory.keys[b][memory.mask[b]]
         for sub, function in (
