@@ -1,11 +1,8 @@
 """`sweep --tune` end to end: killed drivers, both engines, and what other commands make of the tuned rows."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.main import run
+import orchestrator.api as nmt
 from orchestrator.paths import ROOT
+from tests.command import call, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SPEC = """
@@ -38,24 +36,25 @@ rows:
 """
 
 
-def start(folder: Path, *more: str, spec: str = SPEC) -> subprocess.Popen[str]:
+def words(folder: Path, *more: str, spec: str = SPEC) -> list[str]:
     folder.mkdir(exist_ok=True)
     (folder / "tuned.yaml").write_text(spec, encoding="utf-8")
     places = ["--results", str(folder / "results"), "--cache-dir", str(folder.parent / "cache")]
-    words = ["sweep", str(folder / "tuned.yaml"), "--tune", "--no-tracking", "--json"]
-    command = [sys.executable, "-m", "orchestrator", *words, *places, *more]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return ["sweep", str(folder / "tuned.yaml"), "--tune", "--no-tracking", "--json", *places, *(more or ("--engine", "local"))]
 
 
-def finish(folder: Path, *more: str, spec: str = SPEC) -> dict[str, Any]:
-    """{"searches": row -> what its search decided, "runs": (row, seed) -> figures} of a sweep that ran to its end."""
-    process = start(folder, *more, spec=spec)
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, err[-3000:]
-    runs = {(record["id"], record["seed"]): record for record in map(json.loads, out.splitlines())}
-    fields = ("status", "steps", "weights_sha256", "bleu", "keys")
-    return {"searches": searches(folder), "runs": {name: {field: r[field] for field in fields} for name, r in runs.items()}}
+@pytest.fixture(scope="module")
+def finish(cli: Any) -> Callable[..., dict[str, Any]]:
+    """{"searches": row -> what its search decided, "runs": (row, seed) -> figures} of a sweep run to its end, here if without Ray."""
+
+    def run(folder: Path, *more: str, spec: str = SPEC) -> dict[str, Any]:
+        code, out, err = (call if "ray" in more else cli)(*words(folder, *more, spec=spec))
+        assert code == 0, err[-3000:]
+        runs = {(record["id"], record["seed"]): record for record in map(json.loads, out.splitlines())}
+        fields = ("status", "steps", "weights_sha256", "bleu", "keys")
+        return {"searches": searches(folder), "runs": {name: {field: r[field] for field in fields} for name, r in runs.items()}}
+
+    return run
 
 
 def searches(folder: Path) -> dict[str, Any]:
@@ -73,13 +72,9 @@ def steps(folder: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def golden(finish: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("tuned") / "golden"
-    return folder, finish(folder, "--engine", "local")
-
-
-def trained(folder: Path) -> int:
-    return len(list(folder.glob("results/*/train.json")))
+    return folder, finish(folder)
 
 
 MOMENTS: dict[str, Callable[[Path], bool]] = {
@@ -92,34 +87,34 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dict[str, Any]], moment: str) -> None:
+def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dict[str, Any]], moment: str, finish: Any) -> None:
     folder = golden[0].parent / moment.replace(" ", "-")
-    process = start(folder, "--engine", "local")
+    process = start(*words(folder))
     while not MOMENTS[moment](folder) and process.poll() is None:
         time.sleep(0.02)
     assert process.poll() is None, "the sweep ended before it could be killed"
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    assert finish(folder, "--engine", "local") == golden[1]
+    assert finish(folder) == golden[1]
     assert steps(folder) <= steps(golden[0]) + 10, "more than the updates since the last checkpoint were repeated"
 
 
-def test_equal_work_is_done_once(golden: tuple[Path, dict[str, Any]]) -> None:
+def test_equal_work_is_done_once(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     before = steps(golden[0])
-    assert finish(golden[0], "--engine", "local") == golden[1] and steps(golden[0]) == before
+    assert finish(golden[0]) == golden[1] and steps(golden[0]) == before
 
 
-def test_several_processes_choose_the_same(golden: tuple[Path, dict[str, Any]]) -> None:
+def test_several_processes_choose_the_same(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     assert finish(golden[0].parent / "jobs", "--engine", "local", "--jobs", "2") == golden[1]
 
 
 @pytest.mark.ray
-def test_ray_chooses_the_same(golden: tuple[Path, dict[str, Any]]) -> None:
+def test_ray_chooses_the_same(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     assert finish(golden[0].parent / "ray", "--engine", "ray") == golden[1]
 
 
 @pytest.mark.ray
-def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path) -> None:
+def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path, finish: Any) -> None:
     worse = {
         "trials: 4": "trials: 2",
         "loguniform: [1.0, 8.0]": "choice: [0.001, 0.002]",
@@ -142,7 +137,7 @@ def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path) -> None:
 
 
 def test_a_search_trains_only_and_its_rows_are_rows_like_others(
-    golden: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    golden: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     folder, found = golden
     monkeypatch.chdir(tmp_path)
@@ -154,11 +149,10 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     assert len(list(folder.glob("results/*/train.json"))) == 4 * 2 + 2 * 2
 
     def called(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-        places = ["--results", str(folder / "results")] + ["--cache-dir", str(folder.parent / "cache")] * (
-            arguments[0] not in ("results", "gc")
-        )
-        assert run([*arguments, *places]) in codes, capsys.readouterr().err
-        return capsys.readouterr().out
+        cache = [] if arguments[0] in ("results", "gc") else ["--cache-dir", folder.parent / "cache"]
+        code, out, err = cli(*arguments, "--results", folder / "results", *cache)
+        assert code in codes, err
+        return out
 
     shown = called("show", f"{file}#slow@tuned")
     record = next(
@@ -173,8 +167,6 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     verdicts = [json.loads(line) for line in called("verdict", file, "--json", codes=(6, 7)).splitlines()]
     assert {each["configuration"] for each in verdicts} == {"as written", "tuned"}
     assert {each["verdict"] for each in verdicts if each["configuration"] == "as written"} == {"not run"}
-
-    import orchestrator.api as nmt
 
     where: Any = {"results": folder / "results", "cache_dir": folder.parent / "cache"}
     compared = nmt.compare(f"{file}#slow@tuned", f"{file}#base@tuned", **where)
@@ -192,49 +184,45 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     called("results", "export", str(tmp_path / "packed"), "--sweep", "try-tuned-tuned")
     for number, source in enumerate((folder / "results", tmp_path / "packed")):
         other = tmp_path / f"imported{number}"
-        assert run(["results", "import", str(source), "--results", str(other)]) == 0
-        capsys.readouterr()
-        assert run(["show", f"{file}#slow@tuned", "--results", str(other), "--cache-dir", str(folder.parent / "cache")]) == 0
-        assert capsys.readouterr().out == shown
+        assert cli("results", "import", source, "--results", other)[0] == 0
+        assert cli("show", f"{file}#slow@tuned", "--results", other, "--cache-dir", folder.parent / "cache")[:2] == (0, shown)
 
 
-def test_controls_are_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_controls_are_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     changes = {"max_steps: 40": "max_steps: 20", "trials: 4": "trials: 2", "judge: [1, 2]": "judge: [1]", "  stop: {rungs: [20]}\n": ""}
     spec = SPEC.replace("slow: {optim: {schedule: {lr: 1.0e-3}}}", "slow: {model: {encoder: {num_layers: 2}}}")
     for old, new in changes.items():
         spec = spec.replace(old, new)
     monkeypatch.chdir(tmp_path)
     Path("tuned.yaml").write_text(spec, encoding="utf-8")
-    assert run(["sweep", "tuned.yaml", "--tune", "--controls", "params", "--engine", "local", "--no-tracking", "--json"]) == 0
-    done = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    code, out, err = cli("sweep", "tuned.yaml", "--tune", "--controls", "params", "--engine", "local", "--no-tracking", "--json")
+    assert code == 0, err
+    done = [json.loads(line) for line in out.splitlines()]
     control = "base@params=slow@tuned"
     assert {record["id"].split("/")[-1] for record in done} == {"base@tuned", "slow@tuned", control}
     found = searches(Path())["try/tuned/base@params=slow"]
     rate = found["trials"][found["chosen"]]["changes"].get("optim.schedule.lr", 3.0e-3)
-    assert run(["show", f"tuned.yaml#{control}", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["spec"]
+    shown = json.loads(cli("show", f"tuned.yaml#{control}", "--json")[1])["spec"]
     assert shown["model"]["d_ff"] > 32 and shown["optim"]["schedule"]["lr"] == rate
 
 
-def test_what_tune_does_not_go_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "tuned.yaml"
+def test_what_tune_does_not_go_with(tmp_path: Path, cli: Any) -> None:
+    file, plain, other = (tmp_path / f"{name}.yaml" for name in ("tuned", "plain", "with"))
     file.write_text(SPEC.replace("claims:", "sweep: {scheduler: {kind: asha, rungs: [20]}}\nclaims:"))
-    places = ["--engine", "local", "--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
-    assert run(["sweep", str(file), "--tune", *places]) == 2
-    assert "--tune: found a scheduler that compares rows; expected fifo" in capsys.readouterr().err
-    file.write_text(SPEC.partition("claims:")[0] + "rows:\n  base: {}\n")
-    assert run(["sweep", str(file), "--tune", *places]) == 2
-    assert "found no section `tune`; expected one in the file, or --tune-with FILE.yaml" in capsys.readouterr().err
-    assert run(["sweep", str(file), "--tune", "--seeds", "1", *places]) == 2
-    assert "--tune: found --seeds too" in capsys.readouterr().err
-    other = tmp_path / "with.yaml"
+    plain.write_text(SPEC.partition("claims:")[0] + "rows:\n  base: {}\n")
     other.write_text("tune: {trails: 3, space: {optim.schedule.lr: {uniform: [0.001, 0.002]}}}\n")
-    assert run(["sweep", str(file), "--tune-with", str(other), *places]) == 2
-    assert "with.yaml:1: tune.trails: unknown key" in capsys.readouterr().err
-    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("*/train.json"))
+    for arguments, message in (
+        ((file, "--tune"), "--tune: found a scheduler that compares rows; expected fifo"),
+        ((plain, "--tune"), "found no section `tune`; expected one in the file, or --tune-with FILE.yaml"),
+        ((plain, "--tune", "--seeds", "1"), "--tune: found --seeds too"),
+        ((plain, "--tune-with", other), "with.yaml:1: tune.trails: unknown key"),
+    ):
+        code, _, err = cli("sweep", *arguments, "--engine", "local", "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
+        assert code == 2 and message in err
+    assert not list(tmp_path.glob("results/*/train.json"))
 
 
-def test_the_documented_table_runs(tmp_path: Path) -> None:
+def test_the_documented_table_runs(tmp_path: Path, finish: Any) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8"), re.DOTALL)
-    found = finish(tmp_path / "documented", "--engine", "local", spec=text)
-    assert {name for name, _ in found["runs"]} == {"mine/tuned/baseline@tuned", "mine/tuned/dense@tuned"} and len(found["runs"]) == 6
+    runs = finish(tmp_path / "documented", spec=text)["runs"]
+    assert {name for name, _ in runs} == {"mine/tuned/baseline@tuned", "mine/tuned/dense@tuned"} and len(runs) == 6
