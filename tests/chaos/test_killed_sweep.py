@@ -3,23 +3,18 @@
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from orchestrator.paths import ROOT
+from tests.command import start
+from tests.tiny import tiny
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 KILLS, INTERVAL, STEPS = 6, 5, 40
-SPEC = f"""
+SPEC = tiny(f"""
 source: {{paper: chaos, table: sweep}}
-data: {{corpus: toy-smoke, subword: {{kind: word, size: 300, joint: false}}}}
-batch: {{unit: tokens, size: 200}}
-model: {{d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {{num_layers: 2}}, decoder: {{num_layers: 2}}}}
-optim: {{schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}, label_smoothing: 0.1}}
 train: {{max_steps: {STEPS}, validate_every: 20, checkpoint_every: {INTERVAL}}}
 decode: {{beam_size: 1}}
 sweep:
@@ -30,21 +25,7 @@ rows:
   slow: {{optim: {{schedule: {{kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}}}}
   linear: {{model: {{encoder: {{aggregation: {{kind: linear}}}}}}}}
   tuned: {{init_from: base, model: {{encoder: {{aggregation: {{kind: iterative}}}}}}}}
-"""
-
-
-def start(spec: Path, base: Path) -> subprocess.Popen[str]:
-    places = ["--results", str(base / "results"), "--cache-dir", str(base.parent / "cache")]
-    command = [sys.executable, "-m", "orchestrator", "sweep", str(spec), "--engine", "local", "--no-tracking", "--json", *places]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(spec: Path, base: Path) -> tuple[dict[tuple[str, int], dict], str]:
-    process = start(spec, base)
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, err[-3000:]
-    records = [json.loads(line) for line in out.splitlines()]
-    return {(record["id"].rpartition("/")[2], record["seed"]): record for record in records}, err
+""")
 
 
 def written(results: Path) -> int:
@@ -64,16 +45,27 @@ def finished(results: Path) -> dict[Path, bytes]:
     }
 
 
-def test_kills_of_the_driver_repeat_no_finished_run(tmp_path):
+def test_kills_of_the_driver_repeat_no_finished_run(tmp_path, cli):
     spec = tmp_path / "sweep.yaml"
     spec.write_text(SPEC)
-    golden, _ = finish(spec, tmp_path / "golden")
+
+    def words(base: str) -> list[object]:
+        places = ["--results", tmp_path / base / "results", "--cache-dir", tmp_path / "cache"]
+        return ["sweep", spec, "--engine", "local", "--no-tracking", "--json", *places]
+
+    def finish(base: str) -> tuple[dict[tuple[str, int], dict], str]:
+        code, out, err = cli(*words(base))
+        assert code == 0, err
+        records = [json.loads(line) for line in out.splitlines()]
+        return {(record["id"].rpartition("/")[2], record["seed"]): record for record in records}, err
+
+    golden, _ = finish("golden")
     results, chance = tmp_path / "killed" / "results", random.Random(8)
     whole = written(tmp_path / "golden" / "results")
     over: dict[Path, bytes] = {}
     kills = during = 0
     while kills < KILLS:
-        process = start(spec, tmp_path / "killed")
+        process = start(*words("killed"))
         goal = written(results) + chance.randrange(1, 2 * whole // KILLS)
         while process.poll() is None and written(results) < goal:
             time.sleep(0.02)
@@ -89,7 +81,7 @@ def test_kills_of_the_driver_repeat_no_finished_run(tmp_path):
         during += len(now) > len(over)
         over = now
     assert kills >= KILLS * 2 // 3 and during >= 2  # they were spread over the sweep
-    found, said = finish(spec, tmp_path / "killed")
+    found, _ = finish("killed")
     assert over.items() <= finished(results).items()
     assert found.keys() == golden.keys() and {record["status"] for record in golden.values()} == {"done", "stopped"}
     fields = ("status", "steps", "weights_sha256", "bleu", "keys", "reason")
@@ -98,5 +90,5 @@ def test_kills_of_the_driver_repeat_no_finished_run(tmp_path):
     steps = sum(path.read_bytes().count(b"\n") for path in results.glob("*/journal.jsonl"))
     alone = sum(path.read_bytes().count(b"\n") for path in (tmp_path / "golden" / "results").glob("*/journal.jsonl"))
     assert alone <= steps <= alone + kills * INTERVAL  # of a run under way, what came after its last checkpoint
-    again, said = finish(spec, tmp_path / "killed")
+    again, said = finish("killed")
     assert "0 steps executed" in said and again == found
