@@ -20,6 +20,7 @@ from orchestrator.paths import ROOT
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from orchestrator.tracking.ui import runs_page
+from tests.command import call
 
 pytestmark = [
     pytest.mark.browser,
@@ -132,25 +133,19 @@ def test_a_server_that_dies_in_the_middle_gets_everything_once(server: SharedSer
     check_whole(tmp_path, server.uri, "synthetic-outage", 30)
 
 
-def nmt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "orchestrator", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=600)
-
-
 def test_a_run_by_the_command_line_never_waits_for_the_server(server: SharedServer, tmp_path: Path) -> None:
     results, cache = ["--results", str(tmp_path / "results")], ["--cache-dir", str(tmp_path / "cache")]
     run = ["run", "quickstart/fusion/baseline", "--profile", "smoke", *results, *cache]
-    wrong = nmt(*run, "--tracking-uri", server.uri, MLFLOW_TRACKING_PASSWORD="canary-wrong")
-    assert wrong.returncode == 0 and "login refused" in wrong.stderr and "canary" not in wrong.stderr + wrong.stdout
-    down = nmt(*run, "--tracking-uri", f"http://127.0.0.1:{mlflow_server.free_port()}")
-    assert down.returncode == 0 and "connection refused" in down.stderr and "reconcile" in down.stderr, down.stderr
-    late = nmt(*run, MLFLOW_TRACKING_URI=server.uri)  # nothing to do, but to tell the server
-    assert late.returncode == 0 and "0 steps" in late.stderr, late.stderr
+    code, out, wrong = call(*run, "--tracking-uri", server.uri, MLFLOW_TRACKING_PASSWORD="canary-wrong")
+    assert code == 0 and "login refused" in wrong and "canary" not in wrong + out
+    code, _, down = call(*run, "--tracking-uri", f"http://127.0.0.1:{mlflow_server.free_port()}")
+    assert code == 0 and "connection refused" in down and "reconcile" in down, down
+    code, out, late = call(*run, MLFLOW_TRACKING_URI=server.uri)  # nothing to do, but to tell the server
+    assert code == 0 and "0 steps" in late, late
     (found,) = children(tmp_path / "results", server.uri, "quickstart-fusion-baseline@smoke-1").values()
     assert [entry.info.status for entry in found] == ["FINISHED"]
     assert not (tmp_path / "results" / "mlflow.db").exists()
-    told = wrong.stderr + down.stderr + late.stderr + late.stdout
-    assert server.password not in told + server.log.read_text(errors="replace")
+    assert server.password not in wrong + down + late + out + server.log.read_text(errors="replace")
 
 
 def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, tmp_path: Path) -> None:
