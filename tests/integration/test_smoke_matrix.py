@@ -1,8 +1,6 @@
 """Every run row of the papers and of two tables of modern/ trains under the smoke profile; every table prints, every analysis draws."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from orchestrator.paths import ROOT
 from orchestrator.specs.row import Row
+from tests.command import call
 from tests.specs import shipped
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -48,15 +47,15 @@ def analyses(target: str) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=TARGETS)
-def swept(request, tmp_path_factory) -> tuple[str, list[str], list[dict]]:
+def swept(request, tmp_path_factory, cli: Cli) -> tuple[str, list[str], list[dict]]:
     """The target, the options that name its results, and its records. The shortest in Ray's reused workers, the others in one process."""
     base = tmp_path_factory.mktemp(request.param.replace("/", "-"))
     places = ["--profile", "smoke", "--results", str(base / "results"), "--cache-dir", str(base / "cache")]
     engine = "ray" if request.param == "modern/family" else "local"
-    command = ["sweep", str(file_of(request.param)), "--engine", engine, "--no-tracking", "--json", *places]
-    done = subprocess.run([sys.executable, "-m", "orchestrator", *command], cwd=ROOT, capture_output=True, text=True, timeout=1200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return request.param, places, [json.loads(line) for line in done.stdout.splitlines()]
+    command = ["sweep", file_of(request.param), "--engine", engine, "--no-tracking", "--json", *places]
+    code, out, err = (call if engine == "ray" else cli)(*command)
+    assert code == 0, err[-3000:]
+    return request.param, places, [json.loads(line) for line in out.splitlines()]
 
 
 def test_every_row_is_done_and_equal_work_is_done_once(swept):
