@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 
-from orchestrator.paths import ROOT
+from tests.command import start
 from tests.tiny import tiny
 
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
@@ -120,10 +120,8 @@ class Machine:
 
     def popen(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
-        keys |= {"AWS_ENDPOINT_URL": self.server.url, "PYTHONPATH": str(ROOT)}
-        environment = os.environ | keys | {"NMT_SCRATCH": str(self.scratch), "NMT_CACHE_DIR": str(self.base / "cache")} | env
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        keys |= {"AWS_ENDPOINT_URL": self.server.url, "NMT_SCRATCH": str(self.scratch), "NMT_CACHE_DIR": str(self.base / "cache")}
+        return start(*arguments, **keys | env)
 
     def __call__(self, *arguments: str, code: int = 0, **env: str) -> tuple[str, str]:
         process = self.popen(*arguments, **env)

@@ -2,10 +2,7 @@
 
 import errno
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,7 @@ from orchestrator.data import fetch
 from orchestrator.data.formats import Columns
 from orchestrator.data.joined import joined
 from orchestrator.errors import UserError
-from orchestrator.paths import ROOT
+from tests.command import start
 from tests.unit.conftest import refused
 from tests.unit.data.hub_server import COMMIT, Hub, parquet_of, serving
 
@@ -136,8 +133,7 @@ def test_a_split_of_a_dataset_in_data_add(server: Hub, tmp_path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_download_is_fetched_again(number: int, server: Hub, tmp_path) -> None:
     server.faults = {"train/0000.parquet": ["stall"]}
-    command = [sys.executable, "-m", "orchestrator", "data", "get", "talks", "--data-dir", str(tmp_path / "data")]
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HF_HUB_OFFLINE": "0"}, stderr=subprocess.PIPE, text=True)
+    process = start("data", "get", "talks", "--data-dir", tmp_path / "data", HF_HUB_OFFLINE="0")
     assert server.stalls.wait(60)
     temporary = list((tmp_path / "data/talks").glob(".train.de.*.tmp"))
     process.send_signal(number)
