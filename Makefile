@@ -129,7 +129,8 @@ docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python docs/spec_page.py > docs/spec.md
 	$(BIN)/nmt-ablate report $(TABLES) --profile mini-short --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
-	$(BIN)/nmt-ablate report dou2018/table1/row1,row1-continued,row5 --profile mini-64 --results docs/results/ledger --markdown --to docs/results/mini-64.md
+	$(BIN)/nmt-ablate report dou2018/table1/row1,row1-continued,row5 --ladder mini-64,mini --results docs/results/ledger --markdown --to docs/results/sizes.md
+	$(BIN)/nmt-ablate report dou2018/table1/row1,row1-continued,row5 --profile mini --results docs/results/ledger --markdown --to docs/results/mini.md
 	$(BIN)/nmt-ablate report modern/first/plain6,x0 --profile mini-64 --results docs/results/ledger --markdown --to docs/results/tuned.md
 	$(BIN)/nmt-ablate report modern/family/plain,value-residual,satformer --profile mini-64 --results docs/results/ledger --markdown --to docs/results/tuned-family.md
 	to=$$(mktemp -d) && $(BIN)/nmt-ablate analyse $(DEPTH) --kind depth --profile mini-short --results docs/results/ledger --no-tracking --out $$to && cp $$to/depth.svg docs/results/
