@@ -237,12 +237,13 @@ def of_ladder(found: Ladder) -> Spec | None:
                 points.append(about | {"y": each.effect.delta, **ends})
     rows = list(dict.fromkeys(point["row"] for point in points))
     colours = [f"var(--c{i + 1})" if i + 1 < COLOURS else "var(--grey)" for i in range(len(rows))]
-    panels = [_size_panel(metric, rows, colours) for metric in dict.fromkeys(point["metric"] for point in points)]
+    axis = {"values": sorted({point["x"] for point in points}), "format": ".2s", "labelOverlap": True}
+    panels = [_size_panel(metric, rows, colours, axis) for metric in dict.fromkeys(point["metric"] for point in points)]
     return {"data": {"values": points}, "hconcat": panels} if points else None
 
 
-def _size_panel(metric: str, rows: list[str], colours: list[str]) -> Spec:
-    x = quantity("x", "parameters of the baseline", scale={"type": "log", "nice": False, "padding": 16})
+def _size_panel(metric: str, rows: list[str], colours: list[str], axis: Spec) -> Spec:
+    x = quantity("x", "parameters of the baseline", scale={"type": "log", "nice": False, "padding": 16}, axis=axis)
     y = quantity("y", f"difference in {TITLES[metric]}")
     colour = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": rows, "range": colours}, "legend": {"orient": "top"}}
     tips = [tip("row"), tip("size"), tip("y", "difference", "+.3f")]
