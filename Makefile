@@ -58,7 +58,7 @@ quickstart: about-quickstart setup  ## four variants x three seeds on the built-
 
 about-quickstart:
 	@test -f $(STAMP) || echo "1. installs what requirements.lock names into $(VENV): some minutes, once"
-	@echo "2. generates a corpus and trains four variants with three seeds each through Ray: about 5 minutes on 2 cores with AVX-512, longer without"
+	@echo "2. generates a corpus and trains four variants with three seeds each through Ray: some minutes on 2 cores"
 	@echo "3. prints the table, and three commands to look further. Ctrl-C stops it; the same command goes on where it stopped."
 
 test: setup  ## the fast suite, and its arithmetic once more as on a processor of fewer instructions

@@ -51,11 +51,7 @@ class _Seen:
         for number, row in enumerate(rows, 1):
             for column, line in enumerate(row):
                 if not line.isascii():
-                    if not is_normalized("NFC", line):
-                        first, count = self.decomposed.get(column, (number, 0))
-                        self.decomposed[column] = first, count + 1
-                    elif min(column, 1) not in self.composed and not is_normalized("NFD", line):
-                        self.composed.add(min(column, 1))
+                    self._note_form(min(column, 1), column, number, line)
                 if (not line.isascii() or "<" in line or "\r" in line) and _ANY.search(line):
                     for fault in (name for name, pattern in _FAULTS.items() if pattern.search(line)):
                         self.faults[column, fault] += 1
@@ -68,6 +64,13 @@ class _Seen:
                 self.sampled += 1
                 self.distinct.add(digest)
             yield row
+
+    def _note_form(self, side: int, column: int, number: int, line: str) -> None:
+        if not is_normalized("NFC", line):
+            first, count = self.decomposed.get(column, (number, 0))
+            self.decomposed[column] = first, count + 1
+        elif side not in self.composed and not is_normalized("NFD", line):
+            self.composed.add(side)
 
 
 class Watch:

@@ -99,7 +99,9 @@ class UsedPieces:
     def __init__(self, pieces: Segmenter, piece_ids: Sequence[int]) -> None:
         """piece_ids: the model's id for each new id, the specials first; -1 where the model has none."""
         self.pieces, self.piece_ids = pieces, list(piece_ids)
-        self.ids = {old: new for new, old in reversed(list(enumerate(self.piece_ids)))}  # the first place of a repeated one
+        self.ids: dict[int, int] = {}
+        for new, old in enumerate(self.piece_ids):
+            self.ids.setdefault(old, new)
         self.size = len(self.piece_ids)
 
     def encode(self, lines: list[str]) -> list[list[int]]:

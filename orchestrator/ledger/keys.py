@@ -69,7 +69,6 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     if (spec.init_from is None) != (parent_train_key is None):
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
 
-    start = [parent_train_key, spec.decode.checkpoint]  # `sweeps.row` loads these weights of the parent
     meaning = {
         "format": FORMAT,
         "data": training_key(dict(manifest)),
@@ -79,7 +78,7 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         "optim": _optim_meaning(spec),
         "train": _length_meaning(spec),
         "seed": spec.seed,
-        "parent": parent_train_key if spec.init_from is None or start[1] == "last" else start,
+        "parent": parent_train_key if spec.start in (None, "last") else [parent_train_key, spec.start],
     }
     train = digest(meaning)
     about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
@@ -90,7 +89,8 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         tune = digest(about | {"valid": split_key(dict(manifest), "valid"), "score": metric})
     test = [spec.score.test, split_key(dict(manifest), spec.score.test)]
     decode = digest(about | {"test": test} | ({} if tune is None else {"tune": tune}))
-    return Keys(train, decode, digest({"format": FORMAT, "decode": decode, "score": _score_meaning(spec.score, manifest)}), tune)
+    score = digest({"format": FORMAT, "decode": decode, "score": _score_meaning(spec.score, manifest)})
+    return Keys(train, decode, score, tune)
 
 
 def external_keys(row_id: str, seed: int, score: ScoreSpec, manifest: Mapping[str, Any] | None) -> Keys:

@@ -49,8 +49,8 @@ def is_unfinished(run: Path) -> bool:
 
 def of_run(run: Path) -> list[str]:
     """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
-    whole = is_unfinished(run)
-    return [name for name in files_in(run.parent, run.name) if whole or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
+    unfinished, names = is_unfinished(run), files_in(run.parent, run.name)
+    return [name for name in names if unfinished or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
 
 
 def of_sweeps(results: Path, names: list[str] | None) -> list[str]:

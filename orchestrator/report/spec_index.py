@@ -102,5 +102,4 @@ def training_of(spec: RunSpec) -> str:
 
     The weights of the parent from which a row starts may not (`ledger.keys`).
     """
-    start = spec.init_from and spec.decode.checkpoint
-    return digest([start, spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"})])
+    return digest([spec.start, spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"})])

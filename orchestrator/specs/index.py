@@ -40,9 +40,13 @@ class Target:
 
 def table_files() -> list[Path]:
     """Returns the files of the index: the product's, the user's own, those of the working folder; each sorted."""
-    found = [path for root in search_spaces() for path in sorted(root.rglob("*.yaml")) if path.relative_to(root).parts[0] not in APART]
+    found = [path for folder in search_spaces() for path in sorted(folder.rglob("*.yaml")) if not _apart(path, folder)]
     here = sorted(path for path in Path().glob("[!.]*.yaml") if _ROWS.search(read_bytes(path) or b""))
     return list({path.resolve(): path for path in (*found, *here)}.values())
+
+
+def _apart(path: Path, folder: Path) -> bool:
+    return path.relative_to(folder).parts[0] in APART
 
 
 def tables(paths: Iterable[Path] | None = None) -> tuple[dict[str, TableFile], list[str]]:
@@ -117,8 +121,8 @@ def find_all(target: str | Path | list[Target]) -> list[Target]:
 
 def _is_table(path: Path) -> bool:
     """Returns False for the bases, data entries and profiles under `search_spaces`."""
-    roots = [root for folder in search_spaces() if path.resolve().is_relative_to(root := folder.resolve())]
-    return not any(path.resolve().relative_to(root).parts[0] in APART for root in roots)
+    resolved = path.resolve()
+    return not any(resolved.is_relative_to(folder.resolve()) and _apart(resolved, folder.resolve()) for folder in search_spaces())
 
 
 def _in_table(table: TableFile, row: str, text: str) -> Target:

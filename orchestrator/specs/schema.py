@@ -267,6 +267,11 @@ class RunSpec(Strict):
         return self.model_dump(exclude={"seed", "init_from"})
 
     @property
+    def start(self) -> str | None:
+        """Which weights of the row `init_from` the training starts from (`last`, `best`, ..); None for random ones."""
+        return None if self.init_from is None else self.decode.checkpoint
+
+    @property
     def search(self) -> DecodeSpec:
         """`decode`, with the beam size of `score` if it gives one."""
         beam = self.score.beam_size

@@ -93,9 +93,9 @@ def _train(
 ) -> dict[str, Any]:
     spec = task.spec
     init_weights, origin = None, dict[str, Any](sources=component_sources.hashes(spec.model))
-    if task.parent_key is not None:
+    if task.parent_key is not None and spec.start is not None:
         object_store.pull(Path(task.results) / task.parent_key[:16])
-        init_weights = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
+        init_weights = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.start)
         weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
         origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
     if runtime.is_main:

@@ -142,10 +142,10 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
-    lacking = ["intervals and verdicts lack the variance of the choice, which only trials chosen by valid/nll show"]
+    doubt = "intervals and verdicts lack the variance of the choice, which only trials chosen by valid/nll show"
     return [
         f"tuned: {how}; judged with seeds {seeds['judge']}",
-        *lacking * (first["select"] != "valid/nll"),
+        *([] if first["select"] == "valid/nll" else [doubt]),
         f"chosen values: {chosen}",
         *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
     ]

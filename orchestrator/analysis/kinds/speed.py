@@ -145,7 +145,7 @@ class Case:
     def train(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
-        started = clock(self.device, cpu=self.clock == "cpu")
+        started = self._now()
         for update in self.updates:
             self.optimizer.zero_grad(set_to_none=True)
             for batch in update.micro_batches:
@@ -153,21 +153,24 @@ class Case:
                 self.passes(here, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             clip_gradients(self.model, self.subject.spec.optim.clip_norm)
             self.optimizer.step()
-        return clock(self.device, cpu=self.clock == "cpu") - started
+        return self._now() - started
 
     def decode(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
-        started = clock(self.device, cpu=self.clock == "cpu")
+        started = self._now()
         outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
-        seconds = clock(self.device, cpu=self.clock == "cpu") - started
+        seconds = self._now() - started
         self.output_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in outputs)
         return seconds
 
     def rates(self, work: str) -> list[float]:
         count = len(self.updates if work == "train" else self.sources)
         return [count / seconds for seconds in self.seconds[work]]
+
+    def _now(self) -> float:
+        return clock(self.device, cpu=self.clock == "cpu")
 
 
 def measure(cases: Sequence[Case], rounds: int) -> bool:

@@ -111,10 +111,8 @@ def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path |
 
 
 def _title(found: Sequence[Section]) -> str:
-    scales = {section.scale for section in found}
-    return "; ".join(dict.fromkeys(section.table.table for section in found)) + (
-        f" ({scales.pop()})" if len(scales) == 1 and found[0].scale else ""
-    )
+    names, scales = "; ".join(dict.fromkeys(section.table.table for section in found)), {section.scale for section in found}
+    return f"{names} ({found[0].scale})" if len(scales) == 1 and found[0].scale else names
 
 
 def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None, ladders: Sequence[Ladder] = ()) -> Path:

@@ -126,7 +126,8 @@ class Blocks(Generic[Name]):
     def __init__(self, rows: Mapping[Name, Seeds], kinds: Mapping[Name, Mapping[int, str]]) -> None:
         self.kinds = kinds = {name: each for name, each in kinds.items() if "" not in each.values()}
         self.names = sorted({kind for each in kinds.values() for kind in each.values()})[1:]
-        self.c, self.covariance, self.known = np.zeros(D := len(self.names)), np.zeros((D, D)), np.zeros((D, D))
+        D = len(self.names)
+        self.c, self.covariance, self.known = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
         several = [(name, list(seeds)) for name, seeds in rows.items() if name in kinds and len(seeds) > 1]
         if not self.names or not several:
             return

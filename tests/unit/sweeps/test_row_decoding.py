@@ -51,7 +51,8 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     parent = Store(tmp_path / ("cd" * 8), "cd" * 32)
     for name, value in (("last", 1.0), ("best", 2.0)):
         parent.save_weights(name, {"w": torch.full((2,), value)}, {})
-    task = SimpleNamespace(spec=changed(decode={"checkpoint": "best"}), parent_key="cd" * 32, results=str(tmp_path), id="a", seed=1)
+    spec = changed(decode={"checkpoint": "best"}).model_copy(update={"init_from": "a/b/parent"})
+    task = SimpleNamespace(spec=spec, parent_key="cd" * 32, results=str(tmp_path), id="a", seed=1)
     task.keys, task.train_key, task.rung_bleu, task.rungs, task.run_dir = Keys(KEY, None, None), KEY, False, [], tmp_path / KEY[:16]
     with pytest.raises(Halted):
         list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None, read_train=lambda *_: None), None, []))
