@@ -24,7 +24,7 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
 
 RESERVE = 60.0
-"""Runs are requested to save when the budget has this many seconds left for all active devices, or a tenth of it if that is less.
+"""Runs are requested to save when the budget has this many seconds left for all active devices, or 15 % of it if that is less.
 What cannot be interrupted in that time (decoding) is killed, and starts again when the sweep is resumed."""
 
 KEY = digest("device-seconds of a sweep")
@@ -78,9 +78,9 @@ class Budget:
     def action(self, devices: int) -> Literal["continue", "save", "stop"]:
         """What the sweep should do now that `devices` work for it."""
         devices, left = max(1, devices), self.cap - self.own - self.others
-        if left <= min(0.05 * self.cap, devices * (5.0 if self.options.has_workers else 3 * POLL)):
+        if left <= min(0.1 * self.cap, devices * (5.0 if self.options.has_workers else 3 * POLL)):
             return "stop"
-        return "save" if left <= min(0.1 * self.cap, devices * RESERVE) else "continue"
+        return "save" if left <= min(0.15 * self.cap, devices * RESERVE) else "continue"
 
     def exceeded(self) -> BudgetExceeded:
         unit, hours = "GPU-hours" if self.on_gpu else "core-hours", (self.own + self.others) / 3600
@@ -108,7 +108,7 @@ class Budget:
         last = written = time.monotonic()
         wait, stopped = POLL, False
         while not self._closed.wait(wait):
-            now = time.monotonic()
+            now, busy = time.monotonic(), time.thread_time()
             devices = self.active()
             self.own += devices * (now - last)
             if now - written >= WRITE:
@@ -124,7 +124,7 @@ class Budget:
             if action == "stop" and not stopped:
                 stopped = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            last, wait = now, max(POLL, 50 * (time.monotonic() - now))  # the locks of many runs take time to read
+            last, wait = now, max(POLL, 50 * (time.thread_time() - busy))  # the locks of many runs take time to read
         self._write()
 
     def _used(self, slug: str) -> float:

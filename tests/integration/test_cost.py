@@ -26,7 +26,7 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(cli: Any, tmp_p
     path.write_text(SPEC)
     sweep = ("sweep", path, "--engine", "local", "--no-tracking", "--json", "--cache-dir", tmp_path / "c")
     whole = [json.loads(line) for line in cli(*sweep, "--results", tmp_path / "free")[1].splitlines()]
-    needed = budget.used_seconds(tmp_path / "free", "demo-cap") / 3600
+    needed, late = budget.used_seconds(tmp_path / "free", "demo-cap") / 3600, 1 / 3600  # a batch ends before a signal is handled
     for part in (2, 4, 8, 16):  # a machine that became faster since ends the runs before half of the time is over
         place, cap = ("--results", tmp_path / f"capped{part}"), needed / part
         code, _, err = cli(*sweep, *place, "--max-core-hours", f"{cap:.9f}")
@@ -34,9 +34,9 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(cli: Any, tmp_p
             break
     assert code == 130 and "stopped at the cap" in err and "core-hours used" in err, err
     first = budget.used_seconds(place[1], "demo-cap") / 3600
-    assert 0 < first <= cap
+    assert 0 < first <= cap + late
     code, _, err = cli(*sweep, *place, "--max-core-hours", f"{cap:.9f}")
-    assert code == 130 and "stopped at the cap" in err and budget.used_seconds(place[1], "demo-cap") / 3600 <= cap
+    assert code == 130 and "stopped at the cap" in err and budget.used_seconds(place[1], "demo-cap") / 3600 <= cap + late
     records = [json.loads(line) for line in cli(*sweep, *place, "--max-core-hours", "9")[1].splitlines()]
     bits = [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in whole]
     assert [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in records] == bits

@@ -34,8 +34,8 @@ def task(results: Path, name: str, workers: int = 1, threads: int = 1):
     ("hours", "devices", "left", "action"),
     [
         (10, 5, 301, "continue"), (10, 5, 299, "save"), (10, 5, 26, "save"), (10, 5, 24, "stop"), (10, 5, -5, "stop"),
-        (1, 0, RESERVE + 1, "continue"), (1, 0, RESERVE - 1, "save"), (0.01, 1, 3.7, "continue"), (0.01, 1, 3.5, "save"),
-        (0.01, 1, 1.7, "stop"),
+        (1, 0, RESERVE + 1, "continue"), (1, 0, RESERVE - 1, "save"), (0.01, 1, 5.5, "continue"), (0.01, 1, 5.3, "save"),
+        (0.01, 1, 3.5, "stop"),
     ],
 )  # fmt: skip
 def test_the_cap_asks_before_it_ends(tmp_path, hours: float, devices: int, left: float, action: str) -> None:
