@@ -7,7 +7,8 @@ import models.inference
 from benchmarks.switches import without
 from models.cache import Cache
 from models.inference import PrecisionError, check_precision, prepared
-from tests.unit.models.model_cases import DEFAULTS, batch, beams, fresh, full, tiny
+from models.transformer import build
+from tests.unit.models.model_cases import DEFAULTS, VOCAB, batch, beams, config, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
@@ -47,6 +48,17 @@ def test_beams_by_prepared_maps_too_equal_the_full_forward_of_each_hypothesis(ca
     with torch.no_grad(), prepared(model):
         for step, whole in beams(model):
             torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"kind": "value_residual", "share": True}, {"kind": "layer_memory"}, {"kind": "depth_values"}], ids=str)
+def test_layers_read_values_of_others_in_packed_sources(options):
+    """Heads of 16 numbers go to C. Layer 1 has one product for q, k and v; later layers have three inputs, or no map of values."""
+    side = {"num_layers": 3, "self_attention": options} | ({} if "share" in options else {"residual": {"kind": "deep_cross_attention"}})
+    model = build(config("pre", num_heads=1, encoder=side), VOCAB, VOCAB).eval()
+    with torch.no_grad():
+        want = model.logits(model(*batch()).hidden)
+    with prepared(model):
+        torch.testing.assert_close(steps(model, *batch()), want, atol=5e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
