@@ -52,8 +52,8 @@ class TextProcessor:
         return self._tokenizers[side].detokenise(self.decode_tokens(ids_list, side))
 
     def decode_tokens(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
-        """Decodes ids to tokenised lines."""
-        return self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
+        """Decodes ids to tokenised lines. Line feeds, which are pieces of models of bytes, become spaces."""
+        return [line.replace("\n", " ") for line in self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])]
 
     def vocabulary(self, name: str) -> list[Path]:
         """The files of a segmenter (`joint`, `src` or `tgt`)."""

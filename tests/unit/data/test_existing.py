@@ -12,6 +12,7 @@ import tokenizers
 
 from orchestrator.data import existing, subword
 from orchestrator.data.prepare import manifest, prepare
+from orchestrator.data.text_processor import TextProcessor
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import training_key
 from orchestrator.specs.schema import DataSpec, Subword
@@ -97,6 +98,13 @@ def test_without_its_library_a_tokenizer_is_refused(folder: Path, monkeypatch) -
 def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
     (folder / "dict.txt").write_text("hund 9\nder 7 #fairseq:overwrite\n")
     assert segmenters(folder, kind="word", dictionary=["dict.txt"])[0].encode(["der hund x"]) == [[5, 4, 1]]
+
+
+def test_a_line_feed_among_the_pieces_ends_no_line(folder: Path) -> None:
+    """Models of bytes have one."""
+    (folder / "joint.vocab").write_text(json.dumps(["a", "\n"]))
+    about = {"languages": ["de", "en"], "tokenizer": "none", "lowercase": False, "documents": False, "form": "raw"}
+    assert TextProcessor(folder, about | {"subword": "word", "vocabularies": ["joint"]}).decode([[4, 5, 4]]) == ["a   a"]
 
 
 def test_what_is_no_model_is_refused(folder: Path) -> None:
