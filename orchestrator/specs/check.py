@@ -73,6 +73,9 @@ def whole(spec: RunSpec) -> list[Problem]:
     if model.positions == "learned":
         fits = data.max_length is not None and data.max_length < model.max_positions
         unless(fits, "data.max_length", data.max_length, f"at most {model.max_positions - 1}, for model.max_positions and EOS")
+        second = spec.optim.restart and spec.optim.restart.batch
+        width = max(spec.batch.pad_to, second.pad_to if second else 1)
+        unless(width <= model.max_positions, "batch.pad_to", width, f"at most {model.max_positions}, model.max_positions")
     unless(data.subword.joint or not tied, "model.embeddings", "three-way", "data.subword.joint true, for one vocabulary")
     sizes = data.vocab
     unless(not tied or sizes.src == sizes.tgt, "data.vocab", f"{sizes.src} and {sizes.tgt}", "one size: embeddings are three-way")

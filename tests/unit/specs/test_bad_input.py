@@ -101,6 +101,7 @@ ROWS = [
     (model("regularizers: [{kind: diversity}], encoder: {num_layers: 2, " + CONV.replace("8", "[8, 9]") + "}"), "diversity over"),
     ("{model: {positions: learned, max_positions: 250}, data: {max_length: 250}}", "data.max_length: found 250; expected at most 249, for"),
     ("{model: {positions: learned}, data: {max_length: null}}", "max_length: found null; expected at most 1023"),
+    ("{model: {positions: learned}, batch: {pad_to: 1025}}", "batch.pad_to: found 1025; expected at most 1024, model.max_positions"),
     (encoder("num_layers: 2, " + CONV.replace("8", "[8, x]")), "widths\\[1\\]: found 'x'; expected a whole number"),
     (model("embeddings: tied-output, word_dim: 16, output_dim: 8"), "output_dim: found 8; expected 16, the width of words: embeddings"),
     ("{train: {recompute: layers, compile: true}}", "recompute is layers; expected none with compile"),
