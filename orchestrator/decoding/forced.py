@@ -21,7 +21,7 @@ def reference_nll(model: Any, sources: Sequence[Sequence[int]], targets: Sequenc
     """[sum of nll in nats, number of tokens] of each target given its source, EOS counted, in input order. Ids have no BOS and EOS. None if
     a sentence is longer than the learned positions."""
     device, most = next(model.parameters()).device, getattr(model, "max_positions", None)
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    lengths = [max(len(source), len(target), 1) for source, target in zip(sources, targets, strict=True)]  # an empty pair has EOS
     if most is not None and 1 + max(lengths, default=0) > most:
         return None
     found: list[list[float]] = [[] for _ in lengths]

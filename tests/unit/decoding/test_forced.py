@@ -8,8 +8,8 @@ from orchestrator.decoding import forced
 from orchestrator.decoding.forced import reference_nll
 from tests.unit.training.support import SPEC
 
-SOURCES = [[5, 6, 7], [8], [9, 10, 11, 12, 5, 6], [7, 7]]
-TARGETS = [[4, 5], [6, 7, 8, 9, 10], [], [11]]
+SOURCES = [[5, 6, 7], [8], [9, 10, 11, 12, 5, 6], [7, 7], []]
+TARGETS = [[4, 5], [6, 7, 8, 9, 10], [], [11], []]
 
 
 def test_each_sentence_has_the_sum_of_its_tokens_nll(monkeypatch):
