@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.errors import UserError, collecting, for_each
+from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
@@ -29,6 +29,10 @@ class Resolver:
         if head.kind in SCORED:
             parent = self._parent(table, parsed, sets)
             spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
+            if parent is not None:
+                started = parent.run_spec.decode.model_copy(update={"checkpoint": spec.start})
+                found = check.whole(parent.run_spec.model_copy(update={"decode": started}))
+                raise_all(parsed.spec.line(p.path, f"{p.message} of {parent.id}, from whose weights the row starts") for p in found)
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
         more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
