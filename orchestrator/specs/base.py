@@ -22,6 +22,7 @@ Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1024)]
 """Of workers, threads and hypotheses: more are a slip of the hand."""
 Natural = Annotated[int, Field(ge=0)]
+Exponent = Annotated[float, Field(ge=0, le=10)]  # of a length: larger ones leave the range of fp32
 VocabSize = Annotated[int, Field(gt=4, le=1_000_000)]
 """Pieces of a vocabulary, its 4 specials included."""
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from models.config import Component, DropoutConfig, ModelConfig, StackConfig
-from orchestrator.specs.base import Count, Natural, Positive, Strict, VocabSize
+from orchestrator.specs.base import Count, Exponent, Natural, Positive, Strict, VocabSize
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Schedule  # noqa: F401 (Schedule for those that import it from here)
 
 
@@ -182,10 +182,10 @@ class LengthPenalty(Strict):
 
     kind: Literal["gnmt", "exponent", "none"] = "gnmt"
     """gnmt: ((5+|Y|)/6)^alpha; exponent: |Y|^alpha; none: 1."""
-    alpha: Annotated[float, Field(ge=0)] | Literal["tuned"] = 0.6
-    """The exponent. tuned: the one of `candidates` with the best score on the validation set by the row's metric; the first one on ties."""
-    candidates: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
-    """Values of alpha that are tried; with alpha tuned alone."""
+    alpha: Exponent | Literal["tuned"] = 0.6
+    """The exponent. tuned: the one of `candidates` with the best score on the validation set by the row's metric; the first on ties."""
+    candidates: Annotated[list[Exponent], Field(min_length=1)] | None = None
+    """Values of alpha that are tried, with alpha tuned."""
 
     @model_validator(mode="after")
     def _tuned(self) -> "LengthPenalty":

@@ -48,6 +48,7 @@ ROWS = [
     ("{optim: {schedule: {kind: plateau, lr: 0.25}}, train: {patience: 3}}", "patience: found 3; expected none, or at least 4"),
     ("{decode: {length_penalty: {alpha: tuned}}}", "length_penalty.alpha: candidates are needed by alpha tuned"),
     ("{decode: {length_penalty: {alpha: tund}}}", "alpha: found 'tund'; expected a number or tuned"),
+    ("{decode: {length_penalty: {alpha: 60.0}}}", "alpha: found 60.0; expected a number <= 10"),
     ("{decode: {length_penalty: {candidates: [1.0]}}}", "candidates are used by alpha tuned alone, not by 0.6"),
     ("{decode: {length_penalty: {kind: none, alpha: tuned, candidates: [1.0]}}}", "expected kind gnmt or exponent"),
     ("{decode: {length_penalty: {alpha: tuned, candidates: [1.0]}}, score: {metric: rouge}}", "found tuned; .* with rouge"),
