@@ -26,6 +26,7 @@ from orchestrator.specs.text_form import RAW
 
 FORMAT = 1
 """Increased when equal text and options give different ids."""
+CHANGED = "corpus {}: its text changed since this command began; start the command again, which finds the results of the new text"
 
 
 def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
@@ -41,10 +42,8 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     hashes = _hashes(entry, data_dir)
     if any(name not in hashes for name in REQUIRED):
         return None
-    found = about(data, data_dir)
-    raw = {name: [file_hash(path) for path in entry.raw_references(name, data_dir)] for name in entry.splits}
-    if raw := {name: sums for name, sums in raw.items() if sums}:
-        found["raw"] = raw
+    raw = {name: sums for name in entry.splits if (sums := [file_hash(path) for path in entry.raw_references(name, data_dir)])}
+    found = about(data, data_dir) | ({"raw": raw} if raw else {})
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
 
 
@@ -59,24 +58,25 @@ def about(data: DataSpec, data_dir: Path | None) -> dict[str, Any]:
         sums = {name: [sha256_of(path) for path in paths] for name, paths in files.items()}
         options["subword"] = {"kind": data.subword.kind, "joint": data.subword.joint} | sums
     found: dict[str, Any] = {"format": FORMAT, "languages": [primary_subtag(entry.src), primary_subtag(entry.tgt)], "preparation": options}
-    if entry.documents is not None:
-        found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
     declared: dict[str, Any] = {"form": None if entry.text == RAW else entry.text, "pieces": entry.pieces, "normal_form": entry.normal_form}
+    declared["documents"] = None if entry.documents is None else entry.documents.model_dump() | {"rule": sentences.RULE}
     declared["cleaned"] = None if entry.cleaned is None else entry.cleaned.model_dump(exclude_defaults=True)
     return found | {name: value for name, value in declared.items() if value is not None}
 
 
-def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: bool = False) -> Prepared:
+def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: bool = False, expected: str | None = None) -> Prepared:
     """Returns the prepared corpus and builds it if `cache_dir` has none or a damaged one. Concurrent processes wait for the first.
 
-    verify: read every file now; by default sizes tell damage, and contents are verified when they are opened. Raises UserError for absent
-    or malformed text, which leaves no files behind.
+    verify: read every file now; by default sizes tell damage, and contents are verified when they are opened. expected: its key, if known.
+    Raises UserError for absent, malformed or changed text, which leaves no files behind.
     """
     source_manifest = manifest(data, data_dir)
     entry = load_entry(data.corpus)
     if source_manifest is None:
         raise UserError(entry.missing_message(REQUIRED, data_dir))
     key = digest(source_manifest)
+    if expected not in (None, key):
+        raise UserError(CHANGED.format(data.corpus))
     folder = cache_dir / key[:16]
     with contextlib.suppress(DamagedError):
         if (prepared := _load_prepared(folder, key, verify)) is not None:
@@ -95,8 +95,7 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: b
 
 def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
     """None if there is none. Raises DamagedError."""
-    prepared = store.load(folder, key)
-    if prepared is not None:
+    if (prepared := store.load(folder, key)) is not None:
         prepared.files.check(contents=verify)
     return prepared
 
@@ -109,6 +108,8 @@ def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], ke
         watch = None if text.entry.generated is not None else oddities.Watch(text, ["train", *text.held_out])
         train = text.rows("train") if watch is None else watch.train()
         stats = build(data, text, source_manifest["languages"], tmp, train, documents=documents, form=form)
+        if manifest(data, text.data_dir) != source_manifest:
+            raise UserError(CHANGED.format(data.corpus))
         for line in [] if watch is None else watch.warnings():
             log(f"warning: {line}")
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}

@@ -30,13 +30,11 @@ def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: Score
     [{"alpha", "bleu"}], "signature", "seconds"}."""
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
-    candidates, signature = [], ""
-    for alpha in decode.length_penalty.candidates or []:
-        scored = _scored(model, prepared, ids, with_alpha(decode, alpha), metric)
-        candidates.append({"alpha": alpha, "bleu": scored["bleu"]})
-        signature = scored["signature"]
-    best = max(candidates, key=lambda candidate: candidate["bleu"])
-    return {"alpha": best["alpha"], "candidates": candidates, "signature": signature, "seconds": round(time.perf_counter() - started, 3)}
+    alphas = decode.length_penalty.candidates or []
+    scored = [_scored(model, prepared, ids, with_alpha(decode, alpha), metric) for alpha in alphas]
+    candidates = [{"alpha": alpha, "bleu": each["bleu"]} for alpha, each in zip(alphas, scored, strict=True)]
+    best, seconds = max(candidates, key=lambda candidate: candidate["bleu"]), round(time.perf_counter() - started, 3)
+    return {"alpha": best["alpha"], "candidates": candidates, "signature": scored[-1]["signature"], "seconds": seconds}
 
 
 def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
@@ -60,9 +58,7 @@ def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str | None
 def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
     """Returns a function of the model that computes `valid/bleu` in percent by the row's metric, from fp32 greedy search for speed."""
     sources = prepared.encode(prepared.sources(VALID))
-    greedy = spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    if greedy.length_penalty.alpha == "tuned":  # the penalty has no effect on greedy search
-        greedy = with_alpha(greedy, 0.0)
+    greedy = with_alpha(spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"}), 0.0)  # it has no effect on greedy search
 
     def measure(model: nn.Module) -> dict[str, float]:
         training = model.training

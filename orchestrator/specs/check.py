@@ -73,8 +73,7 @@ def whole(spec: RunSpec) -> list[Problem]:
     if model.positions == "learned":
         fits = data.max_length is not None and data.max_length < model.max_positions
         unless(fits, "data.max_length", data.max_length, f"at most {model.max_positions - 1}, for model.max_positions and EOS")
-        second = spec.optim.restart and spec.optim.restart.batch
-        width = max(spec.batch.pad_to, second.pad_to if second else 1)
+        width = max(batch.pad_to for batch in (spec.batch, spec.optim.restart and spec.optim.restart.batch) if batch)
         unless(width <= model.max_positions, "batch.pad_to", width, f"at most {model.max_positions}, model.max_positions")
     unless(data.subword.joint or not tied, "model.embeddings", "three-way", "data.subword.joint true, for one vocabulary")
     sizes = data.vocab

@@ -53,7 +53,8 @@ def run_row(
 
     decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
     """
-    prepared = prepare(task.spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
+    data_dir = None if task.data_dir is None else Path(task.data_dir)
+    prepared = prepare(task.spec.data, data_dir, Path(task.cache_dir), expected=task.data_key)
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if runtime.any(False):  # does the main worker train?

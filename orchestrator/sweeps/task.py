@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.errors import raise_all
+from orchestrator.files.canonical import digest
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
@@ -32,7 +33,7 @@ class Task:
     """A row and seed to run. Its keys depend only on `spec`, not on workers, paths, rungs, pinning or the sweep.
 
     also: the other scorings of the training, by name. parent_key: train key of the run whose weights initialise this one.
-    workers: at most. fewest_workers: with which the run goes on when nodes leave; None: `workers`.
+    data_key: of the prepared data. workers: at most. fewest_workers: with which the run goes on when nodes leave; None: `workers`.
     weights_needed: a run to be trained starts from this one's weights. until: the rung at which it saves and stops; None: its end.
     rung_bleu: translate the validation set at rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the
     bucket whose scratch copy `results` is; each worker has its own copy.
@@ -46,6 +47,7 @@ class Task:
     label: str = ""
     parent_key: str | None = None
     data_dir: str | None = None
+    data_key: str | None = None
     cache_dir: str = ".data-cache"
     mirrors: list[str] = field(default_factory=list)
     workers: int = 1
@@ -116,7 +118,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             return
         if parent is not None:
             add(parent)
-        if data.manifest(spec.data) is None:
+        if (manifest := data.manifest(spec.data)) is None:
             missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
             return
         keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
@@ -129,6 +131,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             results=str(options.results.resolve()),
             parent_key=None if parent is None else keys_for(parent, data).train,
             data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+            data_key=digest(manifest),
             cache_dir=str(options.cache_dir.resolve()),
             mirrors=[str(m.resolve()) for m in options.mirrors],
             workers=options.workers or row.most_workers,

@@ -87,13 +87,9 @@ class TrainResult:
             "best_step": p.best_step,
             "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
         }
-        if self.ended_by is not None:
-            record["ended_by"] = self.ended_by
-        if p.rate_cuts:
-            record["rate_cuts"] = p.rate_cuts
-        if len(p.workers) > 1:
-            record["workers"] = p.workers
-        return record | p.origin | ({} if self.warm_start is None else {"warm_start": self.warm_start})
+        more = {"ended_by": self.ended_by, "rate_cuts": p.rate_cuts or None, "warm_start": self.warm_start}
+        more["workers"] = p.workers if len(p.workers) > 1 else None
+        return record | p.origin | {name: value for name, value in more.items() if value is not None}
 
 
 class Diverged(Exception):

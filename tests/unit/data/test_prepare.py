@@ -124,15 +124,13 @@ def test_filters_touch_the_training_text_only(tiny, tmp_path):
     lines[4] = "haus " * 4 + "katze"
     train.write_text("\n".join(lines) + "\n")
     ready = prepare(spec(max_words=6, max_length=14, max_ratio=1.9), tiny, tmp_path / "cache")
-    train_stats = ready.stats["splits"]["train"]
-    dropped = train_stats["dropped"]
+    dropped = (train_stats := ready.stats["splits"]["train"])["dropped"]
     assert dropped["empty"] == 1 and dropped["max_words"] > 0 and dropped["max_length"] > 0
     assert train_stats["pairs"] + sum(dropped.values()) == 60
     pairs = ready.pairs("train")
     assert max(pairs.src_lengths.max(), pairs.tgt_lengths.max()) <= 14
     both = pairs.src_lengths, pairs.tgt_lengths
-    longer, shorter = np.maximum(*both), np.minimum(*both)
-    assert (longer <= 1.9 * shorter).all()
+    assert (np.maximum(*both) <= 1.9 * np.minimum(*both)).all()
     assert len(ready.pairs("valid")) == len(ready.pairs("test")) == 6
 
 
@@ -145,8 +143,7 @@ def test_the_ratio_is_of_the_longer_to_the_shorter_side(tiny, tmp_path):
         path.write_text("\n".join(lines) + "\n")
     words = Subword(kind="word", size=300, joint=False)
     pairs = prepare(spec(subword=words), tiny, tmp_path / "cache").pairs("train")
-    lengths = zip(pairs.src_lengths, pairs.tgt_lengths, strict=True)
-    ratios = [max(pair) / min(pair) for pair in lengths]
+    ratios = [max(pair) / min(pair) for pair in zip(pairs.src_lengths, pairs.tgt_lengths, strict=True)]
     assert [r > 1 for r in ratios] == [True, True] + [False] * 58
     for limit in (min(ratios[:2]), max(ratios), min(ratios[:2]) - 0.01):
         ready = prepare(spec(subword=words, max_ratio=limit), tiny, tmp_path / "cache")
@@ -183,14 +180,17 @@ def test_malformed_text_leaves_nothing_behind(tiny, tmp_path):
     assert [p for p in (tmp_path / "cache").iterdir() if p.is_dir()] == []
 
 
-def test_filters_that_leave_nothing_say_so(tiny, tmp_path):
-    with pytest.raises(UserError, match=r"no training pair is left.*60 by max_words"):
-        prepare(spec(max_words=1), tiny, tmp_path / "cache")
+def test_text_that_changes_meanwhile_is_refused(tiny, tmp_path, monkeypatch):
+    path = tiny / "tiny" / "train.b"
+    monkeypatch.setattr(module, "build", lambda *given, **more: (path.write_text(path.read_text().lower()), build.build(*given, **more))[1])
+    with pytest.raises(UserError, match="corpus tiny: its text changed since"):
+        prepare(SPEC, tiny, tmp_path / "cache")
 
 
-def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):
-    with pytest.raises(UserError, match=r"cannot learn a bpe vocabulary of 10 pieces: .*required_chars"):
-        prepare(spec(subword=Subword(size=10)), tiny, tmp_path / "cache")
+def test_filters_that_leave_nothing_and_a_vocabulary_below_the_alphabet_say_so(tiny, tmp_path):
+    assert "60 by max_words" in refused(prepare, spec(max_words=1), tiny, tmp_path / "cache")[0]
+    (line,) = refused(prepare, spec(subword=Subword(size=10)), tiny, tmp_path / "cache")
+    assert line.startswith("cannot learn a bpe vocabulary of 10 pieces: ") and "required_chars" in line
 
 
 def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
@@ -232,8 +232,7 @@ print(len(built), ready.key, len(ready.pairs("train")), int(ready.pairs("train")
 
 def test_racing_processes_end_with_one_store(tmp_path, repository):
     cache = tmp_path / "cache"
-    environment = os.environ | {"PYTHONPATH": str(repository)}
-    command = [sys.executable, "-c", RACE, str(cache)]
+    command, environment = [sys.executable, "-c", RACE, str(cache)], os.environ | {"PYTHONPATH": str(repository)}
     racers = [subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) for _ in range(3)]
     for racer in racers:
         racer.stdin.write("go\n")

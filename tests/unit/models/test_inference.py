@@ -50,10 +50,10 @@ def test_beams_by_prepared_maps_too_equal_the_full_forward_of_each_hypothesis(ca
             torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"kind": "value_residual", "share": True}, {"kind": "layer_memory"}, {"kind": "depth_values"}], ids=str)
-def test_layers_read_values_of_others_in_packed_sources(options):
+@pytest.mark.parametrize("own", [{"kind": "value_residual", "share": True}, {"kind": "layer_memory"}, {"kind": "depth_values"}], ids=str)
+def test_layers_read_values_of_others_in_packed_sources(own):
     """Heads of 16 numbers go to C. Layer 1 has one product for q, k and v; later layers have three inputs, or no map of values."""
-    side = {"num_layers": 3, "self_attention": options} | ({} if "share" in options else {"residual": {"kind": "deep_cross_attention"}})
+    side = {"num_layers": 3, "self_attention": own} | ({} if "share" in own else {"residual": {"kind": "deep_cross_attention"}})
     model = build(config("pre", num_heads=1, encoder=side), VOCAB, VOCAB).eval()
     with torch.no_grad():
         want = model.logits(model(*batch()).hidden)

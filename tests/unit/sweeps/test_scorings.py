@@ -115,8 +115,10 @@ def test_another_metric_needs_no_weights(spec, options: ExecutionOptions, counte
 def test_a_task_travels_with_its_scorings(spec, options: ExecutionOptions) -> None:
     (task,) = make_tasks(rows_of(spec), [1], options)
     again = Task.of(json.loads(json.dumps(task.to_json())))
-    assert again == task and list(again.scorings) == ["", "valid", "cased", "same"]
+    assert again == task and again.data_key and list(again.scorings) == ["", "valid", "cased", "same"]
     assert again.scorings["same"] == again.scorings[""] and again.scorings["valid"].spec.test == "valid"
+    (line,) = refused(pipeline.run_row, Task.of(task.to_json() | {"data_key": "0" * 64}), pipeline.Runtime())
+    assert "toy-smoke: its text changed since" in line
 
 
 def test_a_precision_that_this_machine_lacks_is_told_before_training(spec, options: ExecutionOptions, counted, monkeypatch) -> None:
