@@ -68,6 +68,9 @@ def _layers(m: _Model, side: str) -> Iterator[Problem]:
     if runs > 1 and (attention.cls.reads_stream or attention.cls.shares):
         where = f"connection {connection.kind}, whose layers run" if connection.cls.corrects else f"layer {layer.kind}, which runs"
         yield m.wrong((side, "self_attention"), f" with {where} {runs} times", lambda a: not a.reads_stream and not a.shares)
+    top_is_read = m[side, "aggregation"].cls.reads_top and (side == "decoder" or m["bridge",].cls.needs_output)
+    if not top_is_read and (connection.kind == "backout" or connection.options.get("where") == "top"):
+        yield m.wrong((side, "connection"), ", which stands behind the last layer alone, where nothing reads it", "residual")
     why = f" with layer {layer.kind}"
     if layer.cls.merges:
         yield from m.only_defaults(side, ("self_attention", "cross_attention"), why)

@@ -87,7 +87,7 @@ class TrainResult:
             "best_step": p.best_step,
             "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
         }
-        more = {"ended_by": self.ended_by, "rate_cuts": p.rate_cuts or None, "warm_start": self.warm_start}
+        more: dict[str, Any] = {"ended_by": self.ended_by, "rate_cuts": p.rate_cuts or None, "warm_start": self.warm_start}
         more["workers"] = p.workers if len(p.workers) > 1 else None
         return record | p.origin | {name: value for name, value in more.items() if value is not None}
 
