@@ -11,7 +11,6 @@ from orchestrator.training.metrics import SAMPLES, HistoryReporter
 from tests.unit.analysis.conftest import drawn
 
 OVER_SENTENCES = ["an interval over sentences does not say what other seeds would give"]
-SA = {"kind": "mlrf-self-attention"}
 
 
 def test_bleu_by_hops(lab) -> None:

@@ -13,8 +13,6 @@ from orchestrator.specs.schema import DataSpec, Subword
 from tests.unit.conftest import refused
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
-ROW = "quickstart/fusion/baseline"
-
 
 INSTEAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "a FIFO": (os.mkfifo, "it is a FIFO; expected a file"),

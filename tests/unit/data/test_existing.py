@@ -100,8 +100,7 @@ def test_a_dictionary_alone_is_of_words(folder: Path) -> None:
     assert segmenters(folder, kind="word", dictionary=["dict.txt"])[0].encode(["der hund x"]) == [[5, 4, 1]]
 
 
-def test_a_line_feed_among_the_pieces_ends_no_line(folder: Path) -> None:
-    """Models of bytes have one."""
+def test_a_line_feed_among_the_pieces_of_bytes_ends_no_line(folder: Path) -> None:
     (folder / "joint.vocab").write_text(json.dumps(["a", "\n"]))
     about = {"languages": ["de", "en"], "tokenizer": "none", "lowercase": False, "documents": False, "form": "raw"}
     assert TextProcessor(folder, about | {"subword": "word", "vocabularies": ["joint"]}).decode([[4, 5, 4]]) == ["a   a"]

@@ -120,8 +120,7 @@ def test_absent_data_is_no_error_until_it_is_needed(tiny, tmp_path):
 def test_filters_touch_the_training_text_only(tiny, tmp_path):
     train = tiny / "tiny" / "train.a"
     lines = train.read_text().splitlines()
-    lines[3] = ""
-    lines[4] = "haus " * 4 + "katze"
+    lines[3:5] = ["", "haus " * 4 + "katze"]
     train.write_text("\n".join(lines) + "\n")
     ready = prepare(spec(max_words=6, max_length=14, max_ratio=1.9), tiny, tmp_path / "cache")
     dropped = (train_stats := ready.stats["splits"]["train"])["dropped"]
