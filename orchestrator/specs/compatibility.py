@@ -141,6 +141,8 @@ def _contexts(m: _Model) -> Iterator[Problem]:
     if context is not None:
         if not bridge.cls.reads_context and (not attention.cls.reads_context or context.options["blocks"] == 1):
             yield m.wrong(("context",), ", which nothing reads", "bridge.kind multiscale")
+        if not bridge.cls.needs_output:
+            yield m.wrong(("bridge",), " with a context, whose last block ends in the encoder's output", lambda b: b.needs_output)
         own, blocks = bridge.options.get("blocks"), context.options["blocks"]
         if own not in (None, blocks):
             yield Problem(("bridge", "blocks"), f"found {own}; expected {blocks}, the blocks of the context")

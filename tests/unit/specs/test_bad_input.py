@@ -69,6 +69,7 @@ ROWS = [
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
     (encoder("connection: {kind: backout}, aggregation: {kind: linear}"), "found backout, .* where nothing reads it; expected residual"),
+    (model(f"{TWO}, encoder: {{self_attention: {{kind: contextual}}}}, bridge: {{kind: mudd}}"), "found mudd with a context, whose"),
     ("{model: {bridge: {kind: extra}}}", "bridge.kind: found extra without extra_encoder; expected .*biarn or birnn"),
     ("{model: {extra_encoder: {kind: biarn}}}", "found biarn, whose memory bridge top does not read; expected .*extra or merged"),
     ("{model: {extra_encoder: {kind: birnn}, bridge: {kind: extra}}}", "of which single reads 1; .*gated_sum or stacked"),
