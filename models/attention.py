@@ -50,7 +50,7 @@ class MultiHeadAttention(nn.Module):
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         rows = self._rows(flow.packing, flow)
         joint = self.joint if x_NTD is keys_NSD is values_NSD else None
-        alike = type(self).shared is not MultiHeadAttention.shared and flow.packing is not None  # layers read each other's rows: all packed
+        alike = flow.packing is not None and not self.training and type(self).shared is not MultiHeadAttention.shared  # layers share rows
         plain = (joint is not None or alike) and flow.bias is not None and not flow.causal and self.runs_in_c(x_NTD, flow)
         packing = None if rows or plain else flow.packing
         if joint is not None:
