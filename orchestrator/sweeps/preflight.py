@@ -20,9 +20,9 @@ from orchestrator.training.runtime import best_device
 
 
 def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
-    """Prepares the corpora of all tasks. Prints warnings about metrics and about texts that differ from what the rows expect. UserError:
+    """Prepares the corpora of all tasks. Prints warnings about metrics, vocabularies and texts that rows do not expect. UserError:
     see `prepare` and `check_positions`."""
-    warnings, differences = dict[str, None](), set[str]()
+    warnings, differences, pieces = dict[str, None](), set[str](), dict[str | None, object]()
     for data, group in _by_data(tasks):
         with phase(f"preparing {data.corpus}"):
             prepared = prepare(data, data_dir, cache_dir)
@@ -33,8 +33,11 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
             prepared = prepare(data, data_dir, cache_dir, verify=True)
             found = _metric_warnings(prepared, data, group, scores)
         warnings |= dict.fromkeys(found)
+        pieces |= {task.train_key: prepared.stats["vocab_sha256"] for task in group}
         splits = {*expected_text.TRAINING, *(score.test for score in scores)}
         differences |= set(expected_text.unexpected(data.corpus, expected_text.of_prepared(prepared, splits)))
+    others = (task.id for task in tasks if pieces.get(task.parent_key, own := pieces[task.train_key]) != own)
+    warnings |= dict.fromkeys(f"{row}: starts from a row with another vocabulary; embeddings of equal size are copied" for row in others)
     log(*(f"warning: {line}" for line in [*warnings, *sorted(differences)]))
 
 

@@ -15,15 +15,12 @@ from orchestrator.training.batches import UpdateLoader
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, list[str]]:
     """Copies a parent's matching tensors into `model`. Returns names: {"copied", "fresh": the model's others, "unused": the parent's}."""
-    copied, fresh = [], []
+    own = dict(model.named_parameters())
+    copied = [name for name, parameter in own.items() if name in weights and weights[name].shape == parameter.shape]
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in weights and weights[name].shape == parameter.shape:
-                parameter.copy_(weights[name])
-                copied.append(name)
-            else:
-                fresh.append(name)
-    return {"copied": copied, "fresh": fresh, "unused": sorted(set(weights) - set(copied))}
+        for name in copied:
+            own[name].copy_(weights[name])
+    return {"copied": copied, "fresh": [name for name in own if name not in copied], "unused": sorted(set(weights) - set(copied))}
 
 
 def profile(model: Transformer, prepared: Prepared, spec: RunSpec, device: torch.device) -> None:

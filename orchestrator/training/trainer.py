@@ -283,6 +283,5 @@ class Trainer:
         }
 
     def report(self, metrics: dict[str, Any]) -> None:
-        if metrics:
-            for reporter in self.reporters:
-                reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
+        for reporter in self.reporters if metrics else ():
+            reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)

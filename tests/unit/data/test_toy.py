@@ -20,10 +20,9 @@ def test_no_source_is_in_two_splits():
     """So poor a language that train repeats itself: it would repeat valid and test as well."""
     poor = ToyParams(seed=3, vocabulary=50, complexity=0.0, train=3000, valid=50, test=60)
     corpus = {name: [a for a, _ in pairs] for name, pairs in toy.generate(poor).items()}
-    assert len(set(corpus["train"])) < 2900
-    assert not set(corpus["train"]) & (set(corpus["valid"]) | set(corpus["test"]))
-    assert not set(corpus["valid"]) & set(corpus["test"])
-    assert len(set(corpus["valid"])) == 50 and len(set(corpus["test"])) == 60
+    train, valid, test = (set(corpus[split]) for split in ("train", "valid", "test"))
+    assert len(train) < 2900 and len(valid) == 50 and len(test) == 60
+    assert not train & (valid | test) and not valid & test
 
 
 def test_the_target_is_a_function_of_the_source():

@@ -43,12 +43,10 @@ def test_a_very_long_line_is_cut_and_told(monkeypatch) -> None:
 
 
 def test_a_line_longer_than_the_learned_positions_is_cut_where_its_end_has_a_place() -> None:
-    stack = {"num_layers": 1}
-    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": stack, "decoder": stack}
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2} | {side: {"num_layers": 1} for side in ("encoder", "decoder")}
     model = build(sizes | {"positions": "learned", "max_positions": 12}, 20, 20, 1).eval()
-    told: list[str] = []
-    codec, search = Codec(), DecodeSpec(beam_size=1)
-    long, longest, short = translate.translate_lines(model, codec, ["ab" * 12, "ab" * 11, "ab"], search, told.append)
+    told, lines = list[str](), ["ab" * 12, "ab" * 11, "ab"]
+    long, longest, short = translate.translate_lines(model, Codec(), lines, DecodeSpec(beam_size=1), told.append)
     assert told == ["stdin:1: found a line of 24 characters; its first 11 subwords are translated"]
     assert long == longest and short
 
@@ -66,5 +64,5 @@ def test_an_exported_script_says_it_in_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(SystemExit) as end:
         loader.main(Path("folder"))
-    assert end.value.code == 2
-    assert capsys.readouterr().err == "error: stdin:1: found byte 0xff at offset 0 of the line; expected UTF-8\n"
+    said = "error: stdin:1: found byte 0xff at offset 0 of the line; expected UTF-8\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, said)

@@ -3,6 +3,7 @@
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.sweeps import preflight
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
 from orchestrator.sweeps.task import make_tasks
@@ -41,6 +42,14 @@ def test_a_parent_that_is_asked_for_at_one_seed_is_a_parent_at_another(spec, tmp
     alone = plan(rows[1:], [1, 2], ledger=Ledger(tmp_path))
     assert [(each.id, each.seed) for each in alone.parents] == [("demo/small/a", 1), ("demo/small/a", 2)]
     assert alone.parents[1].keys == next(each.keys for each in made.rows if (each.id, each.seed) == ("demo/small/a", 2)), "its child's seed"
+
+
+def test_a_start_from_another_vocabulary_is_told(spec, tmp_path, capsys) -> None:
+    rows = resolve(spec("  a: {}\n  same: {init_from: a, data: {max_length: 9}}\n  b: {init_from: a, data: {subword: {size: 99}}}"))
+    options = ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path)
+    preflight.prepare_corpora(make_tasks(rows, [1, 2], options), None, tmp_path)
+    told = [line for line in capsys.readouterr().err.splitlines() if "vocabulary" in line]
+    assert told == ["warning: demo/small/b: starts from a row with another vocabulary; embeddings of equal size are copied"]
 
 
 def test_workers_of_the_command_line_win_over_the_rows(spec, tmp_path) -> None:

@@ -22,15 +22,12 @@ def test_omegas_are_profiled_once_and_survive_an_interruption(prepared, tmp_path
     with pytest.raises(KeyboardInterrupt):
         fit(ADMIN, prepared, tmp_path / "run", Recorder(stop_at=10))
     resumed = fit(ADMIN, prepared, tmp_path / "run")
-    assert resumed.executed_steps < 20
-    assert weights_sha256(resumed.weights) == weights_sha256(golden.weights)
+    assert resumed.executed_steps < 20 and weights_sha256(resumed.weights) == weights_sha256(golden.weights)
 
 
 def test_a_parents_omegas_stay(prepared, tmp_path):
     spec = RunSpec.model_validate(ADMIN.model_dump() | {"optim": SPEC.optim.model_dump() | {"schedule": {"kind": "fixed", "lr": 1e-12}}})
     parent = {name: p.clone() for name, p in fit(spec, prepared, tmp_path / "parent").weights.items()}
-    for name in parent:
-        if name.endswith("omega"):
-            parent[name] = torch.full_like(parent[name], 3.0)
+    parent |= {name: torch.full_like(p, 3.0) for name, p in parent.items() if name.endswith("omega")}
     child = fit(spec, prepared, tmp_path / "child", init_weights=parent)
     assert omegas(child.weights) == pytest.approx([3.0] * 10, abs=1e-3)

@@ -40,8 +40,7 @@ def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
 def test_rungs_and_checkpoints_never_change_the_weights(prepared, tmp_path):
     plain = fit(SPEC, prepared, tmp_path / "plain")
     recorder = Recorder()
-    spec = changed(train={"checkpoint_every": 7})
-    with_rungs = fit(spec, prepared, tmp_path / "rungs", recorder, rungs=[3, 12])
+    with_rungs = fit(changed(train={"checkpoint_every": 7}), prepared, tmp_path / "rungs", recorder, rungs=[3, 12])
     assert weights_sha256(plain.weights) == weights_sha256(with_rungs.weights)
     assert [m["rung"] for m in recorder.reports if "rung" in m] == [3, 12]
     assert with_rungs.progress.best_step in (10, 20)
@@ -51,8 +50,7 @@ def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
     norms = iter([torch.ones(())] * 6 + [torch.tensor(math.nan)])
     monkeypatch.setattr(trainer.optim, "clip_gradients", lambda model, max_norm: next(norms))
     result = fit(SPEC, prepared, tmp_path / "run")
-    assert result.status == "diverged"
-    assert "step 7" in result.reason
+    assert result.status == "diverged" and "step 7" in result.reason
 
 
 def test_warm_start_copies_what_matches(prepared, tmp_path):
@@ -65,8 +63,8 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
         assert torch.equal(dict(model.named_parameters())[name], parent.weights[name])
     recorder = Recorder()
     child = fit(variant, prepared, tmp_path / "child", recorder, init_weights=parent.weights)
-    assert child.status == "done"
-    assert recorder.reports[0]["warm_start"] == child.to_json()["warm_start"] == report and report["unused"] == []
+    assert child.status == "done" and report["unused"] == []
+    assert recorder.reports[0]["warm_start"] == child.to_json()["warm_start"] == report
 
 
 def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
@@ -82,9 +80,8 @@ def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_pat
 
 
 def test_bf16_follows_fp32(prepared, tmp_path):
-    full, half = Recorder(), Recorder()
-    fit(SPEC, prepared, tmp_path / "fp32", full)
-    fit(changed(train={"precision": "bf16"}), prepared, tmp_path / "bf16", half)
+    fit(SPEC, prepared, tmp_path / "fp32", full := Recorder())
+    fit(changed(train={"precision": "bf16"}), prepared, tmp_path / "bf16", half := Recorder())
     assert half.nll()[20] == pytest.approx(full.nll()[20], rel=0.02)
 
 
