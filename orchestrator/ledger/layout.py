@@ -6,12 +6,12 @@ process at a time writes a group.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orchestrator.files.documents import KEY, read_document
 from orchestrator.ledger import sweep_files
-from orchestrator.ledger.records import DamagedError, read_record, read_spec
+from orchestrator.ledger.records import DamagedError, RunReader, read_record, read_spec
 
 _RUN = r"[0-9a-f]{16}"
 _STEP = r"step-[0-9]{8,12}"
@@ -124,7 +124,7 @@ def is_needed(root: Path, name: str) -> bool:
 def problems_of(root: Path, names: list[str]) -> Iterator[str]:
     """Yields a line for each record, spec or sweep that is not valid, or that is of another run than its folder.
 
-    Tensors and texts are not read: whoever loads them verifies the digest in their record.
+    Tensors are not read: whoever loads them verifies the digest in their record. Translations: see `texts_lacking`.
     """
     keys: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (not name.endswith(("train.json", "capsule.json")), name)):
@@ -144,6 +144,16 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
             continue
         if key is not None and (not KEY.fullmatch(key) or not key.startswith(folder) or keys.setdefault(folder, key) != key):
             yield f"{name}: holds another key than its folder or the folder's other files"
+
+
+def texts_lacking(root: Path, names: Iterable[str]) -> list[str]:
+    """A line for each decoding whose translations are missing, or are not the ones that it records."""
+    found: list[str] = []
+    reader = RunReader(lambda path, reason: found.append(f"{path.relative_to(root)}: {reason}; `nmt-ablate run` of its row makes it anew"))
+    for path in (root / name for name in names if "/decode/" in name and name.endswith(".json")):
+        if (record := reader.record(path)) is not None:
+            reader.decoding(path.parents[1], record["key"])
+    return found
 
 
 def _check_looks(path: Path) -> None:

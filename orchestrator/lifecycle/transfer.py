@@ -28,6 +28,7 @@ from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle.garbage import exclusive, temporary_lock
 from orchestrator.report import looks
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import whole_name
 
@@ -52,7 +53,8 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     """
     runs, live, sweeps = _chosen(results, only)
     others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
-    if problems := list(layout.problems_of(results, [*others, *(name for run in runs for name in packing.names_of(run))])):
+    names = [*others, *(name for run in runs for name in packing.names_of(run))]
+    if problems := list(layout.problems_of(results, names)) or layout.texts_lacking(results, names):
         raise UserError(*(f"{display(results)}: {line}" for line in problems))
     written = packing.write(runs, dest)
     for name in others:
@@ -102,6 +104,7 @@ def import_ledger(path: Path, results: Path, *, keep: bool = False, dry_run: boo
                 if problems := list(layout.problems_of(staging, names)):
                     more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
                     raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
+                log(*(f"warning: {display(path)}: {line}" for line in layout.texts_lacking(staging, names)))
                 return _merge(staging, results, names, keep, dry_run)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)

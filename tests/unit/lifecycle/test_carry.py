@@ -95,6 +95,16 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     assert "looks.json: " in refused(export_packed, copy, copy.parent / "p")[0] and not (copy.parent / "p").exists(), "import would refuse"
 
 
+def test_translations_that_are_missing_or_were_changed_are_refused_or_told(copy, capsys):
+    changed, missing = sorted(copy.glob("*/decode/*.txt"))
+    changed.write_text("another\n", encoding="utf-8")
+    missing.unlink()
+    lines = refused(export_packed, copy, copy.parent / "p")
+    assert [line.split(": ")[1] for line in lines] == [str(path.relative_to(copy)) for path in (changed, missing)]
+    import_ledger(copy, copy.parent / "there")
+    assert capsys.readouterr().err.splitlines() == [f"warning: {line}" for line in lines]
+
+
 def test_a_run_that_is_at_work_is_left_alone(carried, copy, cli):
     key = rows_in(copy)["life/cycle/base"][:16]
     (copy / key / "train.json").unlink()
