@@ -79,6 +79,11 @@ def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
 def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_path, archived):
     tables, live = export_packed(archived, tmp_path / "mine", only=["mine"])
     assert tables == {"runs": 1} and live == [] and [path.name for path in (tmp_path / "mine" / "sweeps").iterdir()] == ["mine.json"]
+    before = tree(tmp_path)
+    for folder in ("mine", "theirs"):  # another sweep's export, and the results themselves
+        with pytest.raises(UserError, match="holds other runs, which would be lost, or runs as files"):
+            export_packed(archived, tmp_path / folder, only=["other"])
+    assert tree(tmp_path) == before and export_packed(archived, tmp_path / "mine", only=["mine"])[0] == tables
     with pytest.raises(UserError, match="did you mean mine"):
         export_packed(archived, tmp_path / "none", only=["min"])
     with RunLock(archived / KEYS["mine"][:16] / "lock"):
