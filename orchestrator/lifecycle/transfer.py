@@ -134,8 +134,11 @@ def _copy(path: Path, staging: Path) -> list[str]:
 
 def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_run: bool) -> Imported:
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"add": [], "same": [], "differ": []})
+    here, runs = staging / "here", {name[:16] for name in names}  # here: the runs that are packed in `results`
+    packing.write_files(results, (name for name in packed.tables_in(results) if name[:16] in runs), here)
     for name in sorted(names):  # a group: a run, or one other file
-        groups[name[:16] if layout.of_a_run(name) else name][_compare(staging, results, name)].append(name)
+        ours = here if (here / name[:16]).is_dir() and not (results / name).exists() else results
+        groups[name[:16] if layout.of_a_run(name) else name][_compare(staging, ours, name)].append(name)
     differ = {group: found["differ"] for group, found in groups.items() if found["differ"]}
     if differ and not keep:
         lines = [
@@ -153,7 +156,7 @@ def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_r
         elif group not in todo:
             imported.same.append(group)
         else:
-            (imported.completed if (results / group).is_dir() else imported.added).append(group)
+            (imported.completed if (results / group).is_dir() or (here / group).is_dir() else imported.added).append(group)
         if group in todo and (holder := owner(_lock_of(results, group))) is not None:
             raise LockedError(f"{group}: process {holder.get('pid')} on {holder.get('host')} is at work on it; nothing was imported")
     if not dry_run:
@@ -206,7 +209,7 @@ def _lock_of(results: Path, group: str) -> Path:
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:
     """Moves a new run as a whole, else file by file under the lock of the run or sweep."""
-    if layout.of_a_run(group) and not (results / group).exists():
+    if layout.of_a_run(group) and not (results / group).exists() and not (staging / "here" / group).exists():
         fault("import_pre_rename")
         (staging / group).rename(results / group)
         fault("import_post_rename")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.files import atomic
 from orchestrator.ledger import packed, packing
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import corpus_bleu, pack, unpack
@@ -70,6 +71,14 @@ def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path) -> None:
     assert imported.added == [TRAIN[:16], OTHER[:16]] and tree(tmp_path / "imported") == tree(loose.root)
     assert import_ledger(root, loose.root).same == [TRAIN[:16], OTHER[:16]]
     assert packing.write(packed.runs(root), tmp_path / "again") == {"paper-table1": 2}, "packed runs are packed again"
+    weights = loose.run_dir(OTHER) / "weights" / "last.json"
+    atomic.write_text(weights, "{}")
+    before = tree(root)
+    assert [import_ledger(loose.root, root).completed for _ in range(2)] == [[OTHER[:16]], []], "beside packed runs"
+    assert tree(root) == before | {str(weights.relative_to(loose.root)): b"{}"}
+    loose.write_train(TRAIN, {"status": "done", "steps": 8})
+    with pytest.raises(UserError, match=f"{TRAIN[:16]}: differs here in {TRAIN[:16]}/train.json"):
+        import_ledger(loose.root, root)
 
 
 def test_packed_runs_are_read_only(root: Path) -> None:
