@@ -18,8 +18,10 @@ _STEP = r"step-[0-9]{8,12}"
 _SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,200}\.json"
 _SESSION = r"sessions/[A-Za-z0-9][A-Za-z0-9@+._-]{0,199}\.jsonl"
 LOOKS = "looks.json"
+MEASURED = ("noise", "speed")
 SMALL = re.compile(
-    rf"{_SWEEP}|{_SESSION}|looks\.json|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
+    rf"{_SWEEP}|{_SESSION}|looks\.json|(?:{'|'.join(MEASURED)})/{_RUN}\.json"
+    rf"|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
     r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune|search)/[0-9a-f]{16}\.json)"
 )
 """Records, small files."""
@@ -61,8 +63,9 @@ def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
 
 
 def of_verdicts(results: Path) -> list[str]:
-    """Names of the looks and of all sessions."""
-    paths = (results / LOOKS, *sorted((results / "sessions").glob("*.jsonl")))
+    """Names of the looks, of all sessions, and of the measured noise and speeds, which tables and verdicts count too."""
+    measured = sorted(path for folder in MEASURED for path in (results / folder).glob("*.json"))
+    paths = (results / LOOKS, *sorted((results / "sessions").glob("*.jsonl")), *measured)
     names = [path.relative_to(results).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
     return [name for name in names if belongs(name)]
 
@@ -133,6 +136,9 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
             if folder == "sweeps":
                 if not name.endswith(".asha.json"):  # the search that reads it checks its digest
                     sweep_files.read(root / name)
+            elif folder in MEASURED:
+                if read_document(root / name) is None:
+                    raise DamagedError("its digest is not the one of its content")
             elif name == LOOKS:
                 _check_looks(root / name)
             elif name.endswith("/spec.yaml"):

@@ -152,7 +152,7 @@ def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_r
         elif found["differ"]:
             imported.kept.append(group)
         elif not layout.of_a_run(group):
-            continue  # looks and sessions
+            continue  # looks, sessions and what was measured
         elif group not in todo:
             imported.same.append(group)
         else:
@@ -188,7 +188,9 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
     if not file.endswith(".json"):
         return "differ"
     document = read_document(here)
-    return newer if document is None else "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
+    if document is None or name.startswith(layout.MEASURED):  # what was measured here stays
+        return newer if document is None else "same"
+    return "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
 
 
 def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
@@ -204,7 +206,7 @@ def _lock_of(results: Path, group: str) -> Path:
         return results / group / "lock"
     if group.startswith("sweeps/"):
         return SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock
-    return (results / group).with_suffix(".lock")
+    return results / "looks.lock" if group.startswith(layout.MEASURED) else (results / group).with_suffix(".lock")
 
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
-from orchestrator.report import looks
+from orchestrator.report import looks, noise_floor
 from tests.unit.conftest import refused
 from tests.unit.lifecycle.life import edit, rows_in, tree
 
@@ -55,7 +56,11 @@ def test_looks_are_merged_and_a_session_goes_on_or_is_refused(trained, tmp_path)
     lines = [json.dumps({"number": number}) + "\n" for number in (1, 2)]
     (there / "sessions").mkdir()
     (there / "sessions" / "night.jsonl").write_text("".join(lines))
-    import_ledger(there, here)
+    for folder, key, sd in ((there, "a" * 64, 1), (there, "b" * 64, 1), (here, "b" * 64, 2)):
+        noise_floor.save(Ledger(folder), {"family": key, "sd": sd})
+    export_packed(there, tmp_path / "packed")
+    import_ledger(tmp_path / "packed", here)
+    assert sorted(each["sd"] for each in Ledger(here).documents("noise")) == [1, 2], "the noise floor that was measured here stays"
     assert looks.read(here) == {"a": looked, "b": [looked[0]]}
     assert (here / "sessions" / "night.jsonl").read_text() == "".join(lines)
     before = tree(here)
