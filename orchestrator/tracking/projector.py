@@ -43,7 +43,7 @@ STATUS = {
 
 Progress = Callable[[int], None]
 
-FORMAT = 4
+FORMAT = 5
 """Of what is written of a run. Runs in a store that have another one are written again."""
 
 
@@ -162,6 +162,8 @@ class Projector:
                     step = int(result.tags.get("nmt.best_step") or result.metrics.get("steps") or 0)
                     about = {key: tags[key] for key in ("nmt.sweep", "nmt.row", "nmt.seed")} | {"nmt.weights": f"{row.train[:16]}/weights"}
                     model = write_model(store, child, f"{name} s{row.seed}", step, about)
+            for name in {"nmt.reason", "nmt.nonfinite"} & child.data.tags.keys() - result.tags.keys():
+                store.client.delete_tag(child.info.run_id, name)
             tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
             signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
             store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)

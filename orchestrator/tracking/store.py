@@ -175,14 +175,20 @@ class MlflowStore:
     ) -> None:
         """Writes what a run from `find` or `create` lacks, the tags last. model: id of its model, whose figures are the points of step 0.
 
-        The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
+        The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one). If a last point
+        has another value now, as of a run that went on, all metrics are written anew; on a server the point gets a second value.
         """
         entities, chunks = self.entities, _mlflow().utils.chunk_list
-        last = {point.key: point.step for point in run.data._metric_objs}
         new = [(valid_name(point.key), point) for point in points]
-        metrics = [
-            entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None) for key, p in new if p.step > last.get(key, -1)
-        ]
+        values = {(key, p.step): p.value for key, p in new}
+        if any(values.get((old.key, old.step), old.value) != old.value for old in run.data._metric_objs):
+            self.forget_metrics(run)
+        last = {old.key: (old.step, old.value, old.timestamp) for old in run.data._metric_objs}
+        metrics = []
+        for key, p in new:
+            step, value, time = last.get(key, (-1, 0.0, 0))
+            if p.step > step or (p.step == step and p.value != value and p.time > time):
+                metrics.append(entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None))
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and name and (key := valid_name(name)) not in run.data.params:
@@ -207,6 +213,7 @@ class MlflowStore:
         with store.ManagedSessionMaker(read_only=False) as session:
             for table in (models.SqlLatestMetric, models.SqlMetric):
                 session.query(table).filter_by(run_uuid=run.info.run_id).delete()
+            session.query(models.SqlLoggedModelMetric).filter_by(run_id=run.info.run_id).delete()
         run.data._metric_objs.clear()
 
     def write_status(self, run: "Run", status: str, end: int | None = None) -> None:

@@ -46,7 +46,9 @@ def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
         assert run.info.run_name not in found, f"{run.info.run_name} is there twice"
         info = run.info
         artifacts = sorted(item.path for item in client.list_artifacts(info.run_id))
-        found[info.run_name] = [info.status, info.start_time, info.end_time, tags, run.data.params, points, artifacts]
+        models = [client.get_logged_model(each.model_id).metrics for each in run.outputs.model_outputs]
+        of_model = sorted((metric.key, metric.value) for metrics in models for metric in metrics or ())
+        found[info.run_name] = [info.status, info.start_time, info.end_time, tags, run.data.params, points, artifacts, of_model]
     return found
 
 
@@ -58,7 +60,7 @@ def test_every_state_and_value(fake_results) -> None:
     fake_results.finished(rows["later"])
     assert own.sync(sweep_id, live=False) == Counter(done=4, stopped=1, diverged=1)
     runs = dump(fake_results.root)
-    _, start, end, tags, params, points, artifacts = runs["dense s1"]
+    _, start, end, tags, params, points, artifacts, _ = runs["dense s1"]
     assert end > start
     assert tags["mlflow.parentRunId"] == "fake sweep"
     expected = {
@@ -91,7 +93,11 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results) -> Non
     fake_results.train(rows["cut"])
     fake_results.score(rows["cut"])
     reconcile(fake_results.root)
+    fake_results.train(rows["linear"], steps=20)  # a later sweep went on, unseen, from where ASHA had stopped it
+    fake_results.score(rows["linear"], bleu=30.0)
+    reconcile(fake_results.root)
     resumed = dump(fake_results.root)
+    assert resumed["linear s1"][5]["steps"][0][1] == 20 and resumed["fake sweep"][5]["bleu"][-1][1] == 30
     assert [step for step, _, _ in resumed["cut s1"][5]["train/loss"]] == list(range(1, 21))
 
     (fake_results.root / "mlflow.db").unlink()
