@@ -31,6 +31,7 @@ from orchestrator.specs.row import starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.show import dumped
 from orchestrator.specs.table import number as reported_number
+from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import CACHE, RESULTS, ExecutionOptions, RowOptions
 from orchestrator.tracking.history import flatten, number
 
@@ -135,10 +136,9 @@ def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]
     `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds: also searched for, besides those in the
     ledger. Raises UserError like `results`.
     """
-    found = find(target, where)
-    lines = []
+    found, seeds, lines = find(target, where), [*seeds] or [1], []
     for row in found.rows:
-        for seed, keys in found.finder.seeds(row, seeds or [1]).items():
+        for seed, keys in found.finder.seeds(row, seeds).items():
             for report in found.finder.ledger.history(keys.train) if keys.train is not None else ():
                 metrics = {name: value for name, item in flatten(report) if (value := number(item)) is not None}
                 step, seconds = int(metrics.pop("step")), metrics.pop("t", None)
@@ -200,7 +200,7 @@ def run(
     with as_text(target) as text:
         (first, *more) = index.find_all(text)
         prepare = prepare_run if not more and (first.row is not None or first.table.is_single) else prepare_sweep
-        request, chosen, options = prepare(text, None if seeds is None else list(seeds), options)
+        request, chosen, options = prepare(text, None if seeds is None else parse_seeds(",".join(map(str, seeds))), options)
         rows, options = checked(request.rows, chosen, options)
         execute(rows, chosen, options)
         return results(text, seeds=chosen, **where)
@@ -252,7 +252,8 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
         ours, base = (replace(row, id=row.id.removesuffix(TUNED)) for row in (ours, base))
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
-    outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
+    seeds = [*seeds] or [1]
+    outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
     start, stated = starts(rows), of_table(address, file.head.claims)
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
     asked = usual or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)

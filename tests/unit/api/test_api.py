@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import orchestrator.api as nmt
@@ -67,7 +68,7 @@ def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
 
 
 def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
-    found, back = nmt.compare(*ROWS[::-1], **WHERE), nmt.compare(*ROWS, **WHERE)
+    found, back = nmt.compare(*ROWS[::-1], **WHERE), nmt.compare(*ROWS, seeds=np.array([1, 2]), **WHERE)
     runs = nmt.results("dou2018/table1", **WHERE).groupby("row").bleu
     means, seeds = runs.mean(), runs.count()
     assert found.delta == pytest.approx(means[ROWS[1]] - means[ROWS[0]], abs=1e-3) and back.delta == -found.delta
@@ -99,6 +100,9 @@ def test_the_notebook_runs(tmp_path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_an_unknown_keyword_is_refused() -> None:
+def test_an_unknown_keyword_and_what_is_no_seed_are_refused(tmp_path) -> None:
+    for seeds in ([-1], [1.5], ["x"], [2**32], [1, 1], []):
+        with pytest.raises(nmt.UserError, match="--seeds"):
+            nmt.run("quickstart/fusion", seeds=seeds, tracking=False, profile="smoke", results=tmp_path)
     with pytest.raises(TypeError, match="unexpected keyword argument 'metric'; expected one of profile, sets, "):
         nmt.compare(*ROWS, metric="nll", **WHERE)  # type: ignore[call-arg]
