@@ -44,7 +44,8 @@ def analyse(
     rows = rows_of(targets, selection)
     kinds = kinds_of(rows, kind)
     settings_of = {name: options_of(name, list(settings)) for name in kinds}
-    name, ledger = folder_name(rows, selection, settings, several_targets=len(targets) > 1), open_ledger(options.results)
+    part = len(targets) > 1 or not set(",*").isdisjoint(targets[0])
+    name, ledger = folder_name(rows, selection, settings, several_targets=part), open_ledger(options.results)
     make(out, "--out")
     folder = options.results / "analyses" / name if out is None else out
     make(folder, "--results")

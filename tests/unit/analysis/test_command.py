@@ -57,6 +57,7 @@ def test_nothing_is_written_into_a_run(lab, analyse) -> None:
 
     before = seen()
     assert analyse(f"{lab.file}#base", "--kind", "accuracy")[0] == 0
+    assert "properties: demo-small+" in analyse(f"{lab.file}#base,hop3", "--kind", "properties")[1], "not in place of the whole table's"
     assert seen() == before
 
 
