@@ -33,12 +33,12 @@ class Entry(NamedTuple):
 
 
 def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
-    """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains; without those that state another corpus, for
-    a thousand of them take seconds to parse."""
+    """From sweep files, the last started first, then from the spec.yaml of runs whose keys no sweep file contains; without those that state
+    another corpus, for a thousand of them take seconds to parse."""
     said: set[frozenset[str]] = set()
     seen: set[str] = set()
     roots = (ledger.root, *ledger.mirrors)
-    for path in (path for root in roots for path in sweep_files.paths(root)):
+    for path in (path for root in roots for path in sorted(sweep_files.paths(root), key=lambda path: -path.stat().st_mtime)):
         for row in (sweep_files.read_or_tell(path) or {"rows": []})["rows"]:
             said.add(frozenset(key for key in row["keys"].values() if key))
             if (entry := _entry(row, corpus)) is not None:

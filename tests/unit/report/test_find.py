@@ -1,9 +1,11 @@
 """Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
 
+import os
 from typing import Any
 
 import pytest
 
+from orchestrator.files import atomic
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, rescored
 from orchestrator.specs.row import Row
@@ -52,6 +54,17 @@ def test_other_scorings_without_the_corpus(said, also_in_spec, found, rows: dict
     assert (outcome.seed, outcome.bleu, outcome.also.get("valid")) == (3, 30.0, found)
     assert [o.bleu for o in finder.outcomes(rows["checked"])] == ([] if found is None else [found]), "a row that shares the training"
     assert finder.outcomes(rows["other"]) == [] and finder.keys(rows["other"]) is None
+
+
+def test_without_the_corpus_the_run_of_the_last_sweep_counts(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
+    finish(Ledger(tmp_path), rows["base"], 3, said=False)
+    row = {"id": "x", "seed": 3, "spec": rows["base"].at(3).spec.model_dump()}
+    for time, name in enumerate("ba"):  # of an earlier text of the corpus
+        path = tmp_path / "sweeps" / f"{name}.json"
+        atomic.write_json(path, {"sweep_id": name, "rows": [row | {"keys": {"train": name * 64, "decode": name * 64, "score": name * 64}}]})
+        os.utime(path, (time, time))
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    assert Finder(Ledger(tmp_path), Data(None)).keys(rows["base"].at(3)).train == "a" * 64
 
 
 def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
