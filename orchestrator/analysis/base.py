@@ -133,7 +133,7 @@ class Analysis:
     """
 
     records: Records
-    draw: Callable[[Figure, Records], None] | None = None
+    draw: Callable[[Figure, Records], object] | None = None
     notes: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None

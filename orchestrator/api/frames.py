@@ -241,7 +241,7 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
 
     seeds: also searched for, besides those in the ledger. Raises UserError for rows that are the same, unknown or not valid.
     """
-    first, second = find(a, where), find(b, where)
+    first, second, seeds = find(a, where), find(b, where), [*seeds] or [1]
     ours, base = only(a, first.rows), only(b, second.rows)
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
@@ -252,7 +252,6 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
         ours, base = (replace(row, id=row.id.removesuffix(TUNED)) for row in (ours, base))
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
-    seeds = [*seeds] or [1]
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
     start, stated = starts(rows), of_table(address, file.head.claims)
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id

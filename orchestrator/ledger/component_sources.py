@@ -44,15 +44,12 @@ def hashes(model: Any) -> dict[str, str]:
 def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
     """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
     known = record or {}
-    found = [file for file, sha in (known.get("sources") or {}).items() if not _same(file, sha)]
+    edited = [(file, sha) for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
+    # renamed, merged into another file, or edited without a change of bits
+    found = [file for file, sha in edited if not any(sha in equal and _sha256(now) in equal for now, equal in EQUAL.items())]
     parent = known.get("parent") or {}
     now = (ledger.read_train(parent["key"]) or {}).get("weights_sha256") if parent else None
     return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
-
-
-def _same(file: str, sha: str) -> bool:
-    """Whether the file has this sha256, or was edited, renamed or merged into another one without a change of bits."""
-    return sha == _sha256(file) or any(sha in equal and _sha256(now) in equal for now, equal in EQUAL.items())
 
 
 def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

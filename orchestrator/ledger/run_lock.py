@@ -142,15 +142,8 @@ def record_of(path: Path) -> dict[str, Any]:
 
 
 _known: weakref.WeakSet[RunLock] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    """Closes the descriptors inherited by a forked child, which would otherwise hold the lock of a dead parent."""
-    for lock in list(_known):
-        lock._close()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+# a forked child closes the descriptors that it inherits, or it would hold the lock of a dead parent
+os.register_at_fork(after_in_child=lambda: [*map(RunLock._close, [*_known])])
 
 
 def _read(path: Path) -> dict[str, Any]:

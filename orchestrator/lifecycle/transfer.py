@@ -56,8 +56,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     names = [*others, *(name for run in runs for name in packing.names_of(run))]
     if problems := list(layout.problems_of(results, names)) or layout.texts_lacking(results, names):
         raise UserError(*(f"{display(results)}: {line}" for line in problems))
-    there = packed.runs(dest)
-    if any(run.is_dir() or run.name not in {each.name for each in runs} for run in there):
+    if any(run.is_dir() or run.name not in {each.name for each in runs} for run in packed.runs(dest)):
         raise UserError(f"{display(dest)}: holds other runs, which would be lost, or runs as files; expected a new folder")
     written = packing.write(runs, dest)
     for name in others:

@@ -109,10 +109,12 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     value = line.reported.get(column)
     if value is None or isinstance(value, bool):
         return figure(column, value)
-    if column in SPEEDS and (base := _reported_base(table, column)):
-        return f"{(number(value) or 0.0) / base:.2f}"
+    base = next((row.reported.get(column) for row in table.rows if row.id == table.base and column in SPEEDS), None)
+    if speed := number(base):  # the paper's, by which its other speeds are divided
+        return f"{(number(value) or 0.0) / speed:.2f}"
     if isinstance(value, float):
-        digits = 2 if column in {*table.scores, *_SCORES} else _decimals(table, column)
+        written = [repr(each) for row in table.rows if isinstance(each := row.reported.get(column), float)]  # YAML drops trailing zeros
+        digits = 2 if column in {*table.scores, *_SCORES} else max(len(each.partition(".")[2]) for each in written)
         return f"{value:{'+' if column == 'delta' else ''}.{digits}f}"
     return str(value)
 
@@ -147,18 +149,6 @@ def seed_list(seeds: Sequence[int]) -> str:
             runs.append([])
         runs[-1].append(seed)
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
-
-
-def _decimals(table: Table, column: str) -> int:
-    """Decimals of the longest number in a reported column, because YAML drops trailing zeros."""
-    values = [line.reported.get(column) for line in table.rows]
-    return max((len(repr(value).partition(".")[2]) for value in values if isinstance(value, float)), default=0)
-
-
-def _reported_base(table: Table, column: str) -> float | None:
-    """The paper's speed of the base row, by which its other speeds are divided. None: they are shown unchanged."""
-    value = next((line.reported.get(column) for line in table.rows if line.id == table.base), None)
-    return None if value is None or isinstance(value, bool) else number(value)
 
 
 ALL = "all"

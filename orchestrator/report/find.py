@@ -189,14 +189,11 @@ class Finder:
         """Maps the digest of a spec without its seed to {seed: keys}, for the runs on the spec's corpus."""
         if spec.data.corpus not in self._corpora:
             self._corpora.add(spec.data.corpus)
-            named = set[tuple[str, int]]()  # of equal specs, as on other text or with an older component, the last sweep's run counts
             for found in entries(self.ledger, spec.data.corpus):
                 if found.keys.train is not None and found.keys.score is None:
                     self._trials.setdefault(found.training, set()).add(found.keys.train)
                     continue
-                if (found.meaning, found.seed) not in named:
-                    named.add((found.meaning, found.seed))
-                    self._by_spec.setdefault(found.meaning, {})[found.seed] = found.keys
+                self._by_spec.setdefault(found.meaning, {}).setdefault(found.seed, found.keys)  # the last sweep's, see `entries`
                 self._searches.setdefault(found.search, {}).setdefault(found.seed, []).append((found.init_from, found.keys))
                 for other, its in found.others:
                     self._by_spec.setdefault(other, {}).setdefault(found.seed, its)

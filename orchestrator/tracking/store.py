@@ -183,12 +183,10 @@ class MlflowStore:
         values = {(key, p.step): p.value for key, p in new}
         if any(values.get((old.key, old.step), old.value) != old.value for old in run.data._metric_objs):
             self.forget_metrics(run)
-        last = {old.key: (old.step, old.value, old.timestamp) for old in run.data._metric_objs}
-        metrics = []
-        for key, p in new:
-            step, value, time = last.get(key, (-1, 0.0, 0))
-            if p.step > step or (p.step == step and p.value != value and p.time > time):
-                metrics.append(entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None))
+        last = {old.key: (old.step, old.timestamp, old.value) for old in run.data._metric_objs}
+        known = ((key, p, *last.get(key, (-1, 0, 0.0))) for key, p in new)
+        later = [(key, p) for key, p, step, time, value in known if (p.step, p.time * (p.value != value)) > (step, time)]
+        metrics = [entities.Metric(key, p.value, p.time, p.step, model if p.step == 0 else None) for key, p in later]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and name and (key := valid_name(name)) not in run.data.params:

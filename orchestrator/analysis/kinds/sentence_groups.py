@@ -81,7 +81,7 @@ def difficulty(context: AnalysisContext) -> Analysis:
             records.append(record)
     if len(paths) < SNAPSHOTS:
         notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {SNAPSHOTS}")
-    return Analysis(records, draw_difficulty, notes + compared(records))
+    return Analysis(records, lambda figure, drawn: _draw(figure, drawn, "delta").set_ylabel("gain [BLEU]"), notes + compared(records))
 
 
 def bleu_of_groups(context: AnalysisContext, subject: Subject, groups: Groups) -> Records:
@@ -147,11 +147,6 @@ def quartiles(scores: Floats) -> list[list[int]]:
 def draw_length(figure: Figure, records: Records) -> None:
     axes = _draw(figure, records, "bleu")
     axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU [%], {records[0]['metric']}, {records[0]['test']}")
-
-
-def draw_difficulty(figure: Figure, records: Records) -> None:
-    """Draws the gains over the baseline by quartile, the simplest first."""
-    _draw(figure, records, "delta").set_ylabel("gain [BLEU]")
 
 
 def _draw(figure: Figure, records: Records, value: str) -> Axes:
