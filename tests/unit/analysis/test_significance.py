@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.kinds import significance
-from orchestrator.errors import UserError
+from tests.unit.conftest import refused
 
 
 def test_rows_against_the_first(own) -> None:
@@ -34,10 +34,8 @@ def test_the_bootstrap_alone_with_its_arrows(own) -> None:
 
 
 def test_rows_without_a_baseline(own) -> None:
-    with pytest.raises(UserError, match="found no row to compare"):
-        significance.analyse(own.context("significance", "base"))
-    with pytest.raises(UserError, match="hier: its baseline demo/small/base is not among"):
-        significance.analyse(own.context("significance", "hier", "iter"))
+    for rows, said in ((["base"], "found no row to compare"), (["hier", "iter"], "hier: its baseline demo/small/base is not among")):
+        assert said in refused(significance.analyse, own.context("significance", *rows))[0]
 
 
 def test_each_seed_that_both_have(own) -> None:

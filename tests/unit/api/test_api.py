@@ -15,6 +15,7 @@ import orchestrator.api as nmt
 from orchestrator.ledger import packed, packing
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER, ROOT
+from tests.unit.conftest import refused
 
 ROWS = ("dou2018/table1/row1", "dou2018/table1/row5")
 WHERE: dict[str, Any] = {"profile": "mini-short"}
@@ -61,8 +62,7 @@ def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
     assert list(frame) == ["hypothesis"] and len(frame) == 1000
     with pytest.raises(nmt.UserError, match="seed 3 were left out of the ledger; nmt-ablate repro dou2018/table1/row1 --into"):
         nmt.hypotheses(ROWS[0], 3, **WHERE)
-    with pytest.raises(nmt.UserError, match="no translations with seed 9"):
-        nmt.hypotheses(ROWS[0], 9, **WHERE)
+    assert "no translations with seed 9" in refused(nmt.hypotheses, ROWS[0], 9, **WHERE)[0]
     with pytest.raises(nmt.UserError, match=r"found \d+ rows that run; expected one"):
         nmt.load("dou2018/table1", **WHERE)
 
@@ -74,8 +74,7 @@ def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
     assert found.delta == pytest.approx(means[ROWS[1]] - means[ROWS[0]], abs=1e-3) and back.delta == -found.delta
     assert found.seeds == (seeds[ROWS[1]], seeds[ROWS[0]]) and found.claim == 0.99 and found.low < found.delta < found.high
     assert nmt.compare("dou2018/table1/row9", ROWS[0], **WHERE).verdict == "not run"
-    with pytest.raises(nmt.UserError, match="compared with itself"):
-        nmt.compare(ROWS[0], ROWS[0])
+    assert "compared with itself" in refused(nmt.compare, ROWS[0], ROWS[0])[0]
 
 
 def test_a_mapping_is_a_table(shipped: Path) -> None:
@@ -83,9 +82,8 @@ def test_a_mapping_is_a_table(shipped: Path) -> None:
     table = {"extends": "base.yaml", "source": {"paper": "mine", "table": "gates"}, "rows": {"wide": {"model": {"d_model": 128}}}}
     frame = nmt.results(table, seeds=[1])
     assert list(frame.row) == ["mine/gates/wide"] and list(frame.status) == ["new"]
-    with pytest.raises(nmt.UserError) as raised:
-        nmt.results(table | {"rows": {"wide": {"modle": {}}}})
-    assert raised.value.lines[0].startswith("mapping: rows.wide.modle: unknown key")
+    line, *_ = refused(nmt.results, table | {"rows": {"wide": {"modle": {}}}})
+    assert line.startswith("mapping: rows.wide.modle: unknown key")
 
 
 @pytest.mark.slow
@@ -102,7 +100,6 @@ def test_the_notebook_runs(tmp_path) -> None:
 
 def test_an_unknown_keyword_and_what_is_no_seed_are_refused(tmp_path) -> None:
     for seeds in ([-1], [1.5], ["x"], [2**32], [1, 1], []):
-        with pytest.raises(nmt.UserError, match="--seeds"):
-            nmt.run("quickstart/fusion", seeds=seeds, tracking=False, profile="smoke", results=tmp_path)
+        assert "--seeds" in refused(nmt.run, "quickstart/fusion", seeds=seeds, tracking=False, profile="smoke", results=tmp_path)[0]
     with pytest.raises(TypeError, match="unexpected keyword argument 'metric'; expected one of profile, sets, "):
         nmt.compare(*ROWS, metric="nll", **WHERE)  # type: ignore[call-arg]

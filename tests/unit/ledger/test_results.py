@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed, unsealed
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import pack
+from tests.unit.conftest import refused
 from tests.unit.history import append_history, publish
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
@@ -189,10 +189,7 @@ def test_damaged_hypotheses(ledger, bad, damage):
 def test_another_key_inside_is_an_error(ledger):
     fill(ledger)
     ledger.run_dir(TRAIN).rename(ledger.run_dir(OTHER))
-    with pytest.raises(UserError, match=OTHER):
-        ledger.read_train(OTHER)
-    with pytest.raises(UserError, match=OTHER):
-        ledger.write_train(OTHER, DONE)
+    assert OTHER in refused(ledger.read_train, OTHER)[0] and OTHER in refused(ledger.write_train, OTHER, DONE)[0]
     assert ledger.runs() == []
     with pytest.raises(ValueError):
         ledger.write_train(TRAIN, {"key": OTHER})

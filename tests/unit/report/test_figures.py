@@ -96,12 +96,10 @@ def test_the_sweep_of_a_folder_has_all_seeds_and_cuts_nothing(spec, tmp_path) ->
 
 def test_bad_folders(spec, tmp_path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="found no table in this folder"):
-        resolve(tmp_path / "empty")
+    assert "found no table in this folder" in refused(resolve, tmp_path / "empty")[0]
     spec("  a: {}\n", name="one.yaml")
     spec("  b: {}\n", name="two.yaml")
-    with pytest.raises(UserError, match=r"two\.yaml:1: source: found demo/small, the address of another file too"):
-        resolve(tmp_path)
+    assert "two.yaml:1: source: found demo/small, the address of another file too" in refused(resolve, tmp_path)[0]
 
 
 def test_every_bad_file_of_a_folder_is_told(spec, tmp_path) -> None:
