@@ -58,10 +58,13 @@ def _data(ours: Mapping[str, Ours | None]) -> list[str]:
 
 
 def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
-    """Rows whose training or test text differs from the one that the catalogue expects for their corpus."""
+    """Texts of training or test that differ from what the catalogue expects for their corpus, and corpora with several training texts."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
     distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
-    return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unexpected(corpus, text)))
+    texts = {(corpus, repr(sums["train"])) for corpus, text in distinct.values() if "train" in (sums := text.get("sha256") or {})}
+    named = sorted(corpus for corpus, _ in texts)
+    mixed = [f"{corpus}: runs on different training texts are mixed" for corpus in named if named.count(corpus) > 1]
+    return list(dict.fromkeys([*mixed, *(line for corpus, text in distinct.values() for line in unexpected(corpus, text))]))
 
 
 def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:

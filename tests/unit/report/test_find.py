@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.files import atomic
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.find import Finder, rescored
+from orchestrator.report import notes
+from orchestrator.report.find import Finder, SeedResult, rescored
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -65,6 +66,8 @@ def test_without_the_corpus_the_run_of_the_last_sweep_counts(rows: dict[str, Row
         os.utime(path, (time, time))
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     assert Finder(Ledger(tmp_path), Data(None)).keys(rows["base"].at(3)).train == "a" * 64
+    mixed = [SeedResult(seed, "done", "", 4, text={"sha256": {"train": [str(seed)]}}) for seed in (1, 2)]
+    assert notes._texts([rows["base"]], {rows["base"].id: mixed}) == ["toy-smoke: runs on different training texts are mixed"]
 
 
 def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
