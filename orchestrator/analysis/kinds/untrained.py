@@ -70,7 +70,7 @@ def analyse_grid(context: AnalysisContext) -> Analysis:
     for subject in context.subjects:
         with torch.device("meta"):
             model = build(subject.spec.model.model_dump(), 8, 8)  # the grid does not depend on the vocabulary
-        layers, blocks = len(model.encoder.layers), int(getattr(model.bridge, "blocks", 1))
+        layers, blocks = len(model.encoder.layers), int((model.encoder.context or model.bridge).blocks) or 1
         ours = dict(zip(GRID, (layers, len(model.decoder.layers), blocks, layers // blocks), strict=True))
         records.append({"row": subject.row.id, "label": subject.label} | ours | beside_paper(ours, subject))
     return Analysis(records, notes=disagreements(records), shown=["label", *GRID, "agrees"])

@@ -25,13 +25,13 @@ def analyse(lab, cli, tmp_path):
     return run
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("length", ["base", "hier"]), ("properties", ["base", "hop3"])])
+@pytest.mark.parametrize(("kind", "rows"), [("length", ["base", "hier"]), ("properties", ["base", "hop3"]), ("grid", ["base"])])
 def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab, analyse, tmp_path) -> None:
     code, out, err = analyse(*(f"{lab.file}#{row}" for row in rows), "--kind", kind, "--json")
     assert code == 0, err
     said = json.loads(out)
     assert set(said) == {"kind", "columns", "records", "files", "notes"} and said["kind"] == kind
-    endings = ("json", "csv") if kind == "properties" else ("json", "csv", "png", "svg", "pdf")
+    endings = ("json", "csv") if kind in ("properties", "grid") else ("json", "csv", "png", "svg", "pdf")
     assert {ending: Path(path).name for ending, path in said["files"].items()} == {e: f"{kind}.{e}" for e in endings}
     kept = json.loads((tmp_path / "out" / f"{kind}.json").read_text())
     assert kept["records"] == said["records"] != [] and [s["id"] for s in kept["subjects"]] == [f"demo/small/{row}" for row in rows]
