@@ -49,7 +49,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     """Writes the packed form of runs and copies their sweep files.
 
     only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table, names of the runs
-    that a process is working on, which are left out). UserError for an unknown sweep and an empty ledger.
+    that a process is working on, which are left out). UserError for an unknown sweep, no run, damaged files, and other runs in `dest`.
     """
     runs, live, sweeps = _chosen(results, only)
     others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
