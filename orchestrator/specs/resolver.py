@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.errors import UserError, collecting, for_each, raise_all
+from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
@@ -29,10 +29,6 @@ class Resolver:
         if head.kind in SCORED:
             parent = self._parent(table, parsed, sets)
             spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
-            if parent is not None:
-                started = parent.run_spec.decode.model_copy(update={"checkpoint": spec.start})
-                found = check.whole(parent.run_spec.model_copy(update={"decode": started}))
-                raise_all(parsed.spec.line(p.path, f"{p.message} of {parent.id}, from whose weights the row starts") for p in found)
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
         more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
@@ -43,6 +39,8 @@ class Resolver:
     ) -> Row:
         """Returns the row of a head and a resolved spec. where: FILE:LINE. more: other fields of the row."""
         file, _, line = where.rpartition(":")
+        if spec is not None and parent is not None and parent.spec is not None:
+            refuse([f"{where}: {line} in {parent.id}, whose weights it starts from" for line in check.start_problems(spec, parent.spec)])
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
         bound = None if bound is None else float(bound if scale.failed_below is None else scale.failed_below)
