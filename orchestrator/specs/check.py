@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,7 +20,11 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
 _last: dict[str, tuple[Any, Strict]] = {}
 """Section -> the data of the last valid row, and what they became: rows of a grid share most of their data (see `Located.merged`)."""
-_entry = functools.cache(corpora.load_entry)
+
+
+@functools.lru_cache(maxsize=256)
+def _entry(corpus: str, file: Path, stamp: tuple[int, int]) -> corpora.CorpusEntry:
+    return corpora.load_entry(corpus)
 
 
 def defaults() -> dict[str, Any]:
@@ -87,7 +92,8 @@ def whole(spec: RunSpec) -> list[Problem]:
     tuned = decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", "decode.length_penalty.alpha", "tuned", "a number with rouge")
     try:
-        entry = _entry(data.corpus)
+        info = (file := corpora.entry_file(data.corpus)).stat()
+        entry = _entry(data.corpus, file, (info.st_mtime_ns, info.st_size))
     except UserError:
         if data.corpus in corpora.list_entries():
             raise

@@ -10,6 +10,7 @@ from orchestrator.data import fetch
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, yaml_file
 from orchestrator.specs.corpora import CorpusEntry, SacreBleu, load_entry, parse_entry
+from orchestrator.specs.rows import resolve
 from tests.unit.conftest import refused
 from tests.unit.data import hub_server
 
@@ -28,6 +29,15 @@ def test_every_entry_is_valid(name):
     entry = load_entry(name)
     assert entry.name == name and (entry.generated is not None or {"train", "valid", "test"} <= set(entry.splits))
     assert entry.description and entry.licence
+
+
+def test_a_process_that_goes_on_sees_an_edited_entry(spec, tmp_path, monkeypatch):
+    monkeypatch.setenv("NMT_SEARCH_SPACES", str(tmp_path))
+    for test in ("test", "other"):
+        splits = {split: {"src": "/a", "tgt": ["/b"]} for split in ("train", "valid", test, "test")}
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / "data" / "own.yaml").write_text(f"{{src: a, tgt: b, splits: {splits}}}")
+        assert resolve(spec(f"  r: {{data: {{corpus: own}}, score: {{test: {test}}}}}\n"))[0].run_spec.score.test == test
 
 
 def test_an_unknown_corpus_names_the_nearest():
