@@ -23,9 +23,10 @@ KEY = digest("decisions of a search")
 
 
 class Decision(BaseModel):
-    """run: `ROW:SEED`. value: None if it was not finite. cutoff: in the metric's own sign, None for the first run of a rung."""
+    """run: `ROW:SEED`. key: of its training. value: None if it was not finite. cutoff: in the metric's own sign, None for the first."""
 
     run: str
+    key: str | None = None
     value: FiniteFloat | None
     cutoff: float | None = None
     goes_on: StrictBool = Field(alias="continue")
@@ -36,17 +37,27 @@ class Decisions(BaseModel):
 
     eta: float
     sign: float
+    metric: str | None = None
     rungs: dict[int, list[Decision]]
 
 
 class Asha:
-    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite."""
+    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite.
 
-    def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
+    keys: run -> key of its training. Decisions in the file by another rule or metric, or on a run with another key, do not hold.
+    """
+
+    def __init__(
+        self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None, metric: str = "", keys: Any = None
+    ) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
+        self.metric, self.keys = metric, dict[str, str](keys or {})
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
-        if path is not None and (known := _read(path)) is not None and (known.eta, known.sign) == (eta, self.sign):
-            self.records |= {r: own for r, own in known.rungs.items() if r in self.records}
+        if path is not None and (known := _read(path)) is not None:
+            if (known.eta, known.sign, known.metric or metric) == (eta, self.sign, metric):
+                for rung in self.records.keys() & known.rungs.keys():
+                    self.records[rung] = [one for one in known.rungs[rung] if one.key in (None, self.keys.get(one.run, one.key))]
+            self._write()
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
@@ -57,12 +68,15 @@ class Asha:
         cutoff = self._cutoff([record.value for record in earlier if record.value is not None])
         promoted = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
         told = None if cutoff is None else self.sign * cutoff
-        earlier.append(Decision(run=run, value=float(value) if finite else None, cutoff=told, **{"continue": promoted}))
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = Decisions(eta=self.eta, sign=self.sign, rungs=self.records)
-            write_document(self.path, file.model_dump(mode="json", by_alias=True), KEY, points="asha")
+        about = {"run": run, "key": self.keys.get(run), "value": float(value) if finite else None, "cutoff": told, "continue": promoted}
+        earlier.append(Decision.model_validate(about))
+        self._write()
         return promoted
+
+    def _write(self) -> None:
+        if self.path is not None:
+            file = Decisions(eta=self.eta, sign=self.sign, metric=self.metric, rungs=self.records)
+            write_document(self.path, file.model_dump(mode="json", by_alias=True), KEY, points="asha")
 
     def stopped(self) -> dict[str, int]:
         return _stopped(self.records)

@@ -159,7 +159,8 @@ class Sweep:
         if s["kind"] != "asha":
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
-        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, self.file.asha)
+        eta, mode, keys = float(s.get("reduction_factor", 3)), s.get("mode", "min"), {task.name: task.train_key for task in self.tasks}
+        return Asha(list(s["rungs"]), eta, mode, pinned, self.file.asha, self.options.metric, keys)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha import Asha, stopped_runs
 
 
 def asha(tmp_path=None, pinned=(), eta=3.0, mode="min", rungs=(10, 30)):
@@ -28,7 +28,7 @@ def test_decisions_survive_and_are_not_made_twice(tmp_path):
     assert {name: two.decide(name, 10, 0.0) for name in answers} == answers
     assert two.stopped() == {"b": 10}
     assert two.decide("d", 30, 1.0) is True
-    assert set(json.loads((tmp_path / "asha.json").read_text())["rungs"]["30"][0]) == {"run", "value", "cutoff", "continue"}
+    assert set(json.loads((tmp_path / "asha.json").read_text())["rungs"]["30"][0]) == {"run", "key", "value", "cutoff", "continue"}
 
 
 def after(values: list[float], eta: float, mode: str) -> Asha:
@@ -89,3 +89,13 @@ def test_decisions_by_another_rule_or_at_other_rungs_are_not_taken_over(tmp_path
     assert set(Asha([20, 40], 3.0, "min", set(), path).stopped()) == {"b"}
     rungs, eta, mode = other
     assert Asha(list(rungs), eta, mode, set(), path).stopped() == {}
+
+
+def test_decisions_on_an_edited_row_or_by_another_metric_do_not_hold(tmp_path):
+    file = ([10], 2.0, "min", set(), tmp_path / "asha.json")
+    old = Asha(*file, "valid/nll", {"a": "1", "b": "2"})
+    assert old.decide("a", 10, 5.0) and not old.decide("b", 10, 6.0)
+    assert Asha(*file, "valid/nll", {"b": "2"}).stopped() == {"b": 10} == stopped_runs(file[-1])
+    edited = Asha(*file, "valid/nll", {"a": "1", "b": "3"})
+    assert edited.stopped() == {} == stopped_runs(file[-1]) and edited.decide("b", 10, 4.0)
+    assert Asha(*file, "valid/ppl", {"a": "1", "c": "4"}).decide("c", 10, 150.0), "nothing was compared by it yet"
