@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cli.commands.tune import tuning_of
 from orchestrator.cost import controls
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
@@ -125,7 +126,8 @@ class Request:
         for address, file, rows in replace(self, rows=whole).tables():
             rows = self._controlled(address, rows)
             found.append(Family(address, file, rows, self.finder, (file.head.sweep or SweepSpec()).seeds))
-            if searches := choice.used(rows, self.finder, file.head.tune):
+            section = file.head.tune if self.options.tune_with is None else tuning_of([], self.options.tune_with).spec
+            if searches := choice.used(rows, self.finder, section):
                 seeds = next(iter(searches.values()))["tune"]["seeds"]["judge"]
                 start = starts(rows)
                 tuned = [

@@ -102,6 +102,16 @@ def test_tuned_rows_are_compared_as_written_and_what_has_no_search_is_named(rows
     assert ["lack the variance of the choice" in " ".join(lines) for lines in notes] == [False, True]
 
 
+def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: Callable[..., Any], tmp_path) -> None:
+    for trials in (2, 3):
+        search, (base,), _ = searched(bowl, names=["base"], trials=trials)
+        write(search.ledger, record_of(base, search))
+    (tmp_path / "with.yaml").write_text(json.dumps({"tune": {"space": RATES, "trials": 2}}))
+    options = RowOptions(results=search.ledger.root, tune_with=tmp_path / "with.yaml")
+    _, tuned = Request.of(rows[0].source_file, options).families()
+    assert len(tuned.searches[rows[0].id]["trials"]) == 2
+
+
 def test_an_arm_without_a_good_trial_stays_as_written(searched: Callable[..., Any], rows: list[Row]) -> None:
     search, (arm,), _ = searched(lambda *at: None, names=["base"])
     record = record_of(arm, search)
