@@ -104,7 +104,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
     """Creates a task for each row and seed, parents before children. UserError with a line for each row whose data is absent.
 
     Paths are absolute, because workers have another working directory. Rows from which others start are pinned, since a stopped run has no
-    final weights. Only requested rows have rungs.
+    final weights. Only trainings of requested rows have rungs.
     """
     data = Data(options.data_dir)
     tasks: dict[str, Task] = {}
@@ -144,17 +144,18 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             until=options.until.get(row.id),
         )
 
-    requested = {f"{row.id}:{seed}" for row in rows for seed in seeds}
+    asked = {f"{row.id}:{seed}" for row in rows for seed in seeds}
     for row in rows:
         for seed in seeds:
             if f"{row.id}:{seed}" not in options.dropped:
                 add(row.at(seed))
     raise_all(missing)
+    requested = {task.train_key for name, task in tasks.items() if name in asked}
     rungs, parents = list(options.scheduler.get("rungs", [])), {task.parent_key for task in tasks.values()}
     bleu = bool(rungs) and options.metric == "valid/bleu"
     return [
-        replace(task, rungs=rungs if name in requested else [], rung_bleu=bleu, pinned=task.pinned or task.train_key in parents)
-        for name, task in tasks.items()
+        replace(task, rungs=rungs if task.train_key in requested else [], rung_bleu=bleu, pinned=task.pinned or task.train_key in parents)
+        for task in tasks.values()
     ]
 
 

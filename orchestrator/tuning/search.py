@@ -109,14 +109,18 @@ class Search:
 
     def _reached(self, trial: Trial, rung: int) -> bool:
         """Whether the trial was still training at the rung: a shorter training is not ended there."""
-        return all(rung in self.ledger.read_rungs(key) for key in self.keys(trial).values())
+        return all(self._steps(key) >= rung for key in self.keys(trial).values())
+
+    def _steps(self, key: str) -> int:
+        return int((self.ledger.read_train(key) or {}).get("steps") or 0)
 
     def at_rung(self, trial: Trial, rung: int) -> float | None:
         """Mean of the metric over the search seeds at a rung, or at the end of a training that ended well before; None without one."""
         found = []
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
-            rungs, end = self.ledger.read_rungs(key), self._last(key, trial) if status == "done" else None
-            found.append(finite(rungs[rung].get(self.spec.select)) if rung in rungs else end)
+            reports = {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)
+            ended = status == "done" and self._steps(key) < rung
+            found.append(self._last(key, trial) if ended else finite(reports.get(rung, {}).get(self.spec.select)))
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:

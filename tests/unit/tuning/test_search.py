@@ -102,6 +102,12 @@ def test_tuned_rows_are_compared_as_written_and_what_has_no_search_is_named(rows
     assert ["lack the variance of the choice" in " ".join(lines) for lines in notes] == [False, True]
 
 
+def test_a_trial_that_was_trained_past_a_rung_has_its_value_there(searched: Callable[..., Any]) -> None:
+    """As one has that an earlier search with other rungs, or a sweep without a search, has trained."""
+    search, (base,), _ = searched(bowl, names=["base"])
+    assert search.at_rung(base.trials[0], 1) == search.final(base.trials[0]) + 3 and search.at_rung(base.trials[0], 9) == 6.0
+
+
 def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: Callable[..., Any], tmp_path) -> None:
     for trials in (2, 3):
         search, (base,), _ = searched(bowl, names=["base"], trials=trials)
