@@ -130,12 +130,10 @@ class Search:
         return mean([self._last(key, trial) for key in self.keys(trial).values()])
 
     def _last(self, key: str, trial: Trial) -> float | None:
-        """The best value of a run that decodes with its best weights, else the last one."""
-        values = [v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None]
-        if not values:
-            return None
-        best = max(values) if self.spec.larger_is_better else min(values)
-        return best if trial.row.run_spec.decode.checkpoint == "best" else values[-1]
+        """The value of the best weights, of a run that decodes with them, else the last one."""
+        values = {report["step"]: v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None}
+        best = trial.row.run_spec.decode.checkpoint == "best"
+        return values.get((self.ledger.read_train(key) or {}).get("best_step") if best else max(values, default=None))
 
 
 def mean(values: Sequence[float | None]) -> float | None:

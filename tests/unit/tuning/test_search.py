@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
+from orchestrator.tuning.trials import changed
 from tests.unit.report.test_effects import finish
 from tests.unit.tuning.conftest import RATES, tuning
 
@@ -106,6 +108,17 @@ def test_a_trial_that_was_trained_past_a_rung_has_its_value_there(searched: Call
     """As one has that an earlier search with other rungs, or a sweep without a search, has trained."""
     search, (base,), _ = searched(bowl, names=["base"])
     assert search.at_rung(base.trials[0], 1) == search.final(base.trials[0]) + 3 and search.at_rung(base.trials[0], 9) == 6.0
+
+
+def test_a_trial_that_decodes_with_its_best_weights_has_their_value(searched: Callable[..., Any]) -> None:
+    """Those of the lowest nll at a validation, though the accuracy was higher before, and the nll lower at a rung between two."""
+    search, (base,), _ = searched(bowl, names=["base"], select="valid/accuracy")
+    (key,), (trial, *_) = search.keys(base.trials[0]).values(), base.trials
+    reports = [{"step": step, "valid/nll": nll, "valid/accuracy": right} for step, nll, right in ((1, 3, 0.5), (2, 2, 0.4), (3, 1, 0.6))]
+    (search.ledger.run_dir(key) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
+    search.ledger.write_train(key, {"status": "done", "steps": 3, "best_step": 2, "seconds": 2.0, "reason": ""})
+    assert search.final(trial) == 0.6
+    assert search.final(replace(trial, row=changed(trial.row, {"decode.checkpoint": "best"}, trial.row.id))) == 0.4
 
 
 def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: Callable[..., Any], tmp_path) -> None:
