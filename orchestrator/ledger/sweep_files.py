@@ -155,7 +155,7 @@ def read_sweeps(results: Path) -> Sweeps:
         if (record := read_or_tell(path)) is None:
             found.unreadable.append(path.name)
             continue
-        rows = record["rows"]
+        rows = [*record["rows"], *record.get("earlier", [])]
         found.names[path.stem] = record.get("name") or path.stem
         keys = {(row["id"], row["seed"]): row["keys"]["train"] for row in rows}
         for row in rows:

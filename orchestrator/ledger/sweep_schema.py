@@ -52,6 +52,7 @@ class Content(_Strict):
     name: str | None = None
     claims: list[_Claims] | None = None
     rows: list[_Row]
+    earlier: list[_Row] = []
 
 
 def check(record: Any) -> None:

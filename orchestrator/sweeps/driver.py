@@ -193,9 +193,11 @@ class Sweep:
         return Result(id=task.id, seed=task.seed, view=view, outcome=outcome, folder=object_store.display_path(task.run_dir))
 
     def _write_sweep(self) -> None:
-        """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
+        """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys. `earlier`: runs of earlier calls, which this one lacks."""
         existing = self.file.record()
         rows = [_sweep_row(task) for task in self.tasks]
+        now = {(row["id"], row["seed"]) for row in rows}
+        earlier = (row for part in ("rows", "earlier") for row in existing.get(part, []))
         record = {
             "sweep_id": self.options.slug,
             "name": self.options.name,
@@ -203,6 +205,7 @@ class Sweep:
             "scheduler": self.options.scheduler,
             "rows_key": digest([[row["id"], row["seed"], row["keys"]] for row in rows]),
             "rows": rows,
+            "earlier": [row for row in earlier if (row["id"], row["seed"]) not in now],
         }
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims

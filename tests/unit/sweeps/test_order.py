@@ -11,6 +11,7 @@ from orchestrator.engines.execute import Local
 from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task, group_jobs, topological_levels
@@ -43,6 +44,12 @@ def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(t
     drawn = sweep(tasks, tmp_path, kind="asha", shuffle_seed=seed)
     assert names(drawn._start_order(tasks)) == "cf" + "".join(rest) == names(drawn._start_order(tasks)), "the same each time"
     assert names(tasks) == "abcdefgh" and rest != list("abdegh")
+
+
+def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
+    for tasks in ([task("a"), task("b")], [task("a", training="other")], [task("c")]):
+        sweep(tasks, tmp_path)._write_sweep()
+    assert sorted(read_sweeps(tmp_path).rows) == sorted(map(sha256, ("b", "other", "c"))), "the edited row alone has an orphan"
 
 
 def test_asha_decides_as_the_spec_says(tmp_path):
