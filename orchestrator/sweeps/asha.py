@@ -57,7 +57,8 @@ class Asha:
             if (known.eta, known.sign, known.metric or metric) == (eta, self.sign, metric):
                 for rung in self.records.keys() & known.rungs.keys():
                     self.records[rung] = [one for one in known.rungs[rung] if one.key in (None, self.keys.get(one.run, one.key))]
-            self._write()
+            if self.records != known.rungs:
+                self._write()
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
