@@ -25,12 +25,12 @@ class UserError(CommandError):
 
 
 @contextlib.contextmanager
-def collecting(problems: list[str]) -> Iterator[None]:
-    """Appends the lines of a UserError to `problems`, and goes on after the block."""
+def collecting(problems: list[str], place: str = "") -> Iterator[None]:
+    """Appends the lines of a UserError to `problems`, each behind `place`, and goes on after the block."""
     try:
         yield
     except UserError as error:
-        problems += error.lines
+        problems += [place + line for line in error.lines]
 
 
 def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

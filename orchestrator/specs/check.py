@@ -14,7 +14,7 @@ from orchestrator.specs import corpora, public_tests
 from orchestrator.specs.base import Strict
 from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import Located, Position, dotted, nearest
+from orchestrator.specs.positions import Located, Position, nearest
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
@@ -102,12 +102,6 @@ def whole(spec: RunSpec) -> list[Problem]:
     if spec.score.test not in splits and (reason := public_tests.refusal(spec.score.test, entry, splits)) is not None:
         found.append(Problem(("score", "test"), reason))
     return found
-
-
-def start_problems(spec: RunSpec, parent: RunSpec) -> list[str]:
-    """Returns why a training of `parent` would not have the weights that `spec` starts from."""
-    decode = parent.decode.model_copy(update={"checkpoint": spec.start})
-    return [f"{dotted(problem.path)}: {problem.message}" for problem in whole(parent.model_copy(update={"decode": decode}))]
 
 
 def needs_fp32(model: ModelSpec) -> str | None:

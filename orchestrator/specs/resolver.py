@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.errors import UserError, collecting, for_each
 from orchestrator.specs import check, index, profiles
-from orchestrator.specs.positions import Located, nearest, shown
+from orchestrator.specs.positions import Located, dotted, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
 from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
@@ -40,7 +40,9 @@ class Resolver:
         """Returns the row of a head and a resolved spec. where: FILE:LINE. more: other fields of the row."""
         file, _, line = where.rpartition(":")
         if spec is not None and parent is not None and parent.spec is not None:
-            refuse([f"{where}: {line} in {parent.id}, whose weights it starts from" for line in check.start_problems(spec, parent.spec)])
+            decode = parent.spec.decode.model_copy(update={"checkpoint": spec.start})
+            lacks = check.whole(parent.spec.model_copy(update={"decode": decode}))
+            refuse([f"{where}: {dotted(p.path)}: {p.message} in {parent.id}, whose weights it starts from" for p in lacks])
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
         bound = None if bound is None else float(bound if scale.failed_below is None else scale.failed_below)

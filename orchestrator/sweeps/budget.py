@@ -15,10 +15,9 @@ from typing import Literal
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_or_refuse, write_document
+from orchestrator.files.documents import read_or_refuse, read_or_tell, write_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
-from orchestrator.safe_text import log_once
 from orchestrator.sweeps.options import PARTS, ExecutionOptions, whole_name
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
@@ -42,13 +41,8 @@ def used_seconds(results: Path, sweep: str, *, capped: bool = True) -> float:
 
     A damaged file gives UserError, for without it a cap would count from 0, and one warning for a sweep that has no cap.
     """
-    try:
-        document = read_or_refuse(usage_file(results, sweep), "the hours that the sweep used, as it wrote them, or no file to count from 0")
-    except UserError as error:
-        if capped:
-            raise
-        log_once(f"warning: {error}")
-        document = None
+    path, expected = usage_file(results, sweep), "the hours that the sweep used, as it wrote them, or no file to count from 0"
+    document = read_or_refuse(path, expected) if capped else read_or_tell(path)
     return 0.0 if document is None else float(document["device_seconds"])
 
 

@@ -8,7 +8,7 @@ from models import inference
 from orchestrator.data import expected_text
 from orchestrator.data.integrity import DamagedError
 from orchestrator.data.prepare import Prepared, prepare
-from orchestrator.errors import UserError, raise_all
+from orchestrator.errors import UserError, collecting, raise_all
 from orchestrator.safe_text import log
 from orchestrator.specs import corpora
 from orchestrator.specs.bleu_tokenizer import check_installed
@@ -79,13 +79,11 @@ def check_positions(task: Task, prepared: Prepared) -> None:
 
 def check_metrics(tasks: Iterable[Task]) -> None:
     """UserError with a line for each row whose BLEU needs packages that are not installed."""
-    problems = []
+    problems: list[str] = []
     for task in tasks:
         for scoring in task.scorings.values():
-            try:
+            with collecting(problems, f"{task.id}: "):
                 check_installed(scoring.spec, corpora.load_entry(task.spec.data.corpus).tgt)
-            except UserError as error:
-                problems.append(f"{task.id}: {error}")
     raise_all(problems)
 
 

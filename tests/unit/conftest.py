@@ -133,12 +133,11 @@ def token_lines() -> list[str]:
 @pytest.fixture
 def talks(tmp_path, monkeypatch) -> Callable[..., Path]:
     """`talks(lines, text=.., target=.., raw=..)` writes the corpus and its entry -> the data directory."""
-    from orchestrator.specs import check, corpora
+    from orchestrator.specs import corpora
 
     folder = tmp_path / "catalogue"
     folder.mkdir()
     monkeypatch.setattr(corpora, "FOLDER", folder)
-    monkeypatch.setattr(check, "_entry", corpora.load_entry)  # which keeps entries of other folders
 
     def make(lines: list[str], text: str | None = None, target: str = "en", raw: list[str] | None = None) -> Path:
         names = ", raw: [test.raw]" if raw is not None else ""
