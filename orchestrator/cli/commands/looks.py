@@ -61,15 +61,17 @@ def ends(judged: Verdict, most: int) -> str | None:
 def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
     """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the results of `execute`.
 
-    A look that was taken stays. None is taken while a run has failed.
+    A look that was taken stays, or what it ended where rows are new, which get one too. None is taken while a run has failed.
     """
     file = SweepFile.of(options.results, options.slug)
     taken = _taken(file, seeds)
-    if not taken:
+    known = taken[0]["rows"] if taken else {}
+    if any(row.id not in known for row in rows):
         results = execute(rows, seeds[:FIRST], options)
         if not all(result.outcome.finished for result in results):
             return results
-        taken = _keep(file, [take(rows, seeds[:FIRST], seeds, options)])
+        look = take(rows, seeds[:FIRST], seeds, options)
+        taken = _keep(file, [look | {"rows": look["rows"] | {row_id: one for row_id, one in known.items() if not one["continue"]}}])
     _print(taken[0], 1)
     ended = _ended(taken[0], rows, seeds, options)
     dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.cli.commands import looks
 from orchestrator.cli.commands.looks import take
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.verdicts import Verdict
@@ -93,6 +94,17 @@ def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(r
     assert len(said) == 2 and all(reason in reasons for reason in said), "p is adjusted for the whole table, though three rows are swept"
 
 
+def test_a_row_that_the_first_look_lacks_gets_one(rows: list[Row], tmp_path, monkeypatch) -> None:
+    """It is new in the table, or the first sweep was of another row alone."""
+    calls, one = [], {"score": None, "reason": "", "continue": True}
+    SweepFile.of(tmp_path, "demo").write({"rows": []})
+    monkeypatch.setattr(looks, "execute", lambda rows, seeds, options: calls.append((len(rows), len(seeds))) or [])
+    monkeypatch.setattr(looks, "take", lambda rows, some, all_, *more: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}})
+    for some in (rows[:1], rows[:1], rows[:2]):
+        looks.execute_looks(some, [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
+    assert calls == [(1, 3), (1, 4), (1, 4), (2, 3), (2, 4)]
+
+
 # ---------------------------------------------------------------- the command
 
 FILE = """\
@@ -158,19 +170,14 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     assert looks._ended(first, [other], [1, 2, 3, 4], options) == [], "a row that was changed was not looked at"
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        ((), (), "--until-decided: found no cap; expected --max-core-hours"),
-        (
-            ("sweep: {seeds: 4", "sweep: {seeds: 4, scheduler: {kind: asha, rungs: [2]}"),
-            ("--max-core-hours", 1),
-            "mine.yaml:5: sweep.scheduler.kind: found asha, which stops runs; expected fifo",
-        ),
-    ],
-)
-def test_what_it_needs(spec, tmp_path, cli, change, options, message: str) -> None:
-    file = spec(text=FILE.replace(*change) if change else FILE, name="mine.yaml")
+ASHA = FILE.replace("seeds: 4", "seeds: 4, scheduler: {kind: asha, rungs: [2]}", 1)
+STOPS = "mine.yaml:5: sweep.scheduler.kind: found asha, which stops runs; expected fifo"
+NO_CAP = "--until-decided: found no cap; expected --max-core-hours"
+
+
+@pytest.mark.parametrize(("text", "options", "message"), [(FILE, (), NO_CAP), (ASHA, ("--max-core-hours", 1), STOPS)])
+def test_what_it_needs(spec, tmp_path, cli, text: str, options, message: str) -> None:
+    file = spec(text=text, name="mine.yaml")
     code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)
     assert code == 2 and message in err and len(err.splitlines()) == 1
     assert not (tmp_path / "results").exists()
