@@ -52,7 +52,8 @@ def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path) -> None
     with RunLock(stale.run_dir / "lock"), RunLock(one.run_dir / "lock"):
         lost = json.loads((stale.run_dir / "lock.json").read_text()) | {"host": "a-machine-that-was-lost"}
     (stale.run_dir / "lock.json").write_text(json.dumps(lost | {"held": True}))
-    with budgeted(options(tmp_path, None), [one, two, stale]):
+    assert Budget(options(tmp_path, None), [one]).devices == {one.run_dir / "lock": 3}, "the local engine has one worker"
+    with budgeted(options(tmp_path, None, engine="ray"), [one, two, stale]):
         started = time.monotonic()
         with RunLock(one.run_dir / "lock"), RunLock(two.run_dir / "lock"):
             time.sleep(0.6)
