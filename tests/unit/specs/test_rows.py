@@ -163,16 +163,10 @@ def test_an_address_of_several_rows(target: str, rows: list[str], monkeypatch) -
     assert [row.id.split("/", 2)[2] for row in resolve(target)] == rows
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("mlrf2018/table2/rwo9,row13", "mlrf2018/table2/rwo9,row13: no such row: 'rwo9'"),
-        ("shen2018/table1/row[1]/*,row2/*-e64", "no such row: 'row[1]/*'"),
-        ("mlrf2018/*", "found no file and no address"),
-    ],
-)
-def test_a_bad_address_of_several_rows(target: str, message: str) -> None:
-    assert message in refused(resolve, target)[0]
+def test_a_bad_address_of_several_rows() -> None:
+    assert "mlrf2018/table2/rwo9,row13: no such row: 'rwo9'" in refused(resolve, "mlrf2018/table2/rwo9,row13")[0]
+    assert "no such row: 'row[1]/*'" in refused(resolve, "shen2018/table1/row[1]/*,row2/*-e64")[0]
+    assert "found no file and no address" in refused(resolve, "mlrf2018/*")[0]
 
 
 def test_quoted_rows_have_no_spec_and_runs_are_bounded(spec) -> None:

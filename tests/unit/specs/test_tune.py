@@ -56,22 +56,12 @@ def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
     assert [Draw(choice=["a", "b"]).value(point) for point in (0.0, 0.49, 0.5, 1.0)] == ["a", "a", "b", "b"]
 
 
-@pytest.mark.parametrize(
-    ("draw", "value", "end"),
-    [
-        (Draw(loguniform=[0.5, 2.0]), 0.55, "lowest"),
-        (Draw(loguniform=[0.5, 2.0]), 1.0, None),
-        (Draw(uniform=[0.0, 1.0]), 0.95, "highest"),
-        (Draw(choice=[1, 3, 5]), 5, "highest"),
-        (Draw(choice=[1, 3, 5]), 3, None),
-        (Draw(choice=[0.0, 0.1]), 0.1, None),
-        (Draw(choice=["a", "b", "c"]), "a", None),
-        (Draw(factor=Draw(uniform=[0.5, 1.5])), 0.5, "lowest"),
-        (Draw(choice=[0.0, 0.1, 0.2]), 0.0, None),  # nothing is below
-    ],
-)
-def test_the_edges_of_a_space(draw: Draw, value: object, end: str | None) -> None:
-    assert draw.edge(value) == end
+def test_the_edges_of_a_space() -> None:
+    edges = lambda values, **draw: [Draw(**draw).edge(value) for value in values]  # noqa: E731
+    assert edges([0.55, 1.0], loguniform=[0.5, 2.0]) == ["lowest", None] and edges([0.95], uniform=[0.0, 1.0]) == ["highest"]
+    assert edges([5, 3], choice=[1, 3, 5]) == ["highest", None] and edges([0.5], factor=Draw(uniform=[0.5, 1.5])) == ["lowest"]
+    assert edges([0.1], choice=[0.0, 0.1]) == edges(["a"], choice=["a", "b", "c"]) == [None]
+    assert edges([0.0], choice=[0.0, 0.1, 0.2]) == [None], "nothing is below"
 
 
 def test_the_budget_of_a_search() -> None:

@@ -23,9 +23,8 @@ def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean(
     again, other = progress("t/a/slow", "waiting"), progress("t/a/other", "waiting")
     ahead = forecast([slow, fast, again, other, progress("t/a/ended", "stopped", 20)])
     seconds = [50 * 4, 10 * 1, 100 * 4, 100 * 2.5]
-    assert ahead.training and ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, (
-        "two run side by side"
-    )
+    assert ahead.training and ahead.device_seconds == sum(seconds) + seconds[0]
+    assert ahead.seconds == sum(seconds) / 2, "two run side by side"
     alone = forecast([slow, progress("t/a/long", "waiting", rate=9.0)])
     assert alone.seconds == 200 + 900, "one runs at a time"
     assert "; about 18 min of training left (until " in summary(["running"], alone)

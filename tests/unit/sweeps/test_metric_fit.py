@@ -36,16 +36,10 @@ def test_what_lines_look_like(raw_lines, token_lines):
     assert not expected_text.unspaced([" ".join(x) for x in CHINESE])
 
 
-@pytest.mark.parametrize(
-    ("data", "score", "said"),
-    [
-        (PLAIN, ScoreSpec(), True),
-        (PLAIN, ScoreSpec(metric="mteval"), True),
-        (PLAIN, ScoreSpec(metric="multi-bleu"), False),
-        (MOSES, ScoreSpec(metric="multi-bleu"), True),
-    ],
-)
-def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tmp_path, data, score, said):
+@pytest.mark.parametrize("metric", ["sacrebleu", "mteval", "multi-bleu"])
+@pytest.mark.parametrize("data", [PLAIN, MOSES])
+def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tmp_path, data, metric):
+    score, said = ScoreSpec(metric=metric), data == MOSES or metric != "multi-bleu"
     undeclared = prepare(data, talks(token_lines), tmp_path / "cache")
     expected = ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
     assert [line[:73] for line in metric_warnings(undeclared, data, score)] == expected

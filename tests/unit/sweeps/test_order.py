@@ -63,16 +63,12 @@ def test_asha_decides_as_the_spec_says(tmp_path):
 @pytest.mark.parametrize(
     ("status", "bleu", "stopped_by", "final"),
     [
-        (None, None, "", False),
-        ("done", 20.0, "", True),
-        ("done", None, "", False),  # without its score
-        ("diverged", None, "", True),
-        ("failed", None, "", False),
-        ("stopped", None, "a/b/a:1", True),
-        ("stopped", None, "a/b/other:1", False),  # another sweep's scheduler stopped it
+        (None, None, "", False), ("done", 20.0, "", True), ("done", None, "", False), ("diverged", None, "", True),
+        ("failed", None, "", False), ("stopped", None, "a/b/a:1", True), ("stopped", None, "a/b/other:1", False),
     ],
-)
+)  # fmt: skip
 def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final):
+    """It goes on with a run that lacks its score, or that another sweep's scheduler stopped."""
     one, bounded = task("a", results=tmp_path), task("a", results=tmp_path, failed_below=30.0)
     ledger = Ledger(tmp_path)
     if status is not None:
