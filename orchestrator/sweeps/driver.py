@@ -170,15 +170,9 @@ class Sweep:
                 continue
             rung = stopped[task.name]
             metrics = self.ledger.read_rungs(task.train_key).get(rung, {})
-            record = {
-                "status": "stopped",
-                "reason": f"stopped by ASHA at step {rung}",
-                "steps": rung,
-                "params": metrics.get("params"),
-                "tokens_per_second": metrics.get("train/tokens_per_second"),
-                "valid": {"nll": metrics.get("valid/nll")},
-            }
-            self._write_train(task, record)
+            measured = {"tokens_per_second": metrics.get("train/tokens_per_second"), "valid": {"nll": metrics.get("valid/nll")}}
+            about = {"status": "stopped", "reason": f"stopped by ASHA at step {rung}", "steps": rung, "params": metrics.get("params")}
+            self._write_train(task, about | measured)
 
     def _write_train(self, task: Task, record: dict[str, Any]) -> None:
         task.run_dir.mkdir(parents=True, exist_ok=True)

@@ -130,18 +130,9 @@ class RunProgress:
         return None if self.rate is None or self.status not in WORKING else self.left * self.rate
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.row,
-            "seed": self.seed,
-            "status": self.status,
-            "steps": self.steps,
-            "total_steps": self.total or None,
-            "valid_nll": self.figures.get("valid"),
-            "tokens_per_second": self.figures.get("tok/s"),
-            "bleu": self.score,
-            "seconds_left": self.seconds_left,
-            "key": self.train_key,
-        }
+        at = {"id": self.row, "seed": self.seed, "status": self.status, "steps": self.steps, "total_steps": self.total or None}
+        at |= {"valid_nll": self.figures.get("valid"), "tokens_per_second": self.figures.get("tok/s"), "bleu": self.score}
+        return at | {"seconds_left": self.seconds_left, "key": self.train_key}
 
 
 @dataclass(frozen=True)

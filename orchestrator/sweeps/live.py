@@ -26,8 +26,6 @@ SILENCE = 25.0
 """Seconds without a line after which one says how far the runs are, where there is no terminal."""
 OTHER_LINES = 10
 """Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
-
-
 QUIET = 1.0
 """Seconds after which a phase is told at all, without a terminal."""
 

@@ -151,9 +151,8 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
 def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
     """The looks of earlier calls. UserError if they were for other seeds: a third look would not keep the level."""
     taken: list[Look] = file.record().get("looks", [])
-    for look in taken:
-        if look["all_seeds"] != list(seeds):
-            known = look["all_seeds"]
+    for known in (look["all_seeds"] for look in taken):
+        if known != list(seeds):
             raise UserError(f"{display(file.path)}: looks: its seeds are {known}, found {list(seeds)}; expected the same")
     return taken
 

@@ -47,15 +47,11 @@ def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
 @pytest.mark.parametrize(
     ("nodes", "threads", "workers", "many"),
     [
-        ([Node(8)], 1, 1, 8),
-        ([Node(8)], 3, 1, 2),
+        ([Node(8)], 1, 1, 8), ([Node(8)], 3, 1, 2), ([Node(8, drivers=64)], 1, 2, 4), ([Node(8, drivers=3)], 1, 2, 3),
         ([Node(3), Node(3)], 2, 1, 2),  # what is left on two nodes does not add up
-        ([Node(8, drivers=64)], 1, 2, 4),
-        ([Node(8, drivers=3)], 1, 2, 3),
-        ([Node(8, memory=25 * GB)], 1, 1, 2),
-        ([Node(8, memory=25 * GB), Node(8, memory=15 * GB)], 4, 1, 3),
+        ([Node(8, memory=25 * GB)], 1, 1, 2), ([Node(8, memory=25 * GB), Node(8, memory=15 * GB)], 4, 1, 3),
     ],
-)
+)  # fmt: skip
 def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, workers, many):
     (demand,) = of(cluster(*nodes), task(workers, threads=threads))
     assert demand.resources == {"CPU": threads} and demand.driver == (workers > 1)

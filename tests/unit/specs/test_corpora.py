@@ -51,14 +51,12 @@ def test_an_unknown_corpus_names_the_nearest():
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("licence: l", "license: l", "license: unknown key"),
-        ("vocabulary: 100", "vocabulary: ten", "vocabulary: found 'ten'; expected a whole number"),
-        ("kind: generated", "kind: generate", "generate"),
-        ("src: a\n", "", "src: missing"),
+        ("vocabulary: 100", "vocabulary: ten", "vocabulary: found 'ten'; expected a whole number"), ("src: a\n", "", "src: missing"),
+        ("licence: l", "license: l", "license: unknown key"), ("kind: generated", "kind: generate", "generate"),
         ("tgt: b", "tgt: b\nfolders: [../up]", "folders"),
         ("sources:", "splits: {train: {src: x, tgt: [y]}}\nsources:", "neither splits"),
     ],
-)
+)  # fmt: skip
 def test_faults_of_an_entry_name_file_line_and_key(old, new, expected):
     lines = refused(lambda: parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x"))
     assert any(line.startswith("x.yaml:") and expected in line for line in lines), lines

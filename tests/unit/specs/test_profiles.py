@@ -144,12 +144,10 @@ def test_an_override_that_a_row_has_and_its_copy_as_a_parent_has_not_is_refused(
         ("widht: 0.5\n", [r":1: widht: unknown key; expected one of .*did you mean width\?"]),
         ("corpora:\n  wmt14-en-de:\n    widht: 1\n", [r":3: corpora.wmt14-en-de.widht: unknown key; .*did you mean width\?"]),
         ("corpora:\n  wmt14-en-ed: {}\n", [r":2: corpora.wmt14-en-ed: unknown corpus; .*did you mean wmt14-en-de\?"]),
-        (
-            "train: 3\ncorpora:\n  wmt14-en-de: {width: wide}\n  iwslt14-de-en: {warmup: -1}\n",
-            [":1: train: found 3; expected a mapping", ":3: .*found 'wide'; expected a number", ":4: .*found -1; expected a number >= 0"],
-        ),
+        ("train: 3\ncorpora:\n  wmt14-en-de: {width: wide}\n  iwslt14-de-en: {warmup: -1}\n",
+         [":1: train: found 3; expected a mapping", ":3: .*found 'wide'; expected a number", ":4: .*found -1; expected a number >= 0"]),
     ],
-)
+)  # fmt: skip
 def test_a_bad_profile_is_one_line_an_error(text: str, lines: list[str], tmp_path, mine: Callable[[str], None], cli) -> None:
     mine(text)
     path = tmp_path / "profiles" / "mine.yaml"

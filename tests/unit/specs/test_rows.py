@@ -135,13 +135,11 @@ def test_a_shown_row_takes_overrides_profile_and_seed(spec) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("num_heads", "num_heds", "did you mean num_heads"),
-        ("id: demo/small/leaf", "id: ../x", "expected paper/table/row"),
-        ("kind: run", "kind: quoted", "of kind quoted with a spec"),
+        ("num_heads", "num_heds", "did you mean num_heads"), ("id: demo/small/leaf", "id: ../x", "expected paper/table/row"),
+        ("kind: run", "kind: quoted", "of kind quoted with a spec"), ("seed: 1", "seed: -1", "expected a whole number >= 0"),
         ("init_from: demo/small/base", "init_from: demo/small/none", "not among the file's parents"),
-        ("seed: 1", "seed: -1", "expected a whole number >= 0"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_shown_row(spec, old: str, new: str, message: str) -> None:
     text = to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf"))
     assert old in text

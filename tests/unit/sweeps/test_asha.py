@@ -93,8 +93,7 @@ def test_decisions_by_another_rule_or_at_other_rungs_are_not_taken_over(tmp_path
 
 def test_decisions_on_an_edited_row_or_by_another_metric_do_not_hold(tmp_path):
     file = ([10], 2.0, "min", set(), tmp_path / "asha.json")
-    old = Asha(*file, "valid/nll", {"a": "1", "b": "2"})
-    assert old.decide("a", 10, 5.0) and not old.decide("b", 10, 6.0)
+    assert [Asha(*file, "valid/nll", {"a": "1", "b": "2"}).decide(*run) for run in (("a", 10, 5.0), ("b", 10, 6.0))] == [True, False]
     assert Asha(*file, "valid/nll", {"b": "2"}).stopped() == {"b": 10} == stopped_runs(file[-1])
     edited = Asha(*file, "valid/nll", {"a": "1", "b": "3"})
     assert edited.stopped() == {} == stopped_runs(file[-1]) and edited.decide("b", 10, 4.0)
