@@ -18,6 +18,7 @@ from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import FAILED
 from orchestrator.specs.table_file import TableFile
 from orchestrator.specs.tune import TuneSpec
+from orchestrator.sweeps import preflight
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import make_tasks
@@ -98,11 +99,12 @@ def show(records: Sequence[Record]) -> None:
 
 def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., list[Result]]) -> list[Result]:
     """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError if a value fits no arm."""
-    make_tasks(rows, tuning.spec.seeds.judge, options)  # every corpus is there
+    preflight.check_metrics(make_tasks(rows, tuning.spec.seeds.judge, options))  # every corpus is there, and what scores need
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
-    ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
+        search = Search(
+            tuning, lambda *arguments: run(execute, *arguments), options, Ledger(options.results, list(options.mirrors)), suggest
+        )
         by_id = {record["row"]: record for record in search_arms(search, arms)}
         tuned = [choice.apply(row, by_id[row.id]) for row in rows]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})

@@ -106,3 +106,7 @@ def test_a_missing_mecab_is_said_before_training(talks, tmp_path, cli, monkeypat
     assert cli("plan", file, "--data-dir", data_dir)[0] == 0, "what needs no MeCab goes on without"
     code, _, err = cli("run", file, *where, "--set", "score.tokenize=mecab")
     assert code == 2 and "score.tokenize: found 'mecab'; expected one of 13a, char, intl, ja-mecab, ko-mecab, none, zh" in err
+    searched = "also: {words: {tokenize: ja-mecab}}\ntune: {space: {batch.size: {choice: [64, 99]}}}\nrows:"
+    file.write_text(ROW.format(score="tokenize: char").replace("rows:", searched))
+    code, _, err = cli("sweep", file, *where, "--engine", "local", "--tune")
+    assert code == 2 and "found ja-mecab, which" in err and not list((tmp_path / "results").glob("*/train.json"))
