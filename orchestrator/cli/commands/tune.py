@@ -101,11 +101,9 @@ def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, ru
     """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError if a value fits no arm."""
     preflight.check_metrics(make_tasks(rows, tuning.spec.seeds.judge, options))  # every corpus is there, and what scores need
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
+    ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        search = Search(
-            tuning, lambda *arguments: run(execute, *arguments), options, Ledger(options.results, list(options.mirrors)), suggest
-        )
-        by_id = {record["row"]: record for record in search_arms(search, arms)}
-        tuned = [choice.apply(row, by_id[row.id]) for row in rows]
+        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
+        tuned = [choice.apply(row, record) for row, record in zip(rows, search_arms(search, arms), strict=True)]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
         return run(execute, tuned, list(tuning.spec.seeds.judge), judged)

@@ -62,18 +62,13 @@ def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, worke
     ("gpu_memory", "workers", "wanted", "share", "many"),
     [
         (80 * GB, 1, {"gpu": "auto"}, 0.1666, 12),  # 10 GB and a quarter more, six times on each of two
-        (12 * GB, 1, {"gpu": "auto"}, 1.0, 2),
         (None, 1, {"gpu": "auto"}, 1.0, 2),  # not known: not shared
-        (800 * GB, 1, {"gpu": "auto"}, 0.125, 16),
-        (80 * GB, 2, {"gpu": "auto"}, 1.0, 1),
-        (80 * GB, 1, {"gpu": "auto", "memory": "30G"}, 0.5, 4),
-        (5 * GB, 1, {"gpu": "auto", "memory": "none"}, 1.0, 2),
-        (80 * GB, 1, {}, 1.0, 2),
-        (80 * GB, 1, {"gpu": 0.25}, 0.25, 8),
+        (12 * GB, 1, {"gpu": "auto"}, 1.0, 2), (800 * GB, 1, {"gpu": "auto"}, 0.125, 16), (80 * GB, 2, {"gpu": "auto"}, 1.0, 1),
+        (80 * GB, 1, {"gpu": "auto", "memory": "30G"}, 0.5, 4), (5 * GB, 1, {"gpu": "auto", "memory": "none"}, 1.0, 2),
         (80 * GB, 1, {"gpu": 0.4}, 0.4, 4),  # 0.2 of each GPU stays free
-        (80 * GB, 1, {"gpu": 2.0}, 2.0, 1),
+        (80 * GB, 1, {}, 1.0, 2), (80 * GB, 1, {"gpu": 0.25}, 0.25, 8), (80 * GB, 1, {"gpu": 2.0}, 2.0, 1),
     ],
-)
+)  # fmt: skip
 def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, share, many):
     """The head has no GPU: what the cluster has counts."""
     have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
