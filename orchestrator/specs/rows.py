@@ -51,7 +51,7 @@ def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | No
     """Returns the sweep section of a file, or the default: seed 1, every row with its full budget.
 
     Rungs beyond the steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
-    scheduler other than fifo.
+    scheduler other than fifo, or other resources than the first.
     """
     tables = [target.table for target in index.find_all(address_or_file)]
     if len(tables) > 1:
@@ -67,15 +67,16 @@ def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | No
 
 def _union(tables: list[TableFile]) -> SweepSpec:
     sweeps = [table.head.sweep or SweepSpec() for table in tables]
-    problems = [
-        table.document.at(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
-        for table, sweep in zip(tables, sweeps, strict=True)
-        if sweep.scheduler.kind != "fifo"
-    ]
+    problems: list[str] = []
+    for table, sweep in zip(tables, sweeps, strict=True):
+        at, kind, same = table.document.at, sweep.scheduler.kind, sweep.resources == sweeps[0].resources
+        if kind != "fifo":
+            problems.append(at(("sweep", "scheduler", "kind")).line(f"found {kind}; expected fifo in every table of a folder"))
+        problems += [] if same else [at(("sweep", "resources")).line("found others; expected the same in every table of a folder")]
     raise_all(problems)
     seeds = list(dict.fromkeys(seed for sweep in sweeps for seed in sweep.seeds))
     limits = [sweep.concurrency for sweep in sweeps if sweep.concurrency is not None]
-    return SweepSpec(seeds=sorted(seeds), concurrency=min(limits, default=None))
+    return SweepSpec(seeds=sorted(seeds), concurrency=min(limits, default=None), resources=sweeps[0].resources)
 
 
 def runs(rows: list[Row], seeds: list[int], force: bool = False) -> list[tuple[Row, int]]:

@@ -173,3 +173,11 @@ def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid, cli, tmp_path
     assert all(f" {name} " in out for name in rows)
     _, out, err = cli("plan", grid(), "--results", tmp_path / "r")
     assert "rows more" not in out and "  axis hops: 2, 3 (fusion: mlrf)\n" in err
+
+
+def test_tables_of_a_folder_have_the_same_resources(spec) -> None:
+    for name, memory in (("spec", "2G"), ("two", "2G"), ("three", "3G")):
+        rows = f"  a: {{}}\nsweep: {{resources: {{memory: {memory}}}}}\n"
+        folder = spec(rows, name=f"{name}.yaml", head=MINIMAL.replace("small", name)).parent
+        assert memory == "3G" or sweep_of(folder).resources.memory == "2G"
+    assert "three.yaml:7: sweep.resources: found others" in refused(sweep_of, folder)[0]
