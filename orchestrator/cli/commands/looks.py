@@ -93,8 +93,7 @@ def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
 
 def _print(look: Look, number: int) -> None:
     for row_id, one in look["rows"].items():
-        end = "goes on" if one["continue"] else "ends"
-        log(f"{short_id(row_id)}: look {number} of 2, {look['seeds']} seeds: {end}: {one['reason']}")
+        log(f"{short_id(row_id)}: look {number} of 2, {look['seeds']} seeds: {'goes on' if one['continue'] else 'ends'}: {one['reason']}")
 
 
 def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()) -> Look:

@@ -44,13 +44,10 @@ CUTOFFS = [
     ([10, 20, 30, 40, 50], 4.0, "max", 40.0),  # place 3
     ([50, 10, 40, 20, 30], 4.0, "max", 40.0),  # the order of arrival plays no part
     ([10, 20, 30, 40], 4.0, "max", 32.5),  # place 2.25: a quarter of the way from 30 to 40
-    ([10, 20, 30, 40], 2.0, "max", 25.0),  # place 1.5
-    ([0, 100], 4.0, "max", 75.0),  # place 0.75
-    ([10, 20, 30, 40, 50], 4.0, "min", 20.0),  # the best quarter is the lowest
-    ([10, 20, 30, 40], 4.0, "min", 17.5),
-    ([1.0, 4.0, 2.0], 3.0, "min", 1.0 + 2 / 3),  # place 4/3 in 4, 2, 1
-    ([7.0], 3.0, "min", 7.0),
-]
+    ([10, 20, 30, 40], 2.0, "max", 25.0), ([0, 100], 4.0, "max", 75.0),  # places 1.5 and 0.75
+    ([10, 20, 30, 40, 50], 4.0, "min", 20.0), ([10, 20, 30, 40], 4.0, "min", 17.5),  # the best quarter is the lowest
+    ([1.0, 4.0, 2.0], 3.0, "min", 1.0 + 2 / 3), ([7.0], 3.0, "min", 7.0),  # place 4/3 in 4, 2, 1
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("values", "eta", "mode", "cutoff"), CUTOFFS)
