@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.errors import UserError, collecting, for_each
+from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.specs import check, index, profiles
-from orchestrator.specs.positions import Located, dotted, nearest, shown
+from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
 from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
@@ -39,10 +39,6 @@ class Resolver:
     ) -> Row:
         """Returns the row of a head and a resolved spec. where: FILE:LINE. more: other fields of the row."""
         file, _, line = where.rpartition(":")
-        if spec is not None and parent is not None and parent.spec is not None:
-            decode = parent.spec.decode.model_copy(update={"checkpoint": spec.start})
-            lacks = check.whole(parent.spec.model_copy(update={"decode": decode}))
-            refuse([f"{where}: {dotted(p.path)}: {p.message} in {parent.id}, whose weights it starts from" for p in lacks])
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
         bound = None if bound is None else float(bound if scale.failed_below is None else scale.failed_below)
@@ -82,7 +78,7 @@ def check_written(table: TableFile) -> None:
         if parsed.head.kind in SCORED:
             with collecting(problems):
                 other_scorings(parsed.figures, check.check(parsed.spec))
-        for reference in (subjects, compared_with, _no_circle):
+        for reference in (subjects, compared_with, _no_circle, _has_start):
             with collecting(problems):
                 reference(table, parsed)
     problems += _misspelt(table)
@@ -179,6 +175,15 @@ def _named(table: TableFile, parsed: ParsedRow, name: str, *key: str | int, kind
     if home is table and row == parsed.name:
         raise UserError(position.line(f"found the row itself, '{name}'; expected another row"))
     return home, row
+
+
+def _has_start(table: TableFile, parsed: ParsedRow) -> None:
+    """Raises UserError if the row in `init_from` does not keep the weights that this one starts from."""
+    if parsed.head.init_from is not None:
+        home, row = _named(table, parsed, parsed.head.init_from, "init_from")
+        parent, start = check.check(home.rows[row].spec), check.check(parsed.spec).decode.checkpoint
+        lacks = check.whole(parent.model_copy(update={"decode": parent.decode.model_copy(update={"checkpoint": start})}))
+        raise_all(parsed.spec.line(p.path, f"{p.message} in {home.address}/{row}, whose weights it starts from") for p in lacks)
 
 
 def _no_circle(table: TableFile, parsed: ParsedRow, key: str = "init_from") -> None:

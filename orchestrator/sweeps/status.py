@@ -32,14 +32,8 @@ class SweepStatus:
     runs: list[RunProgress]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "sweep": self.file,
-            "name": self.name,
-            "driver": self.driver,
-            "seconds_left": self.ahead.seconds,
-            "device_seconds_left": self.ahead.device_seconds,
-            "rows": [run.as_json() for run in self.runs],
-        }
+        left = {"seconds_left": self.ahead.seconds, "device_seconds_left": self.ahead.device_seconds}
+        return {"sweep": self.file, "name": self.name, "driver": self.driver} | left | {"rows": [run.as_json() for run in self.runs]}
 
     @property
     def summary(self) -> str:
