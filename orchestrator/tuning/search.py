@@ -73,8 +73,8 @@ class Search:
             for rung in stop.rungs:
                 self._train(arms, rung)
                 for arm in arms:
-                    kept = self._ranked(arm, rung)[: max(1, math.ceil(len(arm.going) / stop.reduction_factor))]
-                    arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number not in kept and self._reached(trial, rung)}
+                    weaker = self._ranked(arm, rung)[max(1, math.ceil(len(arm.going) / stop.reduction_factor)) :]
+                    arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number in weaker and self._reached(trial, rung)}
         self._train(arms)
         for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
             for arm in arms:
