@@ -60,8 +60,10 @@ class Budget:
     def __init__(self, options: ExecutionOptions, tasks: Sequence[Task]) -> None:
         self.options, self.on_gpu = options, best_device().type == "cuda"
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
-        of = lambda task: (task.workers if options.engine == "ray" else 1) * (1 if self.on_gpu else task.spec.train.threads)  # noqa: E731
-        self.devices = {task.run_dir / "lock": of(task) for task in tasks}
+        is_ray = options.engine == "ray"  # the local engine trains a row in one process
+        self.devices = {
+            task.run_dir / "lock": (task.workers if is_ray else 1) * (1 if self.on_gpu else task.spec.train.threads) for task in tasks
+        }
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
         whole = whole_name(options.name)
         both = {replace(options, name=name).slug for name in (whole, *(f"{whole}:{part}" for part in PARTS))}

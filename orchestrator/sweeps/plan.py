@@ -229,7 +229,9 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
         status, reason = outcome.status, outcome.reason
     elif outcome.finished:
         status, reason = "done", "" if outcome.status == "done" else outcome.status
-    elif shared or outcome.status == "stopped":
-        status = "shared" if shared else "stopped"
+    elif shared:
+        status = "shared"
+    elif outcome.status == "stopped":
+        status = "stopped"
     scored = tuple(name for name, score in view.scores.items() if score is not None)
     return Planned(row.id, seed, keys, params, status, same_as, also, reason, view.changed, view.trained, scored)

@@ -138,6 +138,9 @@ class Request:
                 found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
         return found
 
+    def _has_runs(self, row: Row) -> bool:
+        return bool(self.finder.seeds(row) or self.finder.trials(row))
+
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
         """The rows, each followed by those of its matched controls that the ledger has runs of."""
         stored = self.finder.control_kinds(address, rows)
@@ -145,7 +148,6 @@ class Request:
         if not kinds:
             return rows
         asked = wanted([row for row in rows if row.control is None], kinds)
-        has_runs = lambda row: bool(self.finder.seeds(row) or self.finder.trials(row))  # noqa: E731
-        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, has_runs)
+        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, self._has_runs)
         log(*(f"warning: {address} has runs of matched controls: {line}" for line in left_out))
         return found
