@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
@@ -19,6 +20,7 @@ from orchestrator.ledger.run_view import FINISHED, Outcome
 from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.check import bf16_warnings
+from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 from orchestrator.sweeps import preflight
@@ -68,6 +70,8 @@ class Sweep:
         self.console = Console(file=sys.stderr)
         self.ledger = Ledger(options.results, list(options.mirrors))
         self.file = SweepFile.of(options.results, options.slug)
+        if (other := self.file.record().get("name") or options.name) != options.name:
+            raise UserError(f"{display(self.file.path)}: belongs to {other}, found {options.name}; expected another --results")
         self.asha = self._asha()
 
     def run(self) -> list[Result]:
@@ -116,7 +120,7 @@ class Sweep:
         for task in level:
             for parent in (p for p in self.tasks if p.train_key == task.parent_key):
                 training = view_of(parent, self.ledger).training
-                if parent.name in failures:
+                if parent.name in failures and needs_training(replace(parent, weights_needed=True), self.ledger):
                     blocked[task.name] = f"its parent {parent.name} failed: {failures[parent.name]}"
                 elif training.get("status") in ("diverged", "failed"):
                     blocked[task.name] = f"its parent {parent.name} {training['status']}: {training.get('reason') or 'no reason known'}"

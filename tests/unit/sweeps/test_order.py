@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.cli.commands import request
 from orchestrator.engines.execute import Local
+from orchestrator.errors import UserError
 from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -83,8 +84,24 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
 def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
     parent, child = task("a"), task("b", parent="a")
     Ledger(tmp_path).write_train(parent.train_key, {"status": status, "reason": "loss"})
-    blocked = sweep([parent, child], tmp_path)._blocked([child], {})
-    assert blocked == ({} if starts else {child.name: f"its parent {parent.name} {status}: loss"})
+    assert sweep([parent, child], tmp_path)._blocked([child], {}) == (
+        {} if starts else {child.name: f"its parent {parent.name} {status}: loss"}
+    )
+
+
+def test_a_parent_whose_translations_failed_has_weights(tmp_path):
+    parent, child, failed = task("a", results=tmp_path), task("b", parent="a"), {"a/b/a:1": "OverflowError"}
+    Ledger(tmp_path).write_train(parent.train_key, {"status": "done"})
+    assert sweep([parent, child], tmp_path)._blocked([child], failed) == {child.name: "its parent a/b/a:1 failed: OverflowError"}
+    (parent.run_dir / "weights").mkdir()
+    (parent.run_dir / "weights" / "last.json").touch()
+    assert sweep([parent, child], tmp_path)._blocked([child], failed) == {}
+
+
+def test_two_tables_do_not_share_the_file_of_a_sweep(tmp_path):
+    Sweep([], ExecutionOptions(name="mine/a-b", results=tmp_path), Local())._write_sweep()
+    with pytest.raises(UserError, match=r"mine-a-b\.json: belongs to mine/a-b, found mine-a/b; expected another --results"):
+        Sweep([], ExecutionOptions(name="mine-a/b", results=tmp_path), Local())
 
 
 def test_parents_train_before_children_and_equal_trainings_once():
