@@ -125,13 +125,14 @@ SHALLOWER := modern/depth/plain6,plain18,dlcl6,dlcl18,transparent6,transparent18
 TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first $(SHALLOWER)
 DEPTH := modern/first/plain6,plain36,dlcl36,transparent36,msc36,dwa36,x0,x0-36,value-residual,value36,hyper36,mhc36,attnres36 $(SHALLOWER)
 
+ENDED := dou2018/table1/row1,row1-continued,row5 modern/first/plain6,x0 shen2018/table2/row1/de-en,row3/de-en
+
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python docs/spec_page.py > docs/spec.md
 	$(BIN)/nmt-ablate report $(TABLES) --profile mini-short --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
-	$(BIN)/nmt-ablate report dou2018/table1/row1,row1-continued,row5 --ladder mini-64,mini --results docs/results/ledger --markdown --to docs/results/sizes.md
-	$(BIN)/nmt-ablate report dou2018/table1/row1,row1-continued,row5 --profile mini --results docs/results/ledger --markdown --to docs/results/mini.md
-	$(BIN)/nmt-ablate report modern/first/plain6,x0 --profile mini-64 --results docs/results/ledger --markdown --to docs/results/tuned.md
+	$(BIN)/nmt-ablate report $(ENDED) --ladder mini-64,mini --results docs/results/ledger --markdown --to docs/results/sizes.md
+	$(BIN)/nmt-ablate report $(ENDED) --profile mini --results docs/results/ledger --markdown --to docs/results/mini.md
 	$(BIN)/nmt-ablate report modern/family/plain,value-residual,satformer --profile mini-64 --results docs/results/ledger --markdown --to docs/results/tuned-family.md
 	to=$$(mktemp -d) && $(BIN)/nmt-ablate analyse $(DEPTH) --kind depth --profile mini-short --results docs/results/ledger --no-tracking --out $$to && cp $$to/depth.svg docs/results/
 
