@@ -104,7 +104,7 @@ def gc(
     weights: Annotated[bool, Option("--weights", help="Also weights of scored rows, which translate, analyse and export need.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Free space: checkpoints of finished runs, tensors of runs that no sweep names any more, leftovers, locks of dead processes.
+    """Free space: checkpoints of finished runs, tensors of runs that no sweep names any more, and leftovers.
 
     Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; what an unfinished run resumes from; weights from
     which another row of a sweep starts. The second table names the rule that keeps each file.

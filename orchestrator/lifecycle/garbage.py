@@ -1,14 +1,14 @@
 """Deletes what a results folder no longer needs, or lists it; and the rules (RULES) that protect the rest.
 
 Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names, provided every sweep file can be read);
-temporary files of killed writers; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the weights
+temporary files of killed writers; Ray's own state, which is never read again; with `weights`, also the weights
 and snapshots of finished runs that no rule protects. Records, texts and specs are never deleted. Safe if killed at any moment: a folder
 is deleted under the lock of its run or sweep, and is whole or gone.
 """
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.packed import RUN
 from orchestrator.ledger.records import FOLDERS
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import RunLock, owner, record_of
+from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
 from orchestrator.ledger.sweep_files import Named, SweepFile, Sweeps, read_sweeps, sweep_name
 
@@ -39,7 +39,7 @@ RULES = mapped(__file__, "rules.txt")
 class Item:
     """One path that can be deleted, or, with a rule (a name in RULES), one that is protected.
 
-    kind: checkpoints | weights | snapshots | temporary | lock | ray | leftover | link | run. run: name of its folder, or ''.
+    kind: checkpoints | weights | snapshots | temporary | ray | leftover | link | run. run: name of its folder, or ''.
     """
 
     path: Path
@@ -77,7 +77,7 @@ def collect(results: Path, *, weights: bool = False, delete: bool = False) -> Ga
         for run in sorted(results.iterdir()):
             if RUN.fullmatch(run.name) and run.is_dir():
                 items = list(_inspect_run(run, sweeps, weights=weights))
-                found += _collect_run(run, items, weights) if delete and any(not item.rule for item in items) else items
+                found += _collect_run(run, weights) if delete and any(not item.rule for item in items) else items
         others = [*_sweep_leftovers(results / "sweeps", sweeps), *_ray_folders(results, sweeps)]
         others += [Item(path, "leftover", "left by a command that was killed") for path in leftovers(results, held=delete)]
         found += [_delete_under_lock(results, item) for item in others] if delete else others
@@ -85,8 +85,8 @@ def collect(results: Path, *, weights: bool = False, delete: bool = False) -> Ga
     return Garbage([item for item in found if not item.rule], [item for item in found if item.rule], notes)
 
 
-def _collect_run(run: Path, items: Iterable[Item], weights: bool) -> list[Item]:
-    """Inspects a run again under its lock and deletes its items. items: of the first look, whose locks of dead processes this one takes."""
+def _collect_run(run: Path, weights: bool) -> list[Item]:
+    """Inspects a run again under its lock and deletes its items."""
     try:
         with temporary_lock(RunLock(run / "lock")) as lock:
             found = list(_inspect_run(run, read_sweeps(run.parent), weights=weights, held=True))
@@ -96,7 +96,7 @@ def _collect_run(run: Path, items: Iterable[Item], weights: bool) -> list[Item]:
                     _delete(item)
     except (LockedError, FencedError) as error:
         return [Item(run, "run", str(error), rule="running")]
-    return found + [item for item in items if item.kind == "lock"]
+    return found
 
 
 def _delete_under_lock(results: Path, item: Item) -> Item:
@@ -112,8 +112,6 @@ def _delete_under_lock(results: Path, item: Item) -> Item:
             if item.kind == "ray" and (live := read_sweeps(results).live):
                 raise LockedError(f"{next(iter(live))} runs")
             _delete(item)
-    except FileNotFoundError:  # it went together with its lock
-        pass
     except LockedError as error:
         return Item(path, item.kind, str(error), rule="running")
     return item
@@ -166,8 +164,6 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
     for folder in (run, *(run / name for name in (*FOLDERS, *KINDS))):
         left = [] if folder.is_symlink() else sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])
         yield from (Item(path, "temporary", KILLED, run.name, row) for path in left)
-    if not held:
-        yield from _stale_lock(run / "lock", run.name, row)
     orphan = bool(sweeps.names) and not sweeps.unreadable and key not in sweeps.rows and key not in sweeps.children
     status = (ledger.read_train(key) or {}).get("status") if key else None
 
@@ -219,10 +215,7 @@ def leftovers(results: Path, *, held: bool = False) -> list[Path]:
 def _sweep_leftovers(folder: Path, sweeps: Sweeps) -> Iterator[Item]:
     for path in sorted([*folder.glob(".*.tmp"), *folder.glob("*.stop")]):
         if sweep_name(path.name) not in sweeps.live:
-            stop = path.suffix == ".stop"
-            yield Item(path, "lock" if stop else "temporary", "asks a sweep to end that does not run" if stop else KILLED)
-    for path in sorted(folder.glob("*.lock")):
-        yield from _stale_lock(path)
+            yield Item(path, "temporary", "asks a sweep to end that does not run" if path.suffix == ".stop" else KILLED)
 
 
 def _ray_folders(results: Path, sweeps: Sweeps) -> list[Item]:
@@ -232,15 +225,6 @@ def _ray_folders(results: Path, sweeps: Sweeps) -> list[Item]:
     folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
     newest_first = sorted(folders, key=lambda path: -path.stat().st_mtime)  # new ones are numbered by those that exist
     return [Item(path, "ray", "Ray's own state of a sweep that is over: never read again") for path in newest_first]
-
-
-def _stale_lock(path: Path, run: str = "", row: str = "") -> Iterator[Item]:
-    """Files of a lock whose owner is dead, judged by the pid, start time and boot id in its record."""
-    if owner(path) is not None or path.is_symlink():
-        return
-    for file in [path.with_name(f"{path.name}.json"), path] if record_of(path).get("held") else []:
-        if file.exists():
-            yield Item(file, "lock", f"its owner, process {record_of(path).get('pid')}, has ended", run, row)
 
 
 def _written_row(run: Path) -> dict[str, str]:
