@@ -170,7 +170,7 @@ def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
 def show_ladder(console: Console, found: Ladder) -> None:
     """Prints a table at several sizes."""
     lines = [dict(zip(found.HEADS, row, strict=True)) for row in found.cells()]
-    console.print(filled_table(lines, title=f"{found.table} at {len(found.profiles)} sizes", numeric=("parameters",)))
+    console.print(filled_table(lines, title=found.title, numeric=("parameters",)))
     for note in found.notes:
         console.print(visible(f"note: {note}"), markup=False)
 

@@ -18,6 +18,7 @@ from orchestrator.scoring.significance.estimator import Answer
 from orchestrator.scoring.significance.scaling import LEAST_SIZES, Loss, SpeedUp, slope, speed_up
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import Row, short_id
+from orchestrator.tables import counted
 
 NLL = "nll"
 UNEVEN = 1.25  # ratio of tokens per parameter between sizes from which a note says so
@@ -110,6 +111,10 @@ class Ladder:
             for line in self.lines
         ]
         return dict(plain({"table": self.table, "ladder": self.profiles, "rows": rows, "notes": self.notes}))
+
+    @property
+    def title(self) -> str:
+        return f"{self.table} at {counted(len(self.profiles), 'size')}"
 
     HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
 

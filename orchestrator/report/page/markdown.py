@@ -18,6 +18,7 @@ from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
 from orchestrator.safe_text import markdown as _md
 from orchestrator.safe_text import visible
+from orchestrator.tables import counted
 
 WIDTH = {"curves": 760}
 """Pixels of a chart; the others are `NARROW`, so that two stand side by side on GitHub."""
@@ -39,7 +40,7 @@ def report(
     front = texts.get("", f"# {_md(title)}")
     files = dict[str, str]()
     for number, each in enumerate(ladders):
-        front, drawn = f"{front}\n\n## {_md(each.table)} at {len(each.profiles)} sizes", charts.of_ladder(each)
+        front, drawn = f"{front}\n\n## {_md(each.title)}", charts.of_ladder(each)
         if drawn is not None:
             file = f"{name}-ladder{number or ''}.svg"
             files[file] = _svg(drawn, None)
@@ -139,7 +140,7 @@ def _provenance(section: Section) -> str:
         keys = [run.key for run in found.runs if run.environment == letter]
         about = [(said, str(fields[name])) for key, said in KNOWN.items() for name in fields if name.rpartition(".")[2] == key]
         known = ", ".join(f"{said} {value[:12] if said == 'commit' else value}" for said, value in about)
-        lines.append(f"- {len(keys)} run{'s' * (len(keys) != 1)}: {_md(known)}")
+        lines.append(f"- {counted(len(keys), 'run')}: {_md(known)}.")
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
 

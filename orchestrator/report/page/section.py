@@ -12,6 +12,7 @@ from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.verdicts import ONE_SEED
 from orchestrator.specs.row import Row, short_id, starts
 from orchestrator.specs.table import SCORED
+from orchestrator.tables import counted
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def headline(section: Section) -> Headline:
     seeds = sorted({seed for line in run if line.ours is not None for seed in line.ours.seeds})
     started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]
     against = Counter(started).most_common(1)
-    parts = [f"{len(run)} row{'s' * (len(run) != 1)}"]
+    parts = [counted(len(run), "row")]
     parts += [f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
     parts += [f"on {', '.join(sorted({str(line.ours.data) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")

@@ -12,6 +12,7 @@ from orchestrator.report.effects import Effect
 from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder
 from orchestrator.report.judgement import Judgement, OfRow
+from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import markdown, render
 from orchestrator.report.page.claims_table import forest
 from orchestrator.report.page.section import Section
@@ -65,12 +66,13 @@ def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section, monkeyp
 
 
 def test_markdown(section: Section) -> None:
-    figures = markdown.report("demo", [section], "demo-small")
+    figures = markdown.report("demo", [section], "demo-small", ladders=[Ladder("demo/small", ["x"], [])])
     text = figures.pop("demo-small.md")
+    assert "## demo/small at 1 size\n" in text
     assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg"], "the runs' own speeds are no measurement to publish"
     assert all(f'<img src="{file}"' in text and drawing.startswith("<svg") for file, drawing in figures.items())
     assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
-    assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "commit cccccccccccc, torch 2.0" in text
+    assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "- 5 runs: commit cccccccccccc, torch 2.0.\n" in text
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
     assert "\x1b" not in text and r"\x1b" in markdown._svg({"mark": "bar", "title": "\x1b[31m"}, 99), "control characters abort vl-convert"
     other = replace(section, table=replace(section.table, table="demo/other"))
