@@ -63,7 +63,7 @@ def export(
 ) -> None:
     """Pack records, translations, scores, histories and sweeps: two small files a table. Weights stay: copy the folder to move them too.
 
-    Runs that a process is working on are left out and named. Corpora, MLflow's files and analyses are not included: they can be rebuilt.
+    Runs that a process is working on, and those with a damaged text, are left out and named. Corpora, MLflow's files and analyses are not included: they can be rebuilt.
 
     Example:  nmt-ablate results export packed-results
     """
@@ -73,9 +73,9 @@ def export(
     make(folder, "FOLDER")
     tables, left_out = export_packed(results, folder, sweep or [])
     if as_json:
-        print_json({"folder": str(folder), "tables": tables, "left_out": left_out})
+        print_json({"folder": str(folder), "tables": tables, "left_out": [*left_out]})
     log(f"{folder}: {sum(tables.values())} runs of {len(tables)} tables, packed")
-    log(*(f"left out: {run}: a process is at work on it" for run in left_out))
+    log(*(f"left out: {line}" for line in left_out.values()))
 
 
 @app.command("import")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.files.documents import KEY, read_document
 from orchestrator.ledger import sweep_files
+from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.records import DamagedError, RunReader, read_record, read_spec
 
 _RUN = r"[0-9a-f]{16}"
@@ -153,8 +154,13 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
 
 
 def texts_lacking(root: Path, names: Iterable[str]) -> list[str]:
-    """A line for each decoding whose translations are missing, or are not the ones that it records."""
-    found: list[str] = []
+    """A line for each history that is no text, and each decoding whose translations are missing, or are not the ones that it records."""
+    names, found = list(names), list[str]()
+    for name in (name for name in names if name.endswith("/history.jsonl")):
+        try:
+            (read_bytes(root / name) or b"").decode()
+        except UnicodeDecodeError as error:
+            found.append(f"{name}: is not UTF-8 (byte {error.start})")
     reader = RunReader(lambda path, reason: found.append(f"{path.relative_to(root)}: {reason}; `nmt-ablate run` of its row makes it anew"))
     for path in (root / name for name in names if "/decode/" in name and name.endswith(".json")):
         if (record := reader.record(path)) is not None:

@@ -45,27 +45,30 @@ class Imported:
     files: int = 0
 
 
-def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
+def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], dict[str, str]]:
     """Writes the packed form of runs and copies their sweep files.
 
-    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table, names of the runs
-    that a process is working on, which are left out). UserError for an unknown sweep, no run, damaged files, and other runs in `dest`.
+    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table, run -> why it is
+    left out: a process works on it, or a text is damaged). UserError for an unknown sweep, no run, damaged records, and other runs in
+    `dest`.
     """
-    runs, live, sweeps = _chosen(results, only)
+    runs, left_out, sweeps = _chosen(results, only)
     others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
     names = [*others, *(name for run in runs for name in packing.names_of(run))]
-    if problems := list(layout.problems_of(results, names)) or layout.texts_lacking(results, names):
+    damaged = {line.partition("/")[0]: line for line in layout.texts_lacking(results, names)}
+    runs = [run for run in runs if run.name not in damaged]
+    if problems := list(layout.problems_of(results, names)) or ([] if runs else list(damaged.values())):
         raise UserError(*(f"{display(results)}: {line}" for line in problems))
     if any(run.is_dir() or run.name not in {each.name for each in runs} for run in packed.runs(dest)):
         raise UserError(f"{display(dest)}: holds other runs, which would be lost, or runs as files; expected a new folder")
     written = packing.write(runs, dest)
     for name in others:
         atomic.write_bytes(dest / name, (results / name).read_bytes())
-    return written, live
+    return written, left_out | damaged
 
 
-def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str], list[str] | None]:
-    """(Folders of the runs to export, names of the runs that a process is working on, sweeps to export: None for all).
+def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], dict[str, str], list[str] | None]:
+    """(Folders of the runs to export, runs that a process is working on -> this reason, sweeps to export: None for all).
 
     UserError for an unknown sweep, and for no run.
     """
@@ -79,7 +82,7 @@ def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str], 
     parts = [name for name in whole if whole[name] in asked]
     requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in parts for one in named)}
     runs = [run for run in packed.runs(results) if not run.is_symlink() and (not only or run.name in requested)]
-    live = [run.name for run in runs if owner(run / "lock") is not None]
+    live = {run.name: f"{run.name}: a process is at work on it" for run in runs if owner(run / "lock") is not None}
     chosen = [run for run in runs if run.name not in live and packing.names_of(run)]
     if not chosen:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))

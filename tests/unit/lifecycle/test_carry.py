@@ -97,6 +97,14 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     assert "looks.json: " in refused(export_packed, copy, copy.parent / "p")[0] and not (copy.parent / "p").exists(), "import would refuse"
 
 
+def test_a_damaged_text_leaves_its_run_out_of_an_export(copy, cli):
+    whole, damaged = sorted(path.parent.name for path in copy.glob("*/history.jsonl"))
+    (copy / damaged / "history.jsonl").write_bytes(b"\xff\n")
+    code, out, err = cli("results", "export", copy.parent / "p", "--results", copy, "--json")
+    assert code == 0 and f"left out: {damaged}/history.jsonl: is not UTF-8 (byte 0)\n" in err and json.loads(out)["left_out"] == [damaged]
+    assert import_ledger(copy.parent / "p", copy.parent / "there").added == [whole]
+
+
 def test_translations_that_are_missing_or_were_changed_are_refused_or_told(copy, capsys):
     changed, missing = sorted(copy.glob("*/decode/*.txt"))
     changed.write_text("another\n", encoding="utf-8")

@@ -77,7 +77,7 @@ def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
 
 def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_path, archived):
     tables, live = export_packed(archived, tmp_path / "mine", only=["mine"])
-    assert tables == {"runs": 1} and live == [] and [path.name for path in (tmp_path / "mine" / "sweeps").iterdir()] == ["mine.json"]
+    assert tables == {"runs": 1} and live == {} and [path.name for path in (tmp_path / "mine" / "sweeps").iterdir()] == ["mine.json"]
     before = tree(tmp_path)
     for folder in ("mine", "theirs"):  # another sweep's export, and the results themselves
         assert "holds other runs, which would be lost" in refused(export_packed, archived, tmp_path / folder, only=["other"])[0]
@@ -86,7 +86,7 @@ def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_pat
     with RunLock(archived / KEYS["mine"][:16] / "lock"):
         tables, live = export_packed(archived, tmp_path / "rest")
         assert import_ledger(archived, tmp_path / "ours").added == [KEYS["other"][:16]]
-    assert live == [KEYS["mine"][:16]] and tables == {"runs": 1}
+    assert [*live] == [KEYS["mine"][:16]] and tables == {"runs": 1}
 
 
 def test_a_named_sweep_brings_all_its_parts(tmp_path, archived):
