@@ -63,7 +63,8 @@ def export(
 ) -> None:
     """Pack records, translations, scores, histories and sweeps: two small files a table. Weights stay: copy the folder to move them too.
 
-    Runs that a process is working on, and those with a damaged text, are left out and named. Corpora, MLflow's files and analyses are not included: they can be rebuilt.
+    Runs that a process is working on, and those with a damaged text, are left out and named. Corpora, MLflow's files and analyses are not
+    included: they can be rebuilt.
 
     Example:  nmt-ablate results export packed-results
     """

@@ -26,7 +26,7 @@ from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 
-BLEU, CHRF, NLL = "bleu", "chrf", "nll"
+BLEU, CHRF, NLL, VALID_NLL = "bleu", "chrf", "nll", "valid/nll"
 
 
 class Comparisons:
@@ -171,25 +171,33 @@ class Comparisons:
 
     def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
         """The effect between tuned rows, with the variance of the choices: the square of what more trials may still change in the
-        difference of the nll (`expected_best.gap`). A row that is not tuned changes nothing."""
-        if effect is None or effect.difference is None:
+        difference of what chose them (`expected_best.gap`). A row that is not tuned changes nothing."""
+        if effect is None or effect.difference is None or not (by := self.rows[row].chosen_by or self.rows[against].chosen_by):
             return effect
         trials = [self.rows[name].trials for name in (row, against)]
-        if not (number := max(map(len, trials))):
-            return effect
-        still = gap(*(own or (0.0,) * number for own in trials)) or 0.0
-        added = still**2 * (1.0 if effect.metric == NLL else self._square_per_nll(effect.metric, row, against))
+        still = gap(*(own or (0.0,) * max(map(len, trials)) for own in trials)) or 0.0
+        same = (by, effect.metric) == (VALID_NLL, NLL)
+        added = still**2 * (1.0 if same else self._square_per_unit(by, effect.metric, row, against))
         return replace(effect, difference=effect.difference.widened(added))
 
-    def _square_per_nll(self, metric: str, *rows: str) -> float:
-        """The expected square of what one nat of nll changes in a metric, by regression over the runs of these rows."""
+    def _square_per_unit(self, by: str, metric: str, *rows: str) -> float:
+        """The expected square of what one unit of a validation metric changes in another one, by regression over the runs of these rows.
+
+        For the nll of the validation set stands that of the test set.
+        """
         own, nll = self._of_metric(metric).seeds, self._of_metric(NLL).seeds
-        runs = [(nll[row][seed], score) for row in rows for seed, score in own[row].items() if seed in nll.get(row, {})]
+        known = nll if by == VALID_NLL else {row: self._validated(row, by) for row in rows}
+        runs = [(known[row][seed], score) for row in rows for seed, score in own[row].items() if seed in known.get(row, {})]
         if len({x for x, _ in runs}) < 3:
             return 0.0
         x, y = np.array(runs).T
         (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
         return float(slope**2 + covariance[0, 0])
+
+    def _validated(self, row: str, metric: str) -> dict[int, float]:
+        """Seed -> the last value of a validation metric."""
+        runs = {o.seed: self.reader.ledger.history(str(o.keys.train)) for o in self.outcomes.get(row, ())}
+        return {seed: float(report[metric]) for seed, reports in runs.items() for report in reports if metric in report}
 
     def _of_metric(self, metric: str) -> Effects:
         if metric not in self._effects:

@@ -40,7 +40,7 @@ class Row:
     significance: the tests whose p-values mark the row (`significance.paired_tests`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
     (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
-    trials: of a tuned row, the validation nll of its search's trials, infinite where one ended early; they widen intervals.
+    chosen_by: the metric by which a search has chosen a tuned row; trials: what it minimised in each trial, infinite where one ended early.
     """
 
     id: str
@@ -65,6 +65,7 @@ class Row:
     control: Control | None = None
     compare_with: str | None = None
     control_rows: tuple[str, ...] = ()
+    chosen_by: str = ""
     trials: tuple[float, ...] = ()
 
     @property

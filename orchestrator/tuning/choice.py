@@ -51,9 +51,14 @@ def record_of(arm: Arm, search: Search) -> Record:
 
 def best(trials: Sequence[Mapping[str, Any]], select: str) -> int | None:
     """The number of the trial with the best value, of equal ones the first; None if none has a value."""
+    values = losses(trials, select)
+    return None if math.isinf(min(values)) else int(trials[values.index(min(values))]["number"])
+
+
+def losses(trials: Sequence[Mapping[str, Any]], select: str) -> tuple[float, ...]:
+    """What the choice minimises: the value of each trial, its negative where a larger one is better; infinite without a value."""
     sign = -1.0 if select in LARGER_IS_BETTER else 1.0
-    values = [(sign * trial["value"], trial["number"]) for trial in trials if trial["value"] is not None]
-    return min(values)[1] if values else None
+    return tuple(math.inf if trial["value"] is None else sign * float(trial["value"]) for trial in trials)
 
 
 def written(arm: Arm) -> dict[str, Any]:
@@ -142,10 +147,8 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
-    doubt = "intervals and verdicts lack the variance of the choice, which only trials chosen by valid/nll show"
     return [
         f"tuned: {how}; judged with seeds {seeds['judge']}",
-        *([] if first["select"] == "valid/nll" else [doubt]),
         f"chosen values: {chosen}",
         *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
     ]
@@ -169,7 +172,6 @@ def plain(section: TuneSpec) -> dict[str, Any]:
 
 def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
     """The row under its own name with the values of the chosen trial; as written if none ended well."""
-    chosen = record["chosen"]
-    losses = tuple(math.inf if trial["value"] is None else float(trial["value"]) for trial in record["trials"])
+    chosen, select = record["chosen"], record["tune"]["select"]
     made = row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
-    return replace(made, trials=losses if record["tune"]["select"] == "valid/nll" else ())
+    return replace(made, trials=losses(record["trials"], select), chosen_by=select)

@@ -22,6 +22,7 @@ from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
+from tests.unit.history import append_history
 from tests.unit.report.support import shown
 
 ROWS = """\
@@ -122,6 +123,25 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
     assert found is not None and found.difference is not None and found.differs == ("device",)
     assert raw - found.delta == pytest.approx(effects.model("demo/small/base").blocks.c[0] / 2) and 0.5 < raw - found.delta < 2
     assert effects.between("demo/small/less", "demo/small/base").differs == ("device",)
+
+
+def test_the_choice_of_a_tuned_row_widens_its_intervals_whatever_metric_chose(rows: list[Row], tmp_path) -> None:
+    ledger, own = Ledger(tmp_path), rows[:2]
+    for row, seed in ((row, seed) for row in own for seed in (1, 2, 3)):
+        share = MATCHES[row.id.rsplit("/", 1)[1]]
+        append_history(ledger, finish(ledger, row, seed, share), {"step": 4, "valid/accuracy": share - 0.01 * seed})
+    finder = Finder(ledger, Data(None))
+    outcomes = {row.id: finder.outcomes(row) for row in own}
+
+    def widths(by: str) -> list[float]:
+        tuned = [
+            replace(row, chosen_by=by, trials=trials) for row, trials in zip(own, ((-0.5, -0.6, -0.5), (-0.5, -0.5, -0.7)), strict=True)
+        ]
+        found = Comparisons(tuned, outcomes, starts(own), finder.reader, recording=False).judgements
+        return [one.effects[0].difference.other_sentences.se for one in found]
+
+    for each in (widths(by) for by in ("valid/nll", "valid/accuracy")):
+        assert len(each) == 2 and all(tuned > plain for tuned, plain in zip(each, widths(""), strict=True)), "of BLEU and of nll"
 
 
 def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> None:
