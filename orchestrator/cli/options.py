@@ -59,7 +59,7 @@ SOME: dict[str, Any] = {
     "max_hours": Annotated[float | None, Option("--max-gpu-hours", "--max-core-hours", help="Cap on the sweep's device-hours.")],
     "until_decided": Annotated[bool, Option("--until-decided", help="3 seeds, then all seeds of undecided rows. Needs a cap on hours.")],
     "tune": Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")],
-    "tune_with": Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="The same by the section `tune` of this file.")],
+    "tune_with": Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")],
     "ladder": Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")],
 }
 """The same for fields that only some commands take. Commands set the other fields themselves."""

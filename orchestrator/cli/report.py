@@ -52,7 +52,7 @@ def analyse(
     analyse(targets, kind, settings or [], 1 if seed is None else seed, options, as_json=as_json, **outputs)
 
 
-@expand_options("controls", "ladder")
+@expand_options("controls", "tune_with", "ladder")
 def table(
     target: Table,
     options: RowOptions,
@@ -72,7 +72,7 @@ def table(
     table(target, "json" if as_json else form, columns, baseline, options)
 
 
-@expand_options("controls", "ladder")
+@expand_options("controls", "tune_with", "ladder")
 def report(
     targets: Annotated[list[str], Argument(metavar="TARGET..", help="Tables, files or folders; several make one page.")],
     options: RowOptions,
@@ -96,7 +96,7 @@ def report(
     report(targets, options, to=to, baseline=baseline, second_corpora=second_corpora or (), text=text, as_markdown=as_markdown)
 
 
-@expand_options("controls", "ladder")
+@expand_options("controls", "tune_with", "ladder")
 def verdict(
     target: Table,
     options: RowOptions,

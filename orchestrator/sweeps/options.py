@@ -44,10 +44,16 @@ class RowOptions:
 
     @property
     def table_arguments(self) -> str:
-        """`arguments` with those that a table of the rows needs besides: where the corpora are, and the controls."""
+        """`arguments` with those that a table of the rows needs besides: where the corpora are, the controls, and the search."""
         words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
         words += [] if self.cache_dir == CACHE else ["--cache-dir", str(self.cache_dir)]
-        return self.arguments + quoted(words + ([] if self.controls is None else ["--controls", self.controls]))
+        return self.arguments + quoted(words) + self.judged
+
+    @property
+    def judged(self) -> str:
+        """Arguments that say what the rows of a table are judged against, and by which search they are tuned."""
+        words = [] if self.controls is None else ["--controls", self.controls]
+        return quoted(words + ([] if self.tune_with is None else ["--tune-with", str(self.tune_with)]))
 
 
 def quoted(words: Iterable[str]) -> str:

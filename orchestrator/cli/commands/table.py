@@ -96,6 +96,6 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
     )
     made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
     searches = {row: record for row, record in family.searches.items() if row in named}
-    asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
+    asked = quoted(["--baseline", short_id(base)] if base is not None else []) + options.judged
     own = [row for row in rows if row.id in named]
-    return Section(made, own, made.outcomes, finder, base, scale, options.arguments, quoted(asked), searches=searches)
+    return Section(made, own, made.outcomes, finder, base, scale, options.arguments, asked, searches=searches)

@@ -113,7 +113,7 @@ def test_a_trial_has_the_value_at_the_rung_and_of_the_weights_that_translate(sea
     assert [search.final(best), search.final(trial)] == [0.4, 0.6] and [search.at_rung(trial, n) for n in (1, 3, 9)] == [0.5, None, 0.6]
 
 
-def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: Callable[..., Any], tmp_path) -> None:
+def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: Callable[..., Any], tmp_path, cli) -> None:
     for trials in (2, 3):
         search, (base,), _ = searched(bowl, names=["base"], trials=trials)
         write(search.ledger, record_of(base, search))
@@ -121,6 +121,9 @@ def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: 
     options = RowOptions(results=search.ledger.root, tune_with=tmp_path / "with.yaml")
     _, tuned = Request.of(rows[0].source_file, options).families()
     assert len(tuned.searches[rows[0].id]["trials"]) == 2
+    for words, trials in (((), 3), (("--tune-with", tmp_path / "with.yaml"), 2)):
+        code, out, _ = cli("table", rows[0].source_file, "--results", search.ledger.root, *words)
+        assert code == 0 and f"tuned: {trials} trials of each row" in out
 
 
 def test_an_arm_without_a_good_trial_stays_as_written(searched: Callable[..., Any], rows: list[Row]) -> None:
