@@ -20,7 +20,6 @@ from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row, by_table, short_id, starts
 from orchestrator.specs.table import SweepSpec
-from orchestrator.sweeps.names import as_targets
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.row import Result
@@ -58,10 +57,11 @@ def ends(judged: Verdict, most: int) -> str | None:
     return None
 
 
-def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
+def execute_looks(request: Request, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
     """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the results of `execute`.
 
-    A look that was taken stays, or what it ended where rows are new, which get one too. None is taken while a run has failed.
+    request: whose rows they are; its tables are judged as every command does. A look that was taken stays, or what it ended where rows are
+    new, which get one too. None is taken while a run has failed.
     """
     file = SweepFile.of(options.results, options.slug)
     taken = _taken(file, seeds)
@@ -70,7 +70,7 @@ def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) 
         results = execute(rows, seeds[:FIRST], options)
         if not all(result.outcome.finished for result in results):
             return results
-        look = take(rows, seeds[:FIRST], seeds, options)
+        look = take(request, rows, seeds[:FIRST], seeds, options)
         taken = _keep(file, [look | {"rows": look["rows"] | {row_id: one for row_id, one in known.items() if not one["continue"]}}])
     _print(taken[0], 1)
     ended = _ended(taken[0], rows, seeds, options)
@@ -79,7 +79,7 @@ def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) 
     if len(ended) == len(rows) or not all(result.outcome.finished for result in results):
         return results
     if len(taken) == 1:
-        taken = _keep(file, [*taken, take(rows, seeds, seeds, options, ended)])
+        taken = _keep(file, [*taken, take(request, rows, seeds, seeds, options, ended)])
     _print(taken[1], 2)
     return results
 
@@ -96,13 +96,14 @@ def _print(look: Look, number: int) -> None:
         log(f"{short_id(row_id)}: look {number} of 2, {look['seeds']} seeds: {'goes on' if one['continue'] else 'ends'}: {one['reason']}")
 
 
-def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()) -> Look:
+def take(
+    request: Request, rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()
+) -> Look:
     """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
     found: dict[str, Any] = {}
+    families = {family.address: family for family in request.again().families() if not family.searches}
     for address, own in by_table(rows).items():
-        request = Request.of(as_targets(own[0])[0], options)
-        family = next(each for each in request.families() if each.address == address)  # all of the file, as every command judges it
-        whole, finder = list({row.id: row for row in [*family.rows, *own]}.values()), request.finder
+        whole, finder = list({row.id: row for row in [*families[address].rows, *own]}.values()), families[address].finder
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in whole}
         planned = dict.fromkeys((row.id for row in own), LOOKS)
         compared = Comparisons(whole, outcomes, starts(whole), finder.reader, of_data(options.claims, address), planned=planned)

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -97,7 +98,8 @@ def execute_rows(
         tune.check(tuning, trainable, options)
         results = tune.execute_tuned(trainable, tuning, options, _execute)
     else:
-        results = _execute(looks.execute_looks if options.until_decided else execute, trainable, seeds, options)
+        engine: Engine = partial(looks.execute_looks, request) if options.until_decided and request is not None else execute
+        results = _execute(engine, trainable, seeds, options)
     out = console(stderr=options.as_json)
     tables = _print_results(results, request, out, options)
     with phase("writing the page"):

@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 from orchestrator.cli.commands import looks
 from orchestrator.cli.commands.looks import take
+from orchestrator.cli.commands.request import Request
+from orchestrator.cost import controls
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
@@ -57,7 +60,7 @@ def rows(spec) -> list[Row]:
 SHARES = {"base": 0.60, "better": 0.64, "less": 0.58, "mine": 0.70, "worse": 0.60, "alone": 0.6}
 
 
-def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) -> None:
+def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path, monkeypatch) -> None:
     """base and its claims of the paper: better +5, less +6, worse +1 (found 0); mine has none; alone's seeds are not in the ledger."""
     ledger = Ledger(tmp_path)
     for row in rows:
@@ -66,7 +69,9 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) 
             finish(ledger, row, seed, SHARES[name])
         if name in ("base", "better"):
             finish(ledger, row, 4, 0.9)  # no seed of the first look
-    look = take(rows, [1, 2, 3], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
+    request = Request.of(rows[0].source_file, ExecutionOptions(name="demo", results=tmp_path))
+    monkeypatch.setattr(controls, "resolve", Mock(side_effect=AssertionError("the rows are known")))
+    look = take(request, rows, [1, 2, 3], [1, 2, 3, 4], request.options)
     assert (look["seeds"], look["all_seeds"], look["level"]) == (3, [1, 2, 3, 4], 0.0294)
     found = {name.rpartition("/")[2]: one for name, one in look["rows"].items()}
     assert found["better"]["verdict"] == "confirmed" and not found["better"]["continue"]
@@ -74,7 +79,7 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path) 
     assert found["mine"]["verdict"] == "higher" and not found["mine"]["continue"]
     assert found["alone"]["verdict"] == "not run" and found["alone"]["continue"] and found["base"]["continue"]
     assert found["base"]["verdict"] == "baseline" and "needs it" in found["base"]["reason"]
-    again = take(rows, [1, 2, 3, 4], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path), ended=["demo/small/better"])
+    again = take(request, rows, [1, 2, 3, 4], [1, 2, 3, 4], request.options, ended=["demo/small/better"])
     assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
 
 
@@ -85,7 +90,8 @@ def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(r
         for seed in (1, 2, 3):
             finish(ledger, row, seed, shares.get(row.id.rpartition("/")[2], 0.61))
     asked = [{"table": "demo/small", "claims": [{"row": "base", "against": "less"}, {"row": "mine", "against": "less"}]}]
-    look = take(own, [1, 2, 3], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path, claims=asked))
+    options = ExecutionOptions(name="demo", results=tmp_path, claims=asked)
+    look = take(Request.of(rows[0].source_file, options), own, [1, 2, 3], [1, 2, 3, 4], options)
     reasons = look["rows"]["demo/small/mine"]["reason"]
     assert look["rows"]["demo/small/mine"]["verdict"] == "higher" and reasons.count("higher, p = ") == 2, "over less, and over base"
     finder = Finder(ledger, Data(None))
@@ -99,9 +105,11 @@ def test_a_row_that_the_first_look_lacks_gets_one(rows: list[Row], tmp_path, mon
     calls, one = [], {"score": None, "reason": "", "continue": True}
     SweepFile.of(tmp_path, "demo").write({"rows": []})
     monkeypatch.setattr(looks, "execute", lambda rows, seeds, options: calls.append((len(rows), len(seeds))) or [])
-    monkeypatch.setattr(looks, "take", lambda rows, some, all_, *more: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}})
+    monkeypatch.setattr(
+        looks, "take", lambda request, rows, some, all_, *more: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}}
+    )
     for some in (rows[:1], rows[:1], rows[:2]):
-        looks.execute_looks(some, [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
+        looks.execute_looks(Mock(), some, [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
     assert calls == [(1, 3), (1, 4), (1, 4), (2, 3), (2, 4)]
 
 
