@@ -1,9 +1,6 @@
 """Resolves the targets of `analyse`: the kinds of analysis, their rows, and which of these have a finished run."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from orchestrator.analysis.base import Subject, kind_of
@@ -24,29 +21,15 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
 
-@dataclass(frozen=True)
-class RowSelection:
-    """How the rows of every target are resolved, as for `run`."""
-
-    options: RowOptions = field(default_factory=RowOptions)
-    seed: int = 1
-
-    @cached_property
-    def data(self) -> Data:
-        return Data(self.options.data_dir, self.options.cache_dir)
-
-    def rows(self, target: str) -> list[Row]:
-        rows, left_out = controls.resolve(target, self.data, sets=self.options.sets, profile=self.options.profile, seed=self.seed)
-        log(*left_out)
-        return rows
-
-
-def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
+def rows_of(targets: Sequence[str], options: RowOptions, seed: int = 1) -> list[Row]:
     """Returns the rows of all targets, in order and without duplicates. Raises UserError with the problems of all targets."""
-    rows: dict[str, Row] = {}
-    for row in chain.from_iterable(for_each(selection.rows, targets)):
-        rows.setdefault(row.id, row)
-    return list(rows.values())
+    data, found = Data(options.data_dir, options.cache_dir), dict[str, Row]()
+    for rows, left_out in for_each(
+        lambda each: controls.resolve(each, data, sets=options.sets, profile=options.profile, seed=seed), targets
+    ):
+        log(*left_out)
+        found |= {row.id: row for row in rows if row.id not in found}
+    return list(found.values())
 
 
 def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
@@ -60,22 +43,22 @@ def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
     return {name: list(rows) if len(names) == 1 else [row for row in rows if row.analysis == name] for name in names}
 
 
-def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledger) -> tuple[list[Subject], list[str]]:
+def group(kind: str, rows: Sequence[Row], options: RowOptions, ledger: Ledger, seed: int = 1) -> tuple[list[Subject], list[str]]:
     """Returns the subjects of one analysis without duplicates: rows that run, and for analysis rows those in their `of`.
 
     The second list has a line for each row without a finished run or weights. Raises UserError if no subject is left.
     """
-    finder, needs = Finder(ledger, Data(selection.options.data_dir)), kind_of(kind)
+    finder, needs = Finder(ledger, Data(options.data_dir)), kind_of(kind)
     subjects: dict[str, Subject] = {}
     left_out: dict[str, str] = {}
-    for row, analysis_row in _expand(rows, selection):
+    for row, analysis_row in _expand(rows, options, seed):
         if row.id in subjects or row.id in left_out:
             continue
         keys = finder.keys(row) or Keys(None, None, None)
-        name = f"{row.id} seed {selection.seed}"
+        name = f"{row.id} seed {seed}"
         if needs.needs_runs and (problem := _unfinished(row, keys, ledger)) is not None:
-            seed = "" if selection.seed == 1 else f" --seed {selection.seed}"
-            left_out[row.id] = f"{name}: {problem}; run it first: nmt-ablate run {row.id}{seed}{selection.options.arguments}"
+            asked = "" if seed == 1 else f" --seed {seed}"
+            left_out[row.id] = f"{name}: {problem}; run it first: nmt-ablate run {row.id}{asked}{options.arguments}"
         elif needs.needs_weights and not (keys.train and Store(ledger.run_dir(keys.train), keys.train).has_weights()):
             left_out[row.id] = f"{name}: its weights are not in {ledger.root} (published results hold none)"
         else:
@@ -87,7 +70,7 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
     return list(subjects.values()), list(left_out.values())
 
 
-def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row, Row | None]]:
+def _expand(rows: Sequence[Row], options: RowOptions, seed: int) -> Iterator[tuple[Row, Row | None]]:
     """Yields (row that runs, analysis row that names it or None)."""
     for row in rows:
         if row.kind == "run":
@@ -97,7 +80,7 @@ def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row,
         for address in row.of:
             here = address.startswith(table) and Path(row.source_file).is_file()
             target = f"{row.source_file}#{address.removeprefix(table)}" if here else address
-            yield from ((other, row) for other in selection.rows(target) if other.spec is not None)
+            yield from ((other, row) for other in rows_of([target], options, seed) if other.spec is not None)
 
 
 def _label(row: Row, analysis_row: Row | None) -> str:
@@ -115,7 +98,9 @@ def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
     return known.get(status, f"its run is {status}")
 
 
-def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[str] = (), *, several_targets: bool = False) -> str:
+def folder_name(
+    rows: Sequence[Row], options: RowOptions, seed: int = 1, settings: Sequence[str] = (), *, several_targets: bool = False
+) -> str:
     """Returns a stable folder name: the row, table or papers, the profile, the seed, and a digest of the other choices.
 
     several_targets: whether the rows may be only part of a table, in which case their ids are part of the digest.
@@ -124,7 +109,6 @@ def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[
     papers = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
     name = rows[0].id if len(rows) == 1 else tables[0] if len(tables) == 1 else papers
     ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []
-    choices = [ids, sorted(selection.options.sets or []), sorted(options)]
-    profile = f"@{selection.options.profile}" if selection.options.profile else ""
-    suffix = profile + (f"-seed{selection.seed}" if selection.seed != 1 else "")
+    choices = [ids, sorted(options.sets or []), sorted(settings)]
+    suffix = (f"@{options.profile}" if options.profile else "") + (f"-seed{seed}" if seed != 1 else "")
     return (name + suffix).replace("/", "-") + (f"+{digest(choices)[:8]}" if any(choices) else "")

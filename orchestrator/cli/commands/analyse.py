@@ -8,7 +8,7 @@ from rich.table import Table
 
 from orchestrator.analysis.base import Analysis, AnalysisContext, kind_of, options_of
 from orchestrator.analysis.figures import write
-from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
+from orchestrator.analysis.subjects import folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.request import open_ledger
 from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
@@ -16,7 +16,7 @@ from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.sweeps.options import RowOptions
-from orchestrator.tables import cell, make_table
+from orchestrator.tables import filled_table
 from orchestrator.tracking.artifacts import log_analysis
 from orchestrator.tracking.environment import checked_uri
 
@@ -40,12 +40,11 @@ def analyse(
     """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(tracking_uri)
-    selection = RowSelection(options, seed)
-    rows = rows_of(targets, selection)
+    rows = rows_of(targets, options, seed)
     kinds = kinds_of(rows, kind)
     settings_of = {name: options_of(name, list(settings)) for name in kinds}
     part = len(targets) > 1 or not set(",*").isdisjoint(targets[0])
-    name, ledger = folder_name(rows, selection, settings, several_targets=part), open_ledger(options.results)
+    name, ledger = folder_name(rows, options, seed, settings, several_targets=part), open_ledger(options.results)
     make(out, "--out")
     folder = options.results / "analyses" / name if out is None else out
     make(folder, "--results")
@@ -53,7 +52,7 @@ def analyse(
     done = 0
     for each, its_rows in kinds.items():
         try:
-            subjects, left_out = group(each, its_rows, selection, ledger)
+            subjects, left_out = group(each, its_rows, options, ledger, seed)
             context = AnalysisContext(subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
             analysis = kind_of(each).analyse(context)
         except UserError as error:
@@ -99,9 +98,8 @@ def _table(analysis: Analysis, title: str) -> Table:
     numeric = [
         name for name, own in values.items() if all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in own)
     ]
-    table = make_table(columns, title=title, numeric=numeric)
-    for record in analysis.records[:MAX_RECORDS]:
-        table.add_row(*(cell(_text(record.get(column))) for column in columns))
+    lines = [{column: _text(value[place]) for column, value in values.items()} for place in range(min(MAX_RECORDS, len(analysis.records)))]
+    table = filled_table(lines, title=title, numeric=numeric)
     if len(analysis.records) > MAX_RECORDS:
         table.caption = f"{MAX_RECORDS} of {len(analysis.records)} lines; all are in the files"
     return table

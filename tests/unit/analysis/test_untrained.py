@@ -7,10 +7,11 @@ import pytest
 from models.transformer import build, count_parameters
 from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds.untrained import PROPERTIES, analyse_parameters, analyse_properties, properties
-from orchestrator.analysis.subjects import RowSelection, group, rows_of
+from orchestrator.analysis.subjects import group, rows_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec
+from orchestrator.sweeps.options import RowOptions
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "embeddings": "separate"}
 
@@ -44,8 +45,8 @@ def test_beside_what_the_paper_says(lab) -> None:
 
 def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path) -> None:
     """mlrf2018/table1 as the command finds it: without data and without a training."""
-    rows = rows_of(["mlrf2018/table1"], RowSelection())
-    subjects, _ = group("properties", rows, RowSelection(), Ledger(tmp_path))
+    rows = rows_of(["mlrf2018/table1"], RowOptions())
+    subjects, _ = group("properties", rows, RowOptions(), Ledger(tmp_path))
     made = analyse_properties(AnalysisContext(subjects, Ledger(tmp_path), None, tmp_path))
     assert [record["agrees"] for record in made.records] == [True] * 4 and made.notes == []
 
