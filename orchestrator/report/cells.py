@@ -188,10 +188,6 @@ class Layout:
         """What bold figures mean, if there are any."""
         return ["bold: the highest of ours; a verdict says whether it differs"] if any(map(self.best, self.columns)) else []
 
-    @property
-    def rows(self) -> list[list[str]]:
-        return [list(row) for row in zip(*(column.cells for column in self.columns), strict=True)]
-
 
 def layout(table: Table, names: Sequence[str] = ()) -> Layout:
     """Chooses columns.

@@ -94,10 +94,8 @@ class Finder:
 
     def trials(self, row: Row) -> set[str]:
         """Train keys of the row's runs that a search has trained."""
-        if row.spec is None:
-            return set()
-        self._index(row.spec)
-        return self._trials.get(training_of(row.spec), set()) if self._trials else set()
+        self._index(row.run_spec)
+        return self._trials.get(training_of(row.run_spec), set()) if self._trials else set()
 
     def control_kinds(self, table: str, rows: Iterable[Row]) -> set[str]:
         """Kinds of matched controls of which the ledger has runs for the table at this address with these rows."""

@@ -105,9 +105,11 @@ def _tex(text: str) -> str:
 def markdown(table: Table, names: Sequence[str] = ()) -> str:
     """A Markdown table with its title above and its notes below. names: of columns, see `layout`."""
     made = layout(table, names)
-    bold = [made.best(column) for column in made.columns]
-    heads = [_md(column.title) for column in made.columns]
-    rows = [[_bold(_md(cell)) if i in best else _md(cell) for cell, best in zip(row, bold, strict=True)] for i, row in enumerate(made.rows)]
+    heads, columns = [_md(column.title) for column in made.columns], []
+    for column in made.columns:
+        best = made.best(column)
+        columns.append([_bold(_md(cell)) if place in best else _md(cell) for place, cell in enumerate(column.cells)])
+    rows = list(zip(*columns, strict=True))
     notes = "".join(f"\n{_md(note)}\n" for note in (*made.notes, *made.bold_notes, *table.notes))
     return f"**{_md(table.table)}**\n\n{markdown_grid(heads, rows)}\n{notes}"
 

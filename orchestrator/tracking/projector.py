@@ -38,10 +38,7 @@ STATUS = {
     "failed": "FAILED",
     "running": "RUNNING",
     "interrupted": "KILLED",
-    "superseded": "KILLED",
 }
-
-Progress = Callable[[int], None]
 
 FORMAT = 5
 """Of what is written of a run. Runs in a store that have another one are written again."""
@@ -64,7 +61,9 @@ class Projector:
     written: number of runs written so far.
     """
 
-    def __init__(self, results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Progress | None = None) -> None:
+    def __init__(
+        self, results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
+    ) -> None:
         self.results, self.roots = Path(results), [Path(results), *map(Path, mirrors)]
         self.store = MlflowStore(self.results, uri)
         self.written, self._progress = 0, progress

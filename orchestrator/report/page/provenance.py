@@ -11,8 +11,6 @@ from orchestrator.report.page.section import Section
 from orchestrator.specs.row import short_id
 from orchestrator.sweeps.names import as_targets
 
-NOT_SHOWN = ("key", "digest")
-
 
 @dataclass(frozen=True)
 class RunLine:
@@ -45,7 +43,7 @@ def provenance(section: Section) -> Provenance:
         for outcome in section.outcomes.get(row.id, ()):
             key = outcome.keys.train or ""
             whole = outcome.capsule or (ledger.read_capsule(key) if key else None) or {}
-            capsule = {name: value for name, value in whole.items() if name not in NOT_SHOWN}
+            capsule = {name: value for name, value in whole.items() if name != "key"}
             text = json.dumps(capsule, sort_keys=True)
             letter = letters.setdefault(text, chr(ord("A") + count) if (count := len(letters)) < 26 else f"A{count}") if capsule else ""
             if capsule:
