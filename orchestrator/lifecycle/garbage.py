@@ -151,10 +151,10 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
     if run.is_symlink():
         yield Item(run, "link", RULES["link"], rule="link")
         return
-    ledger, written = Ledger(run.parent, on_bad=lambda path, reason: None), _written_row(run)
-    known = next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), "")
-    key = ledger.reader.key(run) or known or written.get("key", "")
+    ledger = Ledger(run.parent, on_bad=lambda path, reason: None)
+    key = ledger.reader.key(run) or next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), "")
     named = sweeps.rows.get(key, [])
+    written = {} if named else ledger.reader.spec(run) or {}
     row = named[0].name if named else f"{written['id']} seed {written.get('seed', '?')}" if "id" in written else ""
     holder = None if held else owner(run / "lock")
     occupant = sweeps.driver(key) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
@@ -225,15 +225,6 @@ def _ray_folders(results: Path, sweeps: Sweeps) -> list[Item]:
     folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
     newest_first = sorted(folders, key=lambda path: -path.stat().st_mtime)  # new ones are numbered by those that exist
     return [Item(path, "ray", "Ray's own state of a sweep that is over: never read again") for path in newest_first]
-
-
-def _written_row(run: Path) -> dict[str, str]:
-    """id, seed and key of the row in spec.yaml. The file is read by a regular expression because it may be damaged."""
-    try:
-        text = (run / "spec.yaml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}
-    return dict(re.findall(r"^(key(?=: [0-9a-f]{64}$)|id|seed): (\S+)$", text, re.MULTILINE))
 
 
 def size_of(path: Path) -> int:
