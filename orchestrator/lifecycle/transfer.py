@@ -98,24 +98,19 @@ def import_ledger(path: Path, results: Path, *, keep: bool = False, dry_run: boo
     need_folder(path, "FOLDER")
     if not packed.runs(path):
         raise UserError(f"{display(path)}: holds no runs; expected a results folder, or what `results export` wrote")
-    created = not results.exists()
     make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with interrupt.raising(), exclusive(results):
-            try:
-                staging.mkdir(mode=0o700)
-                names = _copy(path, staging)
-                if problems := list(layout.problems_of(staging, names)):
-                    more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
-                    raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
-                log(*(f"warning: {display(path)}: {line}" for line in layout.texts_lacking(staging, names)))
-                return _merge(staging, results, names, keep, dry_run)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
-    finally:
-        if created and not any(results.iterdir()):
-            results.rmdir()
+    with interrupt.raising(), exclusive(results):
+        try:
+            staging.mkdir(mode=0o700)
+            names = _copy(path, staging)
+            if problems := list(layout.problems_of(staging, names)):
+                more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
+                raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
+            log(*(f"warning: {display(path)}: {line}" for line in layout.texts_lacking(staging, names)))
+            return _merge(staging, results, names, keep, dry_run)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _copy(path: Path, staging: Path) -> list[str]:
