@@ -142,8 +142,15 @@ def record_of(path: Path) -> dict[str, Any]:
 
 
 _known: weakref.WeakSet[RunLock] = weakref.WeakSet()
-# a forked child closes the descriptors that it inherits, or it would hold the lock of a dead parent
-os.register_at_fork(after_in_child=lambda: [*map(RunLock._close, [*_known])])
+
+
+def _close_inherited() -> None:
+    """Closes the descriptors that a forked child inherits, or it would hold the lock of a dead parent."""
+    for lock in list(_known):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _read(path: Path) -> dict[str, Any]:

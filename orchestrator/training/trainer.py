@@ -283,5 +283,6 @@ class Trainer:
         }
 
     def report(self, metrics: dict[str, Any]) -> None:
-        for reporter in self.reporters if metrics else ():
-            reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
+        if metrics:
+            for reporter in self.reporters:
+                reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
