@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import sealed, unsealed
 from orchestrator.ledger import packed
-from orchestrator.ledger.layout import SMALL
+from orchestrator.ledger.layout import SMALL, files_in
 from orchestrator.ledger.packed import FOLDER, MAGIC, RECORDS, SENTENCES, STRIDES
 from orchestrator.ledger.statistics import WIDTHS, Numbers, pack, unpack
 
@@ -44,9 +44,8 @@ def write(runs: Iterable[Path], dest: Path) -> dict[str, int]:
 
 def names_of(run: Path) -> list[str]:
     """The small files of a run relative to the ledger, sorted, packed ones included."""
-    loose = {f"{run.name}/{path.relative_to(run).as_posix()}" for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
     held = {name for name in packed.tables_in(run.parent) if name.startswith(f"{run.name}/")}
-    return sorted(name for name in loose | held if SMALL.fullmatch(name))
+    return sorted(name for name in held.union(files_in(run.parent, run.name)) if SMALL.fullmatch(name))
 
 
 def write_files(root: Path, names: Iterable[str], dest: Path) -> None:

@@ -7,7 +7,7 @@ asks, the family is that of the whole table with every control that has results,
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Comparisons:
         for row in rows:
             if row.control is not None:
                 self._matched.setdefault(row.control.against, []).append(row.id)
-        self._floor = noise_floor.floors(reader.ledger, self.rows)
+        self._floor = partial(noise_floor.of_family, reader.ledger, self.rows)
         self._effects: dict[str, Effects] = {}
         self._between: dict[tuple[str, str, str], Effect | None] = {}
 

@@ -5,7 +5,7 @@ another's. Plans use it to say what their seeds can find, in tables it counts as
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,23 +68,18 @@ def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
 def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
     """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
     wanted = family(spec)
-    found: list[tuple[bool, float, Floor]] = []
+    found: list[Floor] = []
     for record in ledger.documents(FOLDER):
         stored, of = record["metrics"].get(metric), record["family"]
         if stored is not None and (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"]):
-            spread = Spread(stored["sd"] ** 2, stored["df"])
-            found.append((of == wanted, spread.df, Floor(record["row"], spread, of == wanted)))
-    return max(found, key=lambda each: each[:2], default=(False, 0, None))[2]
+            found.append(Floor(record["row"], Spread(stored["sd"] ** 2, stored["df"]), of == wanted))
+    return max(found, key=lambda floor: (floor.same_family, floor.spread.df), default=None)
 
 
-def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:
+def of_family(ledger: Ledger, table: Collection[str], spec: RunSpec, metric: str) -> Spread | None:
     """The `floor` of `Effects`: of the same family, and not of a row of the table, whose seeds count anyway."""
-
-    def floor(spec: RunSpec, metric: str) -> Spread | None:
-        found = load(ledger, spec, metric)
-        return found.spread if found is not None and found.same_family and found.row not in table else None
-
-    return floor
+    found = load(ledger, spec, metric)
+    return found.spread if found is not None and found.same_family and found.row not in table else None
 
 
 def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> dict[str, Any]:

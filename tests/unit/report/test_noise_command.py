@@ -50,6 +50,6 @@ def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path) -> None:
     third = fused.spec.model_copy(update={"train": fused.spec.train.model_copy(update={"max_steps": 6})})
     near = noise_floor.load(ledger, third, "bleu")
     assert near is not None and (near.row, near.same_family) == ("sd0.5", False), "of other recipes the one with the most seeds"
-    floor = noise_floor.floors(ledger, ["demo/small/base"])
-    assert floor(fused.spec, "bleu") == Spread(0.09, 4) and floor(third, "bleu") is None
-    assert noise_floor.floors(ledger, ["sd0.3"])(fused.spec, "bleu") is None, "its seeds are pooled as the table's own"
+    own = [noise_floor.of_family(ledger, ["demo/small/base"], spec, "bleu") for spec in (fused.spec, third)]
+    assert own == [Spread(0.09, 4), None]
+    assert noise_floor.of_family(ledger, ["sd0.3"], fused.spec, "bleu") is None, "its seeds are pooled as the table's own"
