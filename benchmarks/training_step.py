@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +15,14 @@ from torch import Tensor
 from models.transformer import Transformer
 from orchestrator.data.batching import Batch
 from orchestrator.data.store import Pairs
-from orchestrator.specs.schema import BatchSpec, OptimSpec
+from orchestrator.ledger.run_files import Store
+from orchestrator.specs.schema import BatchSpec, OptimSpec, RunSpec
 from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.graphs import Graphs, both_passes
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import build_optimizer, set_lr
+from orchestrator.training.runtime import Runtime
+from orchestrator.training.trainer import Trainer
 
 
 def store(pairs: Sequence[Pair]) -> Pairs:
@@ -31,6 +37,12 @@ def store(pairs: Sequence[Pair]) -> Pairs:
 def updates_of(pairs: Sequence[Pair], tokens: int, count: int) -> list[Update]:
     """Returns the first `count` updates of an epoch with batches of `tokens` padded target tokens."""
     return list(islice(UpdateLoader(store(pairs), BatchSpec(unit="tokens", size=tokens), seed=1).updates(0, 0), count))
+
+
+def trainer_of(spec: RunSpec, pairs: Sequence[Pair], vocab: int) -> Trainer:
+    """A training on synthetic text, whose updates write nothing."""
+    data: Any = SimpleNamespace(src_size=vocab, tgt_size=vocab, pairs=lambda split: store(pairs))
+    return Trainer(spec, Runtime(), [], data, Store(Path(), ""))
 
 
 def in_form(updates: Sequence[Update], form: Callable[[Batch], Batch], device: torch.device) -> list[Update]:

@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from executed_flops import counter_of_flops  # noqa: E402
 from machine import allocated, describe, measured_rates, rates_text  # noqa: E402
 from sizes import SIZES, Size, text  # noqa: E402
-from training_step import updates_of  # noqa: E402
+from training_step import trainer_of, updates_of  # noqa: E402
 
 from models.transformer import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
@@ -76,7 +76,7 @@ class Measured:
                 loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             self.kept = allocated() - before
             loss.backward()
-            self.case.optimizer.zero_grad(set_to_none=True)
+            self.case.trainer.optimizer.zero_grad(set_to_none=True)
 
 
 def tables() -> list[str]:
@@ -132,8 +132,8 @@ def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tupl
         row = at_size(subject.row, size, args.precision, args.batch_tokens)
         assert row.spec is not None
         scaled = replace(subject, row=row)
-        model = build(row.spec.model.model_dump(), size.vocab, size.vocab, 1)
-        case = Case(scaled, model, False, sources, row.spec.decode, torch.device("cpu"), args.clock, updates, forced=True)
+        trainer = trainer_of(row.spec, prepared, size.vocab)
+        case = Case(scaled, trainer, False, sources, row.spec.decode, torch.device("cpu"), args.clock, updates, forced=True)
         found.append(Measured(case))
     return found, updates
 

@@ -1,7 +1,7 @@
 """Speed of training and decoding relative to the first row. All rows are measured in one run, interleaved: A, B, C, B, C, A, ...
 
-Each row trains its real model on batches of its corpus (forward, backward, update, with learning rate 0 so that the weights do not change)
-and decodes sentences of its test set with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. The rates of all rounds are saved in
+Each row trains its real model by the updates of a training, on batches of its corpus, with learning rate 0 so that the weights stay, and
+decodes sentences of its test set with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. The rates of all rounds are saved in
 RESULTS/speed, for tables.
 """
 
@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.transformer import Transformer, build, count_parameters
+from models.transformer import Transformer, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
 from orchestrator.decoding.translate import FullLength, decode_corpus
@@ -26,17 +25,17 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.provenance import collect
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import copy_into
 from orchestrator.report.figures import FOLDER, ratio_of
-from orchestrator.specs.schema import DecodeSpec
+from orchestrator.specs.schema import DecodeSpec, Schedule
 from orchestrator.specs.table import number
-from orchestrator.sweeps.row import load_model
 from orchestrator.training.batches import Update, UpdateLoader
-from orchestrator.training.graphs import Run, both_passes
-from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
-from orchestrator.training.runtime import best_device, clock
+from orchestrator.training.runtime import Runtime, best_device, clock
+from orchestrator.training.trainer import Trainer
 
 WORKS = ("train", "decode")
+STILL = Schedule.model_construct(kind="fixed", lr=0.0, warmup=0, warmup_ratio=None)
 FORMAT = 1
 OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None, "beam": None}
 """rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
@@ -117,7 +116,7 @@ class Case:
     """
 
     subject: Subject
-    model: Transformer
+    trainer: Trainer
     trained: bool
     sources: list[list[int]]
     search: DecodeSpec
@@ -129,30 +128,16 @@ class Case:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {work: [] for work in WORKS})
     output_tokens: int = 0
 
-    @cached_property
-    def passes(self) -> Run:
-        """Forward and backward, built in the untimed round, as the optimiser."""
-        spec = self.subject.spec
-        if spec.train.compile:
-            self.model.compile_layers()
-        return both_passes(Objective(self.model, spec.optim.label_smoothing), self.device, bf16=spec.train.precision == "bf16")
-
-    @cached_property
-    def optimizer(self) -> Optimizer:
-        """The optimiser with learning rate 0, so that updates do their work without changing the weights."""
-        return build_optimizer(self.model, self.subject.spec.optim)
+    @property
+    def model(self) -> Transformer:
+        return self.trainer.model
 
     def train(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
         started = self._now()
         for update in self.updates:
-            self.optimizer.zero_grad(set_to_none=True)
-            for batch in update.micro_batches:
-                here = batch.map(lambda t: t.to(self.device, non_blocking=True))
-                self.passes(here, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-            clip_gradients(self.model, self.subject.spec.optim.clip_norm)
-            self.optimizer.step()
+            self.trainer.train_step(update, STILL)
         return self._now() - started
 
     def decode(self) -> float:
@@ -204,12 +189,11 @@ def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps:
     if not sources:
         raise UserError(f"{subject.row.id}: test set {spec.score.test} has no sentence to decode")
     trained = subject.keys.train is not None and context.store(subject).has_weights()  # a run in a mirror has no tensors
+    trainer = Trainer(spec, Runtime(device=device), [], prepared, Store(context.cache_dir, ""))  # an update writes nothing
     if trained:
-        model = load_model(spec, prepared, context.store(subject), device)
-    else:
-        model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed).to(device).eval()
+        copy_into(trainer.model, context.store(subject).weights(spec.decode.checkpoint))
     updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-    return Case(subject, model, trained, sources, spec.search, device, clock, updates)
+    return Case(subject, trainer, trained, sources, spec.search, device, clock, updates)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:
