@@ -203,20 +203,6 @@ def test_last_snapshots_are_kept(store):
     assert snapshot_steps(store) == [30, 40, 50]
 
 
-@pytest.mark.parametrize(
-    "point", [f"{p}_{s}" for p in ("snapshot", "snapshot_manifest") for s in ("pre_write", "pre_rename", "post_rename")]
-)
-def test_killed_in_a_snapshot(store, forked, point):
-    for step in (10, 20):
-        snapshot(store, step)
-    assert forked(lambda: snapshot(store, 30), f"{point}@30:kill") == -signal.SIGKILL
-    for path in store.snapshots():
-        store.load_snapshot(path)
-    assert snapshot_steps(store)[:2] == [10, 20]
-    snapshot(store, 30)
-    assert snapshot_steps(store) == [10, 20, 30] and len(list(store.snapshots()[0].parent.iterdir())) == 6
-
-
 def test_killed_while_replacing_a_snapshot(store, forked):
     snapshot(store, 10)
     other = {"w": torch.zeros(2)}
