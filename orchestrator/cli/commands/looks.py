@@ -7,7 +7,6 @@ from typing import Any
 from orchestrator.cli.commands.request import Request
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
-from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
@@ -21,7 +20,6 @@ from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row, by_table, short_id, starts
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.row import Result
 
 Look = dict[str, Any]
@@ -73,7 +71,7 @@ def execute_looks(request: Request, rows: list[Row], seeds: list[int], options: 
         look = take(request, rows, seeds[:FIRST], seeds, options)
         taken = _keep(file, [look | {"rows": look["rows"] | {row_id: one for row_id, one in known.items() if not one["continue"]}}])
     _print(taken[0], 1)
-    ended = _ended(taken[0], rows, seeds, options)
+    ended = _ended(taken[0], rows, seeds, request.finder)
     dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
     results = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
     if len(ended) == len(rows) or not all(result.outcome.finished for result in results):
@@ -157,9 +155,8 @@ def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
     return taken
 
 
-def _ended(look: Look, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[str]:
+def _ended(look: Look, rows: Sequence[Row], seeds: Sequence[int], finder: Finder) -> list[str]:
     """Rows that the look ended. One whose spec has changed since goes on."""
-    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
     ends = {row_id: one["score"] for row_id, one in look["rows"].items() if not one["continue"]}
     keys = {row.id: finder.keys(row.at(seeds[0])) for row in rows if row.id in ends}
     return [row_id for row_id, found in keys.items() if found is not None and found.score == ends[row_id]]

@@ -172,10 +172,10 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     code, _, err = cli(*call, "--seeds", "1,2,3,4,5")
     assert code == 2 and "its seeds are [1, 2, 3, 4], found [1, 2, 3, 4, 5]" in err
     (again,) = [row for row in resolve(file) if row.id.endswith("/short")]
-    options = ExecutionOptions(name="demo/small", results=results)
-    assert looks._ended(first, [again], [1, 2, 3, 4], options) == [again.id]
+    finder = Finder(Ledger(results), Data(None))
+    assert looks._ended(first, [again], [1, 2, 3, 4], finder) == [again.id]
     other = replace(again, spec=again.spec.model_copy(update={"train": again.spec.train.model_copy(update={"max_steps": 3})}))
-    assert looks._ended(first, [other], [1, 2, 3, 4], options) == [], "a row that was changed was not looked at"
+    assert looks._ended(first, [other], [1, 2, 3, 4], finder) == [], "a row that was changed was not looked at"
 
 
 ASHA = FILE.replace("seeds: 4", "seeds: 4, scheduler: {kind: asha, rungs: [2]}", 1)
