@@ -7,6 +7,7 @@ from functools import partial
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
+from orchestrator.engines.worker import RungReporter
 from orchestrator.errors import LockedError, UserError
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.options import ExecutionOptions
@@ -40,7 +41,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     with interrupt.listening():
         for task in (task for job in jobs for task in job):
             try:
-                run_row(task, Runtime(device=best_device()), decide=partial(goes_on, asha, task.name, metric=metric))
+                run_row(task, Runtime(device=best_device()), [RungReporter(task.name, partial(goes_on, asha, metric))])
             except (UserError, LockedError):
                 raise
             except Exception as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.engines.worker import run_task
+from orchestrator.engines.worker import RungReporter, run_task
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime, best_device
@@ -31,15 +31,14 @@ def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: st
     SERVER.set_forkserver_preload(["__main__", __name__])
     failures, deciding = dict[str, str](), threading.Lock()
 
+    def decide(rung: dict[str, Any]) -> bool:
+        with deciding:
+            return goes_on(asha, metric, rung)
+
     def run_job(job: Sequence[Task]) -> None:
         for task in job:
             if stop.exists():
                 return
-
-            def decide(rung: dict[str, Any], name: str = task.name) -> bool:
-                with deciding:
-                    return goes_on(asha, name, rung, metric)
-
             failure = _in_process(task, decide)
             if failure is not None and not stop.exists():
                 failures[task.name] = failure
@@ -59,7 +58,7 @@ def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: st
 
 
 def _in_process(task: Task, decide: Callable[[dict[str, Any]], bool]) -> str | None:
-    """Runs a task in a new process. Returns why it failed, else None. decide: as in `run_task`."""
+    """Runs a task in a new process. Returns why it failed, else None. decide: as of `RungReporter`."""
     ours, theirs = SERVER.Pipe()
     process = SERVER.Process(target=main, args=(json.dumps(task.to_json()), dict(os.environ), theirs), daemon=True)
     process.start()
@@ -90,15 +89,15 @@ def main(task: str, environment: dict[str, str], connection: Connection) -> None
     os.environ.update(environment)  # the server has that of its start
     threading.Thread(target=_end_with_parent, name="parent-watchdog", daemon=True).start()
 
-    def decide(metrics: dict[str, Any]) -> bool:
-        rung = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    def decide(rung: dict[str, Any]) -> bool:
         connection.send_bytes(json.dumps({"rung": rung}).encode())
         return bool(connection.recv())
 
     failure = None
     with contextlib.suppress(KeyboardInterrupt), interrupt.listening():
         try:
-            if not run_task(Task.of(json.loads(task)), Runtime(device=best_device()), decide=decide):
+            given = Task.of(json.loads(task))
+            if not run_task(given, Runtime(device=best_device()), [RungReporter(given.name, decide)]):
                 failure = "its process was told to stop by a signal; the same command resumes it"
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"

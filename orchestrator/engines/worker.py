@@ -5,25 +5,26 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
+from orchestrator.errors import StopTraining
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
 
 
 class RungReporter:
-    """Sends a rung's metrics to what decides, by `report`."""
+    """Sends a rung's metrics to `decide`, and ends the run if the answer is False."""
 
-    def __init__(self, name: str, report: Callable[[dict[str, Any]], None]) -> None:
-        self.name, self.report = name, report
+    def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None]) -> None:
+        self.name, self.decide = name, decide
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
         if "rung" in metrics:
-            self.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+            rung = {"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))}
+            if self.decide(rung) is False:
+                raise StopTraining(f"stopped by ASHA at step {rung['rung']}")
 
 
-def run_task(
-    task: Task, runtime: Runtime, reporters: Sequence[Reporter] = (), decide: Callable[[dict[str, Any]], bool] = lambda metrics: True
-) -> bool:
+def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
     """Runs `task` to its result. Returns False if the sweep was stopped; the next call resumes from the checkpoint.
 
     For Ray the trial succeeded in both cases, so that it is not retried; the driver detects the interruption itself.
@@ -33,7 +34,7 @@ def run_task(
     if runtime.any(interrupt.requested()):  # all workers of a row agree
         return False
     try:
-        run_row(task, runtime, reporters, decide)
+        run_row(task, runtime, reporters)
     except KeyboardInterrupt:
         return False
     return True

@@ -1,7 +1,7 @@
 """Runs one row from spec to score: trains, decodes and scores whatever is missing in the ledger."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,13 +46,8 @@ def view_of(task: Task, ledger: Ledger) -> RunView:
     return RunView.read(ledger, task.scoring_keys, task.failed_below, texts=True)
 
 
-def run_row(
-    task: Task, runtime: Runtime, reporters: Sequence[Reporter] = (), decide: Callable[[dict[str, Any]], bool] = lambda metrics: True
-) -> None:
-    """Runs `task`. Finished work is not repeated.
-
-    decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
-    """
+def run_row(task: Task, runtime: Runtime, reporters: Sequence[Reporter] = ()) -> None:
+    """Runs `task`. Finished work is not repeated. LockedError if another live process owns the run."""
     data_dir = None if task.data_dir is None else Path(task.data_dir)
     prepared = prepare(task.spec.data, data_dir, Path(task.cache_dir), expected=task.data_key)
     task.run_dir.mkdir(parents=True, exist_ok=True)
@@ -64,7 +59,7 @@ def run_row(
     with RunLock(task.run_dir / "lock", runtime.claim) as lock, closing(HistoryReporter(task.run_dir / "history.jsonl")) as history:
         ledger = ledger_of(task, lock)
         ledger.remove_temporary(task.train_key)
-        own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters, StopAt(task.until)]
+        own: list[Reporter] = [history, RungReporter(ledger, task.train_key), *reporters, StopAt(task.until)]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:

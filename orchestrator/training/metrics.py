@@ -4,7 +4,7 @@ Shapes: P tensors that have a gradient.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,17 +133,14 @@ class HistoryReporter:
 
 
 class RungReporter:
-    """Makes a rung's metrics durable, then asks `decide` whether to continue."""
+    """Makes a rung's metrics durable."""
 
-    def __init__(self, ledger: Ledger, train_key: str, decide: Callable[[dict[str, Any]], bool]) -> None:
-        self.ledger, self.train_key, self.decide = ledger, train_key, decide
+    def __init__(self, ledger: Ledger, train_key: str) -> None:
+        self.ledger, self.train_key = ledger, train_key
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        if "rung" not in metrics:
-            return
-        self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
-        if not self.decide(metrics):
-            raise StopTraining(f"stopped by ASHA at step {metrics['rung']}")
+        if "rung" in metrics:
+            self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
 
 
 class StopAt:

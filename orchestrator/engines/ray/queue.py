@@ -71,7 +71,7 @@ class JobQueue:
 
     def decide(self, rung: dict[str, Any]) -> bool:
         """Returns whether a run goes on after a rung. rung: its name and metrics, as `engines.worker.RungReporter` sends them."""
-        return goes_on(self.asha, rung["run"], rung, self.metric)
+        return goes_on(self.asha, self.metric, rung)
 
     def leave(self, slot: str, *, drained: bool = False) -> None:
         """The slot's workers have saved and end. drained: a node is taken away; this is no failure, and any slot may take the job."""

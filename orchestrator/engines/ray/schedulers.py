@@ -43,7 +43,7 @@ class AblationASHA(FIFOScheduler):
         return None
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        ends = "rung" in result and not goes_on(self.asha, result["run"], result, self.rung_metric)
+        ends = "rung" in result and not goes_on(self.asha, self.rung_metric, result)
         return TrialScheduler.STOP if ends else TrialScheduler.CONTINUE
 
 

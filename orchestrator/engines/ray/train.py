@@ -18,7 +18,6 @@ from torch import nn
 from orchestrator.engines.ray.preemption import Drained, run_task
 from orchestrator.engines.ray.queue import WAIT
 from orchestrator.engines.worker import RungReporter
-from orchestrator.errors import StopTraining
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 
@@ -75,9 +74,8 @@ def worker_loop(config: dict[str, Any]) -> None:
             if runtime.is_main:
                 queue.reached.remote(number, int(metrics["step"]))
 
-    def decide(rung: dict[str, Any]) -> None:
-        if not runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung))):
-            raise StopTraining(f"stopped by ASHA at step {rung['rung']}")
+    def decide(rung: dict[str, Any]) -> bool:
+        return runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung)))
 
     while True:
         taken = ray.get(queue.take.remote(config["claim"], number, runtime.world_size)) if runtime.is_main else None

@@ -18,7 +18,7 @@ def main(task: str, environment: dict[str, str], connection: Connection) -> None
         os.kill(os.getpid(), signal.SIGKILL)
     failure = "no luck" if id == "fails" else None
     if id.startswith("rung"):
-        connection.send_bytes(json.dumps({"rung": {"rung": 2, "loss": float(id[4:])}}).encode())
+        connection.send_bytes(json.dumps({"rung": {"run": f"{id}:1", "rung": 2, "loss": float(id[4:])}}).encode())
         failure = None if connection.recv() else "not promoted"
     if id == "stops":
         (folder / "stop").touch()
