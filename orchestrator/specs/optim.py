@@ -1,6 +1,7 @@
 """Schema of the optimisation: batches, optimiser, learning-rate schedule and second phase."""
 
 import itertools
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -141,14 +142,14 @@ class Schedule(Strict):
 
     def ends_after(self, cuts: int) -> bool:
         """Returns whether a plateau's rate is below `min_lr` after `cuts` cuts; False for other schedules."""
-        if self.kind != "plateau":
-            return False
-        assert self.min_lr is not None
-        return self.rate_after(cuts) < self.min_lr * (1 - ROUNDING)
+        return self.kind == "plateau" and cuts >= self.cuts_to_end()
 
     def cuts_to_end(self) -> int:
         """Returns the number of cuts after which a plateau's rate is below `min_lr`; 0 for other schedules."""
-        return 0 if self.kind != "plateau" else next(cuts for cuts in itertools.count(1) if self.ends_after(cuts))
+        if self.kind != "plateau":
+            return 0
+        assert self.lr is not None and self.shrink is not None and self.min_lr is not None
+        return math.floor(math.log(self.min_lr * (1 - ROUNDING) / self.lr) / math.log(self.shrink)) + 1
 
     def summary(self) -> str:
         warmup = str(self.warmup) if self.warmup_ratio is None else f"{self.warmup_ratio:.0%}"
