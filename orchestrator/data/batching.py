@@ -94,11 +94,6 @@ class Batches:
         return starts
 
 
-def shard(indices: Indices, rank: int, world_size: int) -> Indices:
-    """The pairs of one worker: every world_size-th one. May be empty; the union over the ranks is the batch."""
-    return indices[rank::world_size]
-
-
 def collate(pairs: Pairs, indices: Indices | Sequence[int], least: int = 1) -> Batch:
     """Tensors of the pairs in the order of `indices`, padded to the longest or to `least`. B = 0 gives tensors of shape [0, least]."""
     chosen = np.asarray(indices, dtype=np.int64)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from models.initialise import stream_seed
 from models.layout import layouts, shape_of, shaped
-from orchestrator.data.batching import Batch, Batches, collate, shard
+from orchestrator.data.batching import Batch, Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.data.subword import PAD
 from orchestrator.specs.schema import BatchSpec, TrainSpec
@@ -48,7 +48,6 @@ class UpdateLoader:
     def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int, rank: int = 0, world_size: int = 1) -> None:
         self.pairs, self.batch, self.rank, self.world_size = pairs, batch, rank, world_size
         self.batches = Batches(pairs, batch, stream_seed(seed, "data"))
-        self.src_lengths, self.tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
 
     def updates_of(self, first: int, end: int) -> int:
         """Number of updates of the epochs `first` to `end` - 1: an estimate, because batches are formed anew in each epoch."""
@@ -75,14 +74,12 @@ class UpdateLoader:
             epoch, index = epoch + 1, 0
 
     def _update(self, group: list[np.ndarray], epoch: int, index: int) -> Update:
-        everyone = np.concatenate(group)
-        shares = [shard(indices, self.rank, self.world_size) for indices in group]
-        idle = [len(share) == 0 for share in shares]
-        given = (indices[:1] if none else share for indices, share, none in zip(group, shares, idle, strict=True))
-        micro = [collate(self.pairs, indices, self.batch.pad_to) for indices in given]
-        least = self.batch.pad_to
-        padded = sum(len(g) * (max(int(self.src_lengths[g].max()), least) + max(int(self.tgt_lengths[g].max()), least)) for g in group)
-        return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
+        everyone, src, tgt = np.concatenate(group), self.batches.src, self.batches.tgt
+        shares = [indices[self.rank :: self.world_size] for indices in group]
+        idle, least = [len(share) == 0 for share in shares], self.batch.pad_to
+        micro = [collate(self.pairs, own if len(own) else indices[:1], least) for own, indices in zip(shares, group, strict=True)]
+        padded = sum(len(g) * (max(int(src[g].max()), least) + max(int(tgt[g].max()), least)) for g in group)
+        return Update(micro, idle, int(src[everyone].sum()), int(tgt[everyone].sum()), padded, epoch, index)
 
 
 def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> int:

@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from orchestrator.data.batching import Batches, collate, shard
+from orchestrator.data.batching import Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.specs.schema import BatchSpec
 
@@ -64,14 +64,6 @@ def test_order_depends_on_seed_and_epoch_alone():
     assert digest == "ae745c1fe46e12db3eb72d5b801b3057d1d21b3a776483519fc61885f41101e9", "the same on every machine"
     together = {frozenset(b) for b in first}
     assert sum(frozenset(b) in together for b in cut(1, 1)) < len(first) / 4, "epochs cut afresh, not only shuffle"
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
-def test_shards_are_even_and_make_up_the_batch(world_size):
-    for indices in Batches(PAIRS, BatchSpec(size=700), 1).epoch(0):
-        shares = [shard(indices, rank, world_size) for rank in range(world_size)]
-        assert np.array_equal(np.sort(np.concatenate(shares)), np.sort(indices))
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 @pytest.mark.parametrize("least", [1, 16])
