@@ -23,7 +23,7 @@ from orchestrator.specs.controls import WORDS, wanted
 from orchestrator.specs.optim import Restart, Schedule
 from orchestrator.specs.row import Control, Row, short_id
 from orchestrator.specs.schema import RunSpec
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 from orchestrator.sweeps.plan import Data
 
 
@@ -105,7 +105,7 @@ class Matcher:
         return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 
     def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
-        sizes, target = self._sizes(of.run_spec), parameters.params(against.run_spec, *self._sizes(against.run_spec))
+        sizes, target = self._sizes(of.run_spec), parts.params(against.run_spec, *self._sizes(against.run_spec))
         model, how = widened(of.run_spec, sizes, target)
         spec = of.run_spec.model_copy(update={"model": model})
         if against.run_spec.init_from != of.id:

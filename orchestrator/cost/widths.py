@@ -7,7 +7,7 @@ from typing import Any
 from models.config import MAX_WIDTH
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, RunSpec
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 
 TOLERANCE = 0.005
 """Largest relative difference between a control and what it matches."""
@@ -28,7 +28,7 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
 
     UserError if nothing can be widened or nothing lands.
     """
-    count = lambda model: parameters.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
+    count = lambda model: parts.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
     model, step = spec.model, 2 * spec.model.num_heads
     changes = lambda width: (start := _start(model, width)) > 0 and count(width(model, start + 1)) != count(model)  # noqa: E731
     inner = next(filter(changes, (_d_ff, _layer_widths)), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError, raise_all
 from orchestrator.specs.sweep import Resources, size
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 from orchestrator.sweeps.memory import estimate, gigabytes
 from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.task import Task
@@ -84,7 +84,7 @@ class Capacity:
     def max_concurrent(self, demand: "Demand") -> int:
         """Number of such jobs that run concurrently. At least one, since `problem` has checked that it fits."""
         jobs = self.slots(demand) // demand.workers  # of a job that may have fewer, each gets all that it may, one after the other
-        return max(1, min(jobs, self.drivers) if demand.driver else jobs)
+        return max(1, min(jobs, self.drivers) if demand.workers > 1 else jobs)
 
     def holds(self, demand: "Demand") -> bool:
         return self.slots(demand) >= (demand.fewest or demand.workers)
@@ -98,7 +98,7 @@ class Capacity:
 
     def problem(self, demand: "Demand") -> str | None:
         """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
-        if demand.driver and self.drivers < 1:
+        if demand.workers > 1 and self.drivers < 1:
             start = "ray start --head --resources='{\"driver\": 64}'"
             return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
         if self.holds(demand):
@@ -109,7 +109,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker. driver: needs a driver slot.
+    """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker; several need a driver slot.
 
     fewest: workers with which it goes on when nodes leave; None: `workers`.
     where: which nodes it may use, ` on nodes with zone=a`; empty for all.
@@ -118,7 +118,6 @@ class Demand:
     workers: int
     cpus: float
     gpus: float = 0.0
-    driver: bool = False
     memory: int | None = None
     fewest: int | None = None
     where: str = ""
@@ -143,7 +142,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     for task in (job[0] for job in jobs):
         fraction, problem = _gpu_fraction(task, capacity, options, data) if capacity.gpus else (0.0, None)
         memory = None if capacity.gpus else _memory(task, "cpu", options, data)
-        demand = Demand(task.workers, float(task.spec.train.threads), fraction, task.workers > 1, memory, task.fewest_workers, where)
+        demand = Demand(task.workers, float(task.spec.train.threads), fraction, memory, task.fewest_workers, where)
         demands.append(demand)
         if problem := problem or capacity.problem(demand):
             problems.append(f"{task.id}: {problem}")
@@ -187,7 +186,7 @@ def estimated_memory(task: Task, device: str, data: Data) -> int | None:
     sizes = data.vocabulary_sizes(spec)
     if sizes is None:
         return None
-    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.fewest_workers or task.workers, device=device)
+    return estimate(spec, parts.params(spec, *sizes), sizes[1], workers=task.fewest_workers or task.workers, device=device)
 
 
 def quantity(number: float, word: str) -> str:

@@ -28,7 +28,7 @@ from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.budget import budgeted
 from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.parameters import check_initial
+from orchestrator.sweeps.parts import check_initial
 from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector

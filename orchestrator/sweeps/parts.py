@@ -1,4 +1,4 @@
-"""Parameter counts of many models, constructing each distinct part only once.
+"""Parameter counts of many models, constructing each distinct part only once. Needs no data and allocates no weights.
 
 Components and stacks are constructed through `models.registry.construct`. While counting, it returns the module already constructed from
 the same class, arguments and values of the site fields that the constructor reads, which are recorded while it runs. A model therefore
@@ -8,7 +8,7 @@ holds one module in several places, and each place adds to its count.
 import dataclasses
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -20,8 +20,8 @@ from models.initialise import NoInitialValueError, require
 from models.registry import REGULARIZERS, constructor
 from models.site import Site
 from models.transformer import Transformer
-from orchestrator.errors import UserError
-from orchestrator.specs.schema import ModelSpec
+from orchestrator.errors import UserError, raise_all
+from orchestrator.specs.schema import ModelSpec, RunSpec
 
 _FACTORIES = frozenset({torch.empty, torch.rand, torch.randn})
 _FILLS = frozenset({"fill_", "zero_", "uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
@@ -33,6 +33,32 @@ class Counts(NamedTuple):
     whole: int
     encoder: int
     decoder: int
+
+
+_ANY_SIZE = 8
+"""Placeholder for an unknown vocabulary size, which does not affect initial values."""
+
+
+def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
+    """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `count` does."""
+    return count(spec.model, src_vocab, tgt_vocab).whole
+
+
+def declared(spec: RunSpec) -> tuple[int, int] | None:
+    """Returns the source and target vocabulary sizes if the spec declares both, else None."""
+    vocab = spec.data.vocab
+    return None if vocab.src is None or vocab.tgt is None else (vocab.src, vocab.tgt)
+
+
+def check_initial(specs: Iterable[tuple[str, RunSpec]]) -> None:
+    """Raises UserError with one line per parameter without a declared initial value, naming the first row with it. specs: (row, spec)."""
+    found: dict[str, str] = {}
+    for row, spec in specs:
+        try:
+            params(spec, *(declared(spec) or (_ANY_SIZE, _ANY_SIZE)))
+        except UserError as error:
+            found.setdefault(str(error), row)
+    raise_all(f"{row}: {line}" for line, row in found.items())
 
 
 def count(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:

@@ -19,7 +19,7 @@ from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 from orchestrator.tables import counted
 
 NO_WEIGHTS = "a row starts from its weights, which are not here"
@@ -138,12 +138,12 @@ class Data:
     def vocabulary_sizes(self, spec: RunSpec) -> tuple[int, int] | None:
         """(source, target) sizes of the prepared data, else as declared; None if neither is available."""
         prepared = self.prepared(spec.data)
-        return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
+        return parts.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
     def params(self, spec: RunSpec) -> int | None:
         """Number of parameters; None without vocabulary sizes."""
         sizes = self.vocabulary_sizes(spec)
-        return None if sizes is None else parameters.params(spec, *sizes)
+        return None if sizes is None else parts.params(spec, *sizes)
 
 
 def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Data | None = None, force: bool = False) -> Plan:

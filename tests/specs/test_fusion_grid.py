@@ -12,7 +12,7 @@ from orchestrator.specs.grid.combinations import Grid
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import MAX_RUNS, resolve
-from orchestrator.sweeps.parameters import params
+from orchestrator.sweeps.parts import params
 
 pytestmark = pytest.mark.slow
 ADDRESS = "sweeps/fusion-grid"

@@ -18,7 +18,7 @@ import pytest
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.table import number
-from orchestrator.sweeps.parameters import declared, params
+from orchestrator.sweeps.parts import declared, params
 
 EN_DE, ZH_EN = 28_550, 41_550
 PRINTED, SPECIALS = (8_389, 6_428), 4

@@ -13,7 +13,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.notes import parameter_differences
 from orchestrator.specs.table import number
-from orchestrator.sweeps.parameters import declared, params
+from orchestrator.sweeps.parts import declared, params
 from orchestrator.sweeps.plan import Data
 from tests.specs.test_ledger import rows
 

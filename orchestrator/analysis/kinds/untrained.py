@@ -32,7 +32,7 @@ from orchestrator.scoring.rouge import ROUGE, rouge
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 from orchestrator.sweeps.plan import Data
 
 GRID = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
@@ -114,7 +114,7 @@ def analyse_parameters(context: AnalysisContext) -> Analysis:
             prepared = context.prepared(subject)
             sizes = prepared.src_size, prepared.tgt_size
         corpus, layers = spec.data.corpus, spec.model.encoder.num_layers
-        params, printed = parameters.params(spec, *sizes), number(row.expect.get("params"))
+        params, printed = parts.params(spec, *sizes), number(row.expect.get("params"))
         base = next((r for r in records if (r["corpus"], r["layers"]) == (corpus, layers)), None)
         paper = None if subject.analysis_row is None else number(subject.expect.get(row.id.partition("/")[2]))
         if paper is None and base is not None and printed and base["paper_params"]:

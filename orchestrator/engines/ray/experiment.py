@@ -97,7 +97,7 @@ class Experiment:
         self.slot = {"queue": path.name, "workers": workers, "resources": resources, "labels": labels}
         self.slot["storage"] = str(path.parent / "train")
         self.queue: Any = None
-        if demand.driver:
+        if demand.workers > 1:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             self.queue = ray.remote(num_cpus=0)(JobQueue).options(name=path.name, scheduling_strategy=here).remote()
             place = tune.PlacementGroupFactory([{DRIVER: 1}])

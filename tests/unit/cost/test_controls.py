@@ -13,7 +13,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs import rows as specs
 from orchestrator.specs.row import Control, Row
 from orchestrator.specs.show import to_yaml
-from orchestrator.sweeps import parameters
+from orchestrator.sweeps import parts
 from orchestrator.sweeps.plan import Data, keys_for, plan
 
 ROWS = (
@@ -31,7 +31,7 @@ def data(tmp_path_factory) -> Data:
 def params(row: Row, data: Data) -> int:
     sizes = data.vocabulary_sizes(row.spec)
     assert sizes is not None
-    return parameters.params(row.spec, *sizes)
+    return parts.params(row.spec, *sizes)
 
 
 def operations(row: Row, data: Data) -> float:
@@ -193,11 +193,11 @@ def test_narrower_than_any_d_ff(spec) -> None:
     """d_model gives way, with d_ff in its proportion and then alone."""
     (row,) = specs.resolve(spec("  a: {model: {d_model: 64, d_ff: 256}}\n"))
     narrow = row.spec.model.model_copy(update={"d_model": 32, "d_ff": 128})
-    small = parameters.params(row.spec.model_copy(update={"model": narrow}), 200, 200)
+    small = parts.params(row.spec.model_copy(update={"model": narrow}), 200, 200)
     model, how = widened(row.spec, (200, 200), small)
     assert model.d_model % 4 == 0 and model.d_model < 64 and how == f"d_model {model.d_model}, d_ff {model.d_ff}"
     assert 2 < model.d_ff / model.d_model < 8
-    assert abs(parameters.params(row.spec.model_copy(update={"model": model}), 200, 200) / small - 1) <= TOLERANCE
+    assert abs(parts.params(row.spec.model_copy(update={"model": model}), 200, 200) / small - 1) <= TOLERANCE
     with pytest.raises(UserError, match=r"no width has 10 parameters within 0.5%; the nearest has \d+"):
         widened(row.spec, (200, 200), 10)
 
