@@ -1,7 +1,6 @@
 """The process in which a training runs: alone, or one of several workers. The loop is the same."""
 
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,11 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Runtime:
-    """prepare_model: wraps the model (DDP). claim: for whom this process works; its next attempt may take its lock (see `RunLock`)."""
+    """claim: for whom this process works; its next attempt may take its lock (see `RunLock`)."""
 
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    prepare_model: Callable[[nn.Module], nn.Module] = lambda module: module
     claim: str = ""
 
     @property
@@ -38,6 +36,12 @@ class Runtime:
     def barrier(self) -> None:
         if self.world_size > 1:
             torch.distributed.barrier()
+
+    def distributed(self, module: nn.Module, *, some_unused: bool) -> nn.Module:
+        """The module, whose gradients are synchronised if there are several workers. some_unused: not all parameters may get one."""
+        if self.world_size == 1:
+            return module
+        return nn.parallel.DistributedDataParallel(module, find_unused_parameters=some_unused)
 
     def no_sync(self, module: nn.Module, off: bool) -> AbstractContextManager[Any]:
         """Within: gradients are not synchronised if `off` and the module is distributed."""

@@ -10,10 +10,8 @@ from typing import Any
 import ray
 import ray.train
 import ray.train.torch
-import torch
 from ray.train.collective import broadcast_from_rank_zero
 from ray.train.torch import TorchConfig, TorchTrainer
-from torch import nn
 
 from orchestrator.engines.ray.preemption import Drained, run_task
 from orchestrator.engines.ray.queue import WAIT
@@ -66,7 +64,7 @@ def worker_loop(config: dict[str, Any]) -> None:
     """The function that each worker runs: one job of the queue after the other, which rank 0 takes for all."""
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
-    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
+    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, claim=config["claim"])
     queue, number = ray.get_actor(config["queue"]), None
 
     class Reached:
@@ -98,12 +96,6 @@ def worker_loop(config: dict[str, Any]) -> None:
         except Exception as error:
             ray.get(queue.explain.remote(number, f"{type(error).__name__}: {error}"))
             raise
-
-
-def _distributed(module: nn.Module) -> nn.Module:
-    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
-        return module
-    return nn.parallel.DistributedDataParallel(module)
 
 
 def fit(queue: str, workers: int | tuple[int, int], resources: dict[str, float], labels: dict[str, str], storage: str, claim: str) -> None:

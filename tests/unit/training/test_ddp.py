@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch import nn
 
 from benchmarks.mlflow_server import free_port
 from orchestrator import interrupt
@@ -50,6 +49,7 @@ VARIANTS = {
         "bridge": {"kind": "dense_attention_2"},
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
+    "unread-top": {side: HIERARCHICAL | {"aggregation": {"kind": "linear"}} for side in ("encoder", "decoder")},
     "nag-plateau": {},
     "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
 }  # fmt: skip
@@ -68,7 +68,7 @@ def _spec(name):
 def _runtime(rank: int, port: int) -> Runtime:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    return Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
+    return Runtime(rank, 2)
 
 
 def _workers(rank: int, port: int, folder: str, cache: str) -> None:
