@@ -37,6 +37,7 @@ def test_the_smallest_rate_is_still_trained_with():
     """0.1 cut three times is 1e-4 but for rounding, which must not end the training; the next cut does."""
     for shrink, lr, cuts in ((0.1, 0.1, 4), (0.1, 0.25, 4), (0.5, 0.0016, 5), (0.1, 0.3, 4)):
         assert Schedule(kind="plateau", lr=lr, shrink=shrink, min_lr=1e-4).cuts_to_end() == cuts
+    assert Schedule(kind="plateau", lr=0.1, shrink=1 - 1e-16, min_lr=1e-4).cuts_to_end() > 1e16, "found without counting them"
 
 
 def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validations):
