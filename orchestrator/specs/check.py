@@ -1,7 +1,7 @@
 """Validates one merged row: RunSpec, components, and constraints that span several fields."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +114,29 @@ def needs_fp32(model: ModelSpec) -> str | None:
     return None
 
 
-def bf16_warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
-    """Returns one warning per reason against bf16 training, with the rows concerned. specs: pairs of row and spec."""
+def _doubts(spec: RunSpec) -> Iterator[str]:
+    """Yields what the spec says in vain, and why its result may be wrong."""
+    restart, score = spec.optim.restart, spec.score
+    if spec.train.precision == "bf16" and (reason := needs_fp32(spec.model)) is not None:
+        yield f"train.precision bf16: {reason}"
+    for unit in ("steps", "epochs"):
+        begins, ends = getattr(restart, f"after_{unit}", None), getattr(spec.train, f"max_{unit}")
+        if begins is not None and ends is not None and begins >= ends:
+            yield f"optim.restart.after_{unit} {begins}: it never begins, for train.max_{unit} is {ends}"
+    if score.split_compounds and score.metric != "multi-bleu":
+        yield f"score.split_compounds true: metric {score.metric} does not use it"
+    if score.tokenize is not None and score.metric == "multi-bleu":
+        yield f"score.tokenize {score.tokenize}: metric multi-bleu does not use it"
+
+
+def warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
+    """Returns one warning per doubt, with the rows concerned. specs: pairs of row and spec."""
     rows: dict[str, dict[str, None]] = {}
     for row, spec in specs:
-        reason = needs_fp32(spec.model) if spec.train.precision == "bf16" else None
-        if reason is not None:
-            rows.setdefault(reason, {})[row] = None
+        for doubt in _doubts(spec):
+            rows.setdefault(doubt, {})[row] = None
     found = []
-    for reason, names in rows.items():
+    for doubt, names in rows.items():
         more = f" and {len(names) - 3} more rows" if len(names) > 3 else ""
-        found.append(f"warning: {', '.join(list(names)[:3])}{more}: train.precision bf16: {reason}")
+        found.append(f"warning: {', '.join(list(names)[:3])}{more}: {doubt}")
     return found

@@ -19,7 +19,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED, Outcome
 from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
-from orchestrator.specs.check import bf16_warnings
+from orchestrator.specs import check
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -81,7 +81,7 @@ class Sweep:
         pending = self._pending()
         specs = list({task.id: task.spec for task in pending}.items())
         check_initial(specs)
-        log(*bf16_warnings(specs))
+        log(*check.warnings(specs))
         preflight.check_metrics(pending)
         preflight.check_precision(pending)
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)

@@ -14,7 +14,7 @@ from orchestrator.ledger.keys import Keys, external_keys, keys_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_view import RunView
-from orchestrator.specs.check import bf16_warnings
+from orchestrator.specs import check
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
@@ -181,7 +181,7 @@ def _notes(rows: Sequence[Row], result: Plan, data: Data) -> list[str]:
     if lacking := sorted({str(spec.data.corpus) for spec in specs.values() if data.manifest(spec.data) is None}):
         notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     notes += [f"warning: {line}" for line in data.unexpected(rows)]
-    return notes + bf16_warnings((each.id, each.spec) for row in rows for each in row.lineage if each.spec is not None)
+    return notes + check.warnings((each.id, each.spec) for row in rows for each in row.lineage if each.spec is not None)
 
 
 def keys_for(row: Row, data: Data) -> Keys:

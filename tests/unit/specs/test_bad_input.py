@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.specs.check import warnings
 from orchestrator.specs.rows import resolve
 from tests.unit.conftest import refused
+from tests.unit.training.support import changed
 
 CONV = "layer: {kind: convolution, widths: 8}, connection: {kind: projected}"
 TWO = "context: {kind: multiscale, blocks: 2}"
@@ -227,3 +229,15 @@ def test_addresses(address: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         resolve(address)
     assert all(line.isprintable() for line in caught.value.lines)
+
+
+def test_what_a_spec_says_in_vain_is_warned_of() -> None:
+    restart = {"after_steps": 20, "schedule": {"kind": "fixed", "lr": 0.1}}
+    one = changed(optim={"restart": restart}, score={"split_compounds": True})
+    two = changed(score={"metric": "multi-bleu", "tokenize": "char", "split_compounds": True})
+    later = changed(optim={"restart": restart}, train={"max_steps": 21})
+    assert warnings([("a", one), ("b", two), ("c", one), ("d", later)]) == [
+        "warning: a, c: optim.restart.after_steps 20: it never begins, for train.max_steps is 20",
+        "warning: a, c: score.split_compounds true: metric sacrebleu does not use it",
+        "warning: b: score.tokenize char: metric multi-bleu does not use it",
+    ]
