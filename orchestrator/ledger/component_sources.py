@@ -9,7 +9,7 @@ import ast
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,7 @@ def hashes(model: Any) -> dict[str, str]:
 def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
     """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
     known = record or {}
-    edited = [(file, sha) for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
-    # renamed, merged into another file, or edited without a change of bits
-    found = [file for file, sha in edited if not any(sha in equal and _sha256(now) in equal for now, equal in EQUAL.items())]
+    found = _edited(known.get("sources") or {}, _sha256)
     parent = known.get("parent") or {}
     now = (ledger.read_train(parent["key"]) or {}).get("weights_sha256") if parent else None
     return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
@@ -55,9 +53,15 @@ def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
 def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Marks the files of a training's origin that are others `now` that it resumes, and returns them. Nothing where one is not recorded."""
     known, sources = origin.get("sources", {}), now.get("sources")
-    edited = [file for file, sha in known.items() if sources is not None and sha not in (sources.get(file), SEVERAL)]
+    edited = [] if sources is None else [file for file in _edited(known, sources.get) if known[file] != SEVERAL]
     known |= dict.fromkeys(edited, SEVERAL)
     return edited
+
+
+def _edited(sources: Mapping[str, str], current: Callable[[str], str | None]) -> list[str]:
+    """The files whose source gives other bits than the current one, which may have another name. current: the sha256 of a file."""
+    edited = [(file, sha) for file, sha in sources.items() if sha != current(file)]
+    return [file for file, sha in edited if not any(sha in equal and current(now) in equal for now, equal in EQUAL.items())]
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:

@@ -65,6 +65,13 @@ def test_a_parent_that_was_trained_anew_is_a_change(tmp_path) -> None:
     assert sources.changed(child, ledger) == [sources.PARENT]
 
 
+def test_an_edit_of_equal_bits_while_the_run_trained_is_not_told_of(tree: Path, monkeypatch) -> None:
+    (file, old), *_ = sources.hashes(model("linear")).items()
+    monkeypatch.setitem(sources.EQUAL, file, [old, "0" * 64])
+    origin = {"sources": {file: old}}
+    assert not sources.mark_edited(origin, {"sources": {file: "0" * 64}}) and origin["sources"] == {file: old}
+
+
 def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
     """Also where the edit is taken back: the run is of neither."""
     first = sources.hashes(model("linear"))
