@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ Row = tuple[str, ...]
 FORMATS = ("tsv", "jsonl", "tmx", "parquet")
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements of TMX whose content is markup of another format."""
+_HEADING = re.compile(
+    r"(?i)\w*_\w*|[a-z]+\d|[a-z]{2,3}-[a-z]{2,4}|((source|target|src|tgt|input|output|original|translation|text|sentence)\b ?)+"
+)
+"""What two fields of a first line may both be only if they are names of columns."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
@@ -101,6 +106,9 @@ def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
     numbered = all(name.isdigit() and int(name) > 0 for name in names)
     if (chosen := columns.choose(header)) is not None and not (names and numbered):
         wanted, start = [header.index(name) for name in chosen], 2
+    elif not names and len(header) == 2 and all(map(_HEADING.fullmatch, header)):
+        found = " and ".join(shown(name, 30) for name in header)
+        raise UserError(f"{path}: found {found} in the first line; expected text, names of columns by --columns, or --columns 1,2 for text")
     elif numbered and (names or len(header) == 2):
         wanted, start = [int(name) - 1 for name in names] or [0, 1], 1
         lines = itertools.chain([first], lines)

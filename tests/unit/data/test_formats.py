@@ -59,6 +59,9 @@ def test_columns_are_chosen_by_name_and_number(tmp_path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("7\tein Satz\t9\ta sentence\tone sentence\n", encoding="utf-8")
     assert list(formats.rows(path, Columns(("de", "en"), ("2", "4", "5")))) == [("ein Satz", "a sentence", "one sentence")]
+    path.write_text("text_1\ttext_2\na\tb\n", encoding="utf-8")
+    assert list(formats.rows(path, Columns(("de", "en"), ("text_2", "text_1")))) == [("b", "a")]
+    assert list(formats.rows(path, Columns(("de", "en"), ("1", "2")))) == [("text_1", "text_2"), ("a", "b")], "told that it is text"
     path.write_text("id\ten\tde\n1\ta\tb\n", encoding="utf-8")
     assert list(formats.rows(path, DE_EN)) == [("b", "a")], "a header names the columns"
 
@@ -67,6 +70,10 @@ BOMB = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
 FAULTS = {
     "t.tsv": ("a\tb\nonly one\n", "line 2: found 1 columns (only one); expected 2"),
     "w.tsv": ("id\tein Satz\ta sentence\n", "found the columns id, ein Satz, a sentence; expected de, en, or name yours by --columns"),
+    "x.tsv": (
+        "source_text\tSource text\na\tb\n",
+        "found source_text and Source text in the first line; expected text, names of columns by",
+    ),
     "u.tsv": ("a\tb\nc\xff\td\n", "line 2 is not UTF-8: byte 0xff"),
     "t.jsonl": ('{"de": "a", "en": "b"}\n{"de": "a", "en": null}\n', "line 2: column en: found null; expected text"),
     "u.jsonl": ('{"de": "a", "en": "b"}\n{"de": 3}\n', "line 2: column de: found int 3; expected text"),
