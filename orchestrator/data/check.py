@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,28 +38,8 @@ class Report:
         log(*(f"warning: {line}" for line in self.warnings))
 
 
-class Characters:
-    """Characters of each column. Keys: split, name of the column, side (0: source, 1: references)."""
-
-    def __init__(self) -> None:
-        self.counts: dict[tuple[str, str, int], Counter[str]] = {}
-
-    def add(self, split: str, where: Sequence[str], row: Sequence[str]) -> None:
-        for i, (column, line) in enumerate(zip(where, row, strict=True)):
-            self.counts.setdefault((split, column, min(i, 1)), Counter()).update(line)
-
-    def findings(self) -> tuple[dict[str, list[float]], list[str]]:
-        """Held-out split -> share of the characters of each column that its side of train lacks; and warnings."""
-        shares, lines = dict[str, list[float]](), list[str]()
-        for (split, column, side), counts in self.counts.items():
-            if split != "train":
-                known = next((train for (name, _, other), train in self.counts.items() if (name, other) == ("train", side)), Counter())
-                lacking = Counter({letter: count for letter, count in counts.items() if letter not in known})
-                shares.setdefault(split, []).append(share := lacking.total() / max(1, counts.total()))
-                if share > MAX_UNKNOWN:
-                    most = ", ".join(f"U+{ord(letter):04X}" for letter, _ in lacking.most_common(3))
-                    lines.append(f"{column}: {share:.1%} of the characters do not occur in train, most often {most}")
-        return shares, lines
+Characters = dict[str, list[Counter[str]]]
+"""Split -> the characters of each column: of the source, and of each reference."""
 
 
 def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
@@ -77,8 +57,7 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
             sources[name] = _read(text, name, report, characters)
     _check_overlap(report, sources)
     if not report.problems:
-        report.unknown, lines = characters.findings()
-        report.warnings += lines
+        _check_characters(report, text, characters)
     report.warnings += oddities.warnings(text, list(report.splits))
     found = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
     found["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
@@ -90,10 +69,11 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
 def _read(text: CorpusText, name: str, report: Report, characters: Characters) -> set[bytes]:
     """Adds the sizes of a split to the report. Returns 16-byte hashes of held-out sources. Raises UserError at the first fault."""
     where, pairs, longest, sources = text.where(name), 0, 0, set[bytes]()
+    letters = characters.setdefault(name, [Counter() for _ in where])
     words, same, empty = [0] * len(where), [True] * len(where), dict[str, list[int]]()
     for pairs, row in enumerate(text.rows(name), 1):
-        characters.add(name, where, row)
         for i, line in enumerate(row):
+            letters[i].update(line)
             count = len(line.split())
             words[i], longest, same[i] = words[i] + count, max(longest, count), same[i] and line == row[0]
             if not count:
@@ -114,6 +94,19 @@ def _read(text: CorpusText, name: str, report: Report, characters: Characters) -
     sizes = {"pairs": pairs, "references": len(where) - 1, "src_words": words[0], "tgt_words": words[1], "longest": longest}
     report.splits[name] = sizes
     return sources
+
+
+def _check_characters(report: Report, text: CorpusText, characters: Characters) -> None:
+    """Adds the share of the characters of each held-out column that its side of train lacks, and a warning where it is large."""
+    for split in (split for split in characters if split != "train"):
+        report.unknown[split] = []
+        for side, (column, counts) in enumerate(zip(text.where(split), characters[split], strict=True)):
+            known = characters["train"][min(side, 1)]
+            lacking = Counter({letter: count for letter, count in counts.items() if letter not in known})
+            report.unknown[split].append(share := lacking.total() / max(1, counts.total()))
+            if share > MAX_UNKNOWN:
+                most = ", ".join(f"U+{ord(letter):04X}" for letter, _ in lacking.most_common(3))
+                report.warnings.append(f"{column}: {share:.1%} of the characters do not occur in train, most often {most}")
 
 
 def _check_overlap(report: Report, sources: Mapping[str, set[bytes]]) -> None:

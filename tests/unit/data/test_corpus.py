@@ -22,14 +22,6 @@ def test_gzip_is_told_from_the_content(tmp_path):
     assert len({corpus.content_of(tmp_path / name) for name in ("plain", "packed", "marked")}) == 1
 
 
-def test_cut_gzip_is_one_line(tmp_path):
-    path = tmp_path / "t.gz"
-    path.write_bytes(gzip.compress(b"sentence\n" * 500 + bytes(range(1, 200)))[:-20])
-    (line,) = refused(corpus.read_lines, path)
-    assert "t.gz" in line and "damaged gzip" in line
-    assert "damaged gzip" in refused(corpus.content_of, path)[0]
-
-
 def test_a_huge_line_is_refused_without_reading_it_all(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MAX_LINE_BYTES", 10)
     path = tmp_path / "t"
