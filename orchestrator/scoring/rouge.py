@@ -8,7 +8,6 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.data.sentences import MARK, sentences_of
-from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import check_counts
 from orchestrator.specs.bleu_tokenizer import PORTER
 
@@ -61,8 +60,6 @@ class _Words:
 
 @functools.cache
 def _scorer(tokenize: str) -> Any:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise UserError("score.metric rouge needs rouge-score, which requirements.lock has; install it with: make setup") from None
+    from rouge_score.rouge_scorer import RougeScorer  # takes a second to import
+
     return RougeScorer(list(_LIBRARY.values()), use_stemmer=True, tokenizer=None if tokenize == PORTER else _Words(tokenize))
