@@ -7,12 +7,12 @@ from functools import partial
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
-from orchestrator.engines.worker import RungReporter
 from orchestrator.errors import LockedError, UserError
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
+from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime, best_device, gpu_memory
 
 MAX_JOBS = 1024

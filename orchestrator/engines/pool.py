@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.engines.worker import RungReporter, run_task
+from orchestrator.engines.worker import run_task
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.task import Task
+from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime, best_device
 
 SERVER = multiprocessing.get_context("forkserver")

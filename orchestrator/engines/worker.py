@@ -1,27 +1,12 @@
 """The work of a worker process: runs a task's row unless the sweep was stopped."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.errors import StopTraining
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
-
-
-class RungReporter:
-    """Sends a rung's metrics to `decide`, and ends the run if the answer is False."""
-
-    def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None]) -> None:
-        self.name, self.decide = name, decide
-
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        if "rung" in metrics:
-            rung = {"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))}
-            if self.decide(rung) is False:
-                raise StopTraining(f"stopped by ASHA at step {rung['rung']}")
 
 
 def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:

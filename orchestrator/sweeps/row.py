@@ -32,7 +32,7 @@ from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
-from orchestrator.training.metrics import HistoryReporter, RungReporter, StopAt
+from orchestrator.training.metrics import HistoryReporter, RungReporter, RungWriter
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.trainer import Trainer
 
@@ -51,15 +51,17 @@ def run_row(task: Task, runtime: Runtime, reporters: Sequence[Reporter] = ()) ->
     data_dir = None if task.data_dir is None else Path(task.data_dir)
     prepared = prepare(task.spec.data, data_dir, Path(task.cache_dir), expected=task.data_key)
     task.run_dir.mkdir(parents=True, exist_ok=True)
+    # every worker asks, so that all end after the same update
+    reporters = [*reporters, RungReporter(task.name, lambda rung: rung["rung"] != task.until, "the search")]
     if not runtime.is_main:
         if runtime.any(False):  # does the main worker train?
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
-            _train(task, runtime, prepared, Ledger(Path(task.results)), None, [*reporters, StopAt(task.until)])
+            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return
     with RunLock(task.run_dir / "lock", runtime.claim) as lock, closing(HistoryReporter(task.run_dir / "history.jsonl")) as history:
         ledger = ledger_of(task, lock)
         ledger.remove_temporary(task.train_key)
-        own: list[Reporter] = [history, RungReporter(ledger, task.train_key), *reporters, StopAt(task.until)]
+        own: list[Reporter] = [history, RungWriter(ledger, task.train_key), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:

@@ -4,7 +4,7 @@ Shapes: P tensors that have a gradient.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ class HistoryReporter:
         self.lines.close()
 
 
-class RungReporter:
+class RungWriter:
     """Makes a rung's metrics durable."""
 
     def __init__(self, ledger: Ledger, train_key: str) -> None:
@@ -143,12 +143,14 @@ class RungReporter:
             self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
 
 
-class StopAt:
-    """Ends a run, once it is saved, at a rung; None: at none. Every worker has one, so that all end after the same update."""
+class RungReporter:
+    """Sends a rung's metrics to `decide`, and ends the run, which is saved by then, if the answer is False. by: who decides."""
 
-    def __init__(self, rung: int | None) -> None:
-        self.rung = rung
+    def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None], by: str = "ASHA") -> None:
+        self.name, self.decide, self.by = name, decide, by
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        if self.rung is not None and metrics.get("rung") == self.rung:
-            raise StopTraining(f"stopped by the search at step {self.rung}")
+        if "rung" in metrics:
+            rung = {"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))}
+            if self.decide(rung) is False:
+                raise StopTraining(f"stopped by {self.by} at step {rung['rung']}")

@@ -70,7 +70,7 @@ class JobQueue:
             self.steps[number], self.attempts[number] = step, 1
 
     def decide(self, rung: dict[str, Any]) -> bool:
-        """Returns whether a run goes on after a rung. rung: its name and metrics, as `engines.worker.RungReporter` sends them."""
+        """Returns whether a run goes on after a rung. rung: its name and metrics, as `training.metrics.RungReporter` sends them."""
         return goes_on(self.asha, self.metric, rung)
 
     def leave(self, slot: str, *, drained: bool = False) -> None:

@@ -15,8 +15,8 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from orchestrator.engines.ray.preemption import Drained, run_task
 from orchestrator.engines.ray.queue import WAIT
-from orchestrator.engines.worker import RungReporter
 from orchestrator.sweeps.task import Task
+from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime
 
 

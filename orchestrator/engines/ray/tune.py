@@ -23,13 +23,13 @@ from orchestrator.engines.ray.preemption import run_task
 from orchestrator.engines.ray.schedulers import NODES_WAIT, Room
 from orchestrator.engines.ray.shared_folders import check_shared
 from orchestrator.engines.resources import Demand, job_demands
-from orchestrator.engines.worker import RungReporter
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
+from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime, best_device
 
 
