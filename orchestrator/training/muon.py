@@ -28,14 +28,6 @@ class Muon:
         self.state = rest.state
         self.param_groups = [*self.groups, *rest.param_groups]
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.rest.zero_grad(set_to_none=set_to_none)
-        for matrix in (matrix for group in self.groups for matrix in group["params"]):
-            if set_to_none:
-                matrix.grad = None
-            elif matrix.grad is not None:
-                matrix.grad.zero_()
-
     @torch.no_grad()
     def step(self) -> None:
         for group in self.groups:

@@ -145,7 +145,7 @@ class Trainer:
     def train_step(self, update: Update, schedule: Schedule) -> None:
         """One update of the weights."""
         started = time.perf_counter()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         sums = self.forward_backward(update)
         self.optimizer_step(update, schedule, sums)
         self.meter.add(self.progress, update, sums, time.perf_counter() - started)
