@@ -22,6 +22,7 @@ from orchestrator.safe_text import log, visible
 from orchestrator.specs import check
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
+from orchestrator.specs.sweep import Scheduler
 from orchestrator.specs.table import FAILED
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
@@ -155,16 +156,15 @@ class Sweep:
         if self.asha is None:
             return tasks
         rest = [task for task in tasks if not task.pinned]
-        random.Random(self.options.scheduler.get("shuffle_seed", 1)).shuffle(rest)
+        random.Random(Scheduler(**self.options.scheduler).shuffle_seed).shuffle(rest)
         return [task for task in tasks if task.pinned] + rest
 
     def _asha(self) -> Asha | None:
-        s = self.options.scheduler
-        if s["kind"] != "asha":
+        s = Scheduler(**self.options.scheduler)
+        if s.kind != "asha":
             return None
-        pinned = {task.name for task in self.tasks if task.pinned}
-        eta, mode, keys = float(s.get("reduction_factor", 3)), s.get("mode", "min"), {task.name: task.train_key for task in self.tasks}
-        return Asha(list(s["rungs"]), eta, mode, pinned, self.file.asha, self.options.metric, keys)
+        pinned, keys = {task.name for task in self.tasks if task.pinned}, {task.name: task.train_key for task in self.tasks}
+        return Asha(s.rungs, s.reduction_factor, s.mode, pinned, self.file.asha, s.metric, keys)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""

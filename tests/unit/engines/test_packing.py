@@ -156,11 +156,6 @@ def test_every_row_that_cannot_fit_is_named():
     assert [line.split(":")[0] for line in lines] == ["demo/small/row", "demo/small/other"]
 
 
-def test_memory_none_starts_it_all_the_same():
-    (demand,) = of(cluster(Node(8, memory=6 * GB)), task(), memory="none")
-    assert cluster(Node(8, memory=6 * GB)).problem(demand) is None
-
-
 @pytest.mark.parametrize(
     ("text", "found"), [("gpu=auto,memory=12G", {"gpu": "auto", "memory": "12G"}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
 )

@@ -31,7 +31,7 @@ model = build(spec.model.model_dump(), vocabulary, vocabulary, 1)
 optimizer, objective = build_optimizer(model, spec.optim), Objective(model, 0.1)
 for _ in range(2):
     src, tgt_in, tgt_out = (torch.randint(4, vocabulary, (pairs, length)) for _ in range(3))
-    optimizer.zero_grad(set_to_none=True)
+    model.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=spec.train.precision == "bf16"):
         objective(src, tgt_in, tgt_out, Normalizer(src.numel(), src.numel(), 1.0))[0].backward()
     optimizer.step()
