@@ -76,8 +76,7 @@ def _write(entry: CorpusEntry, data_dir: Path, split: str, source: HuggingFace |
     with atomic.naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".get.lock"):
-            for leftover in (old for path in paths for old in folder.glob(f".{path.name}.*.tmp")):
-                atomic.remove(leftover)
+            atomic.remove_temporary(folder)
             if isinstance(source, SacreBleu):
                 origin: dict[str, Any] = {"sacrebleu": source.splits[split], "langpair": source.langpair}
                 _write_rows(entry, split, sacrebleu_sets.rows(source.splits[split], source.langpair), paths)

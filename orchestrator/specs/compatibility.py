@@ -8,19 +8,13 @@ from models.config import options
 from models.registry import REGISTRIES
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
+from orchestrator.specs.schema import DecoderSpec, ModelSpec
 
 Components = dict[KeyPath, dict[str, Any]]
 """Path below `model` -> component with its defaults filled in."""
 
-_DEFAULTS = {
-    "layer": "transformer",
-    "connection": "residual",
-    "aggregation": "top",
-    "residual": "plain",
-    "self_attention": "single",
-    "cross_attention": "single",
-    "bridge": "top",
-}
+_DEFAULTS = {slot: part["kind"] for slot, part in DecoderSpec().model_dump(exclude={"num_layers"}).items()}
+_DEFAULTS["bridge"] = ModelSpec().bridge["kind"]
 
 
 class _Part(NamedTuple):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
-_COMPONENTS = "layer connection aggregation residual self_attention cross_attention bridge extra_encoder context head"
-_REPLACED = frozenset([*_COMPONENTS.split(), "schedule"])
+_REPLACED = frozenset([*REGISTRIES, "schedule"])
 """Keys whose value is replaced as a whole by one of another `kind`."""
 
 
