@@ -12,14 +12,15 @@ from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.schema import ScoreSpec
 from tests.unit.scoring.support import Text
 
-LINES = st.lists(st.text(alphabet="abc ,.'é", max_size=25), min_size=6, max_size=6)
+LINES = st.lists(st.text(alphabet="abC -,.'É", max_size=25), min_size=6, max_size=6)
 
 
 @pytest.mark.parametrize("metric", ["sacrebleu", "multi-bleu", "mteval", "rouge"])
+@pytest.mark.parametrize("options", [{}, {"lowercase": True, "split_compounds": True}])
 @settings(max_examples=30, deadline=None)
 @given(hypotheses=LINES, one=LINES, two=LINES)
-def test_scores_equal_the_librarys(metric: str, hypotheses: list[str], one: list[str], two: list[str]) -> None:
-    spec, corpus = ScoreSpec(metric=metric), Text(one, two)
+def test_scores_equal_the_librarys(metric: str, options: dict[str, bool], hypotheses: list[str], one: list[str], two: list[str]) -> None:
+    spec, corpus = ScoreSpec.model_validate({"metric": metric, **options}), Text(one, two)
     whole = score(hypotheses, hypotheses, corpus, "test", spec)
     found = unpacked({"statistics": packed(of_translation(hypotheses, hypotheses, corpus, "test", spec))})
     main = "rougeL" if metric == "rouge" else "bleu"
