@@ -26,22 +26,22 @@ class Local:
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         if not options.has_workers:
-            return run(jobs, asha, options.metric)
+            return run(jobs, asha)
         if options.jobs == "auto":
             size = min(side_by_side(jobs, gpu_memory()), (options.sweep or {}).get("concurrency") or MAX_JOBS)
             print(f"--jobs auto: at most {quantity(size, 'run')} at a time", file=sys.stderr, flush=True)
         else:
             size = int(options.jobs)
-        return pool.run(jobs, size, asha, options.metric, interrupt.stop_file(options.results, options.slug))
+        return pool.run(jobs, size, asha, interrupt.stop_file(options.results, options.slug))
 
 
-def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
+def run(jobs: Sequence[Sequence[Task]], asha: Asha | None) -> dict[str, str]:
     """Runs every task in this process. Returns the failures (task name -> reason); a failure does not end the other tasks."""
     failures: dict[str, str] = {}
     with interrupt.listening():
         for task in (task for job in jobs for task in job):
             try:
-                run_row(task, Runtime(device=best_device()), [RungReporter(task.name, partial(goes_on, asha, metric))])
+                run_row(task, Runtime(device=best_device()), [RungReporter(task.name, partial(goes_on, asha))])
             except (UserError, LockedError):
                 raise
             except Exception as error:

@@ -23,7 +23,7 @@ SERVER = multiprocessing.get_context("forkserver")
 """Its processes are forks of one that has imported torch and has no CUDA, which would not survive the fork."""
 
 
-def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: str, stop: Path) -> dict[str, str]:
+def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, stop: Path) -> dict[str, str]:
     """Runs every job, at most `size` at a time. Returns the failures (task name -> reason); a failure does not end the other tasks.
 
     At the first Ctrl-C or SIGTERM, or once the file `stop` exists, every process saves and ends its task, then KeyboardInterrupt is
@@ -34,7 +34,7 @@ def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, metric: st
 
     def decide(rung: dict[str, Any]) -> bool:
         with deciding:
-            return goes_on(asha, metric, rung)
+            return goes_on(asha, rung)
 
     def run_job(job: Sequence[Task]) -> None:
         for task in job:

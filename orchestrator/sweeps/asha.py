@@ -93,9 +93,9 @@ class Asha:
         return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def goes_on(asha: Asha | None, metric: str, rung: Mapping[str, Any]) -> bool:
+def goes_on(asha: Asha | None, rung: Mapping[str, Any]) -> bool:
     """Whether a run continues after a rung, given as its name (`run`) and its metrics; without `asha` every run does."""
-    return asha is None or asha.decide(rung["run"], int(rung["rung"]), rung.get(metric, math.nan))
+    return asha is None or asha.decide(rung["run"], int(rung["rung"]), rung.get(asha.metric, math.nan))
 
 
 def stopped_runs(path: Path) -> dict[str, int]:

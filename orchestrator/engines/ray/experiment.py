@@ -132,15 +132,15 @@ class Experiment:
         except BaseException as error:
             self.problem.append(error)
 
-    def run(self, jobs: Sequence[Job], gpu: bool, asha: Asha | None, metric: str, stop: Path) -> dict[str, str]:
+    def run(self, jobs: Sequence[Job], gpu: bool, asha: Asha | None, stop: Path) -> dict[str, str]:
         """Runs jobs of tasks as JSON to their end, or until the file `stop` exists. Returns the failures: task name -> reason."""
         errors, known = self.ends.errors, len(self.ends.errors)
-        self.scheduler.stop, self.scheduler.asha, self.scheduler.rung_metric = stop, asha, metric
+        self.scheduler.stop, self.scheduler.asha = stop, asha
         if self.queue is None:
             self._give([{"job": job, "gpu": gpu} for job in jobs])
             self._wait(lambda: False)
             return {name: reason for trial, reason in errors[known:] for name in names_of(trial.config["job"])}
-        ray.get(self.queue.add.remote(jobs, asha, metric, stop))
+        ray.get(self.queue.add.remote(jobs, asha, stop))
         self._give([self.slot] * (len(jobs) - self.live))
         self._wait(lambda: ray.get(self.queue.left.remote([trial.trial_id for trial, _ in errors])) == 0)
         with suppress(IndexError):  # slots for which there was no room

@@ -26,13 +26,13 @@ class JobQueue:
         self.attempts, self.done, self.reasons, self.idle = Counter[int](), set[int](), dict[int, str](), dict[str, float]()
         self.steps, self.workers = dict[int, int](), dict[str, int]()
         self.asha: Asha | None = None
-        self.metric, self.stop = "", Path()
+        self.stop = Path()
 
-    def add(self, jobs: Sequence[Job], asha: Asha | None, metric: str, stop: Path) -> None:
+    def add(self, jobs: Sequence[Job], asha: Asha | None, stop: Path) -> None:
         """Adds the jobs of a sweep, when those of the last have ended."""
         self.waiting = deque(range(len(self.jobs), len(self.jobs) + len(jobs)))
         self.running.clear()  # of slots that have failed
-        self.jobs, self.asha, self.metric, self.stop = [*self.jobs, *jobs], asha, metric, stop
+        self.jobs, self.asha, self.stop = [*self.jobs, *jobs], asha, stop
 
     def close(self) -> None:
         """Ends the slots."""
@@ -71,7 +71,7 @@ class JobQueue:
 
     def decide(self, rung: dict[str, Any]) -> bool:
         """Returns whether a run goes on after a rung. rung: its name and metrics, as `training.metrics.RungReporter` sends them."""
-        return goes_on(self.asha, self.metric, rung)
+        return goes_on(self.asha, rung)
 
     def leave(self, slot: str, *, drained: bool = False) -> None:
         """The slot's workers have saved and end. drained: a node is taken away; this is no failure, and any slot may take the job."""

@@ -30,7 +30,6 @@ class AblationASHA(FIFOScheduler):
 
     stop: Path | None = None
     asha: Asha | None = None
-    rung_metric = ""
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """Called by Tune before it starts a trial."""
@@ -43,7 +42,7 @@ class AblationASHA(FIFOScheduler):
         return None
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        ends = "rung" in result and not goes_on(self.asha, self.rung_metric, result)
+        ends = "rung" in result and not goes_on(self.asha, result)
         return TrialScheduler.STOP if ends else TrialScheduler.CONTINUE
 
 

@@ -90,7 +90,7 @@ def _run_group(
     if asha is not None and asha.path is not None:
         asha.path = asha.path.resolve()  # actors have another working folder
     jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(options.results, options.slug).resolve()
-    failures = experiment.run(jobs, demand.gpus > 0, asha, options.metric, stop)
+    failures = experiment.run(jobs, demand.gpus > 0, asha, stop)
     if (reason := experiment.room.reason) is not None:
         ledger = Ledger(options.results)
         for task in (task for job, _ in group for task in job):

@@ -38,12 +38,12 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
         for seed in range(1, 5)
     ]
 
-    assert local.run([[task] for task in tasks], None, "valid/nll") == {}
+    assert local.run([[task] for task in tasks], None) == {}
     assert max(len(files) for files in during) == len(FILES)  # of one run at a time
 
     monkeypatch.setattr(row.Trainer, "after_step", Mock(side_effect=RuntimeError("not this time")))
     again = Task("demo/many/bad", 1, spec, keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
-    assert list(local.run([[again]], None, "valid/nll")) == [again.name]
+    assert list(local.run([[again]], None)) == [again.name]
     assert open_files(tmp_path) == []
 
 

@@ -61,7 +61,7 @@ def run(tmp_path, monkeypatch):
     def run(*jobs: str, size: int, asha: Asha | None = None):
         tasks = [[Task(id, 1, SPEC, Keys("0" * 64, None, None), str(tmp_path)) for id in job.split()] for job in jobs]
         try:
-            failures = pool.run(tasks, size, asha, "loss", tmp_path / "stop")
+            failures = pool.run(tasks, size, asha, tmp_path / "stop")
         except KeyboardInterrupt:
             failures = None
         assert not pool.SERVER.active_children()
@@ -87,7 +87,7 @@ def test_no_more_processes_than_asked(run):
 
 
 def test_the_scheduler_decides_here(run):
-    asha = Asha([2], eta=2.0, mode="min", pinned=set())
+    asha = Asha([2], eta=2.0, mode="min", pinned=set(), metric="loss")
     failures, _ = run("rung1.0", "rung3.0", "rung0.5", size=1, asha=asha)
     assert failures == {"rung3.0:1": "not promoted"} and list(asha.stopped()) == ["rung3.0:1"]
 

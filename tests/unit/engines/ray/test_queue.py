@@ -10,7 +10,7 @@ from orchestrator.sweeps.asha import Asha
 
 def queue(stop: Path, jobs: int, asha: Asha | None = None) -> JobQueue:
     made = JobQueue()
-    made.add([[{"id": str(number)}] for number in range(jobs)], asha, "valid/nll", stop)
+    made.add([[{"id": str(number)}] for number in range(jobs)], asha, stop)
     return made
 
 
@@ -18,7 +18,7 @@ def test_slots_take_jobs_in_order_and_wait_for_those_of_the_next_sweep(tmp_path)
     jobs = queue(tmp_path / "stop", 3)
     assert [jobs.take("a", None), jobs.take("b", None), jobs.take("b", 1), jobs.take("a", 0)] == [0, 1, 2, WAIT]
     assert (jobs.left(), jobs.take("b", 2), jobs.left(), jobs.outcome(3)) == (1, WAIT, 0, ({}, None))
-    jobs.add([[{"id": "3"}]], None, "valid/nll", tmp_path / "stop")
+    jobs.add([[{"id": "3"}]], None, tmp_path / "stop")
     assert (jobs.take("a", None), jobs.take("b", None), jobs.outcome(1)) == (3, WAIT, ({0: ""}, None))
     jobs.close()
     assert jobs.take("b", None) is None
@@ -63,7 +63,7 @@ def test_workers_that_died_go_on_with_their_job_while_attempts_are_left(tmp_path
 
 
 def test_decisions_are_those_of_asha(tmp_path) -> None:
-    asha = Asha([10], 2.0, "min", set())
+    asha = Asha([10], 2.0, "min", set(), metric="valid/nll")
     jobs = queue(tmp_path / "stop", 1, asha)
     rungs = [{"run": run, "rung": 10, "valid/nll": value} for run, value in (("a:1", 2.0), ("b:1", 3.0), ("c:1", math.nan), ("d:1", 1.0))]
     assert [jobs.decide(rung) for rung in rungs] == [True, False, False, True]
