@@ -105,7 +105,3 @@ class ExecutionOptions(RowOptions):
     @property
     def scheduler(self) -> dict[str, Any]:
         return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
-
-    @property
-    def metric(self) -> str:
-        return str(self.scheduler.get("metric", "valid/nll"))

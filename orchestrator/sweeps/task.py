@@ -16,6 +16,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.specs.sweep import Scheduler
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
 
@@ -151,8 +152,8 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
                 add(row.at(seed))
     raise_all(missing)
     requested = {task.train_key for name, task in tasks.items() if name in asked}
-    rungs, parents = list(options.scheduler.get("rungs", [])), {task.parent_key for task in tasks.values()}
-    bleu = bool(rungs) and options.metric == "valid/bleu"
+    scheduler, parents = Scheduler(**options.scheduler), {task.parent_key for task in tasks.values()}
+    rungs, bleu = scheduler.rungs, bool(scheduler.rungs) and scheduler.metric == "valid/bleu"
     return [
         replace(task, rungs=rungs if task.train_key in requested else [], rung_bleu=bleu, pinned=task.pinned or task.train_key in parents)
         for task in tasks.values()
