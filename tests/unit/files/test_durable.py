@@ -100,6 +100,25 @@ def test_a_journals_line_is_not_waited_for(tmp_path, disk):
     assert disk == []
 
 
+def test_every_record_of_the_ledger_is_on_the_disk_when_its_write_returns(tmp_path, disk):
+    ledger = Ledger(tmp_path)
+    run = ledger.run_dir(KEY)
+    for write, names in (
+        (lambda: ledger.write_spec(KEY, {"id": "a"}), ["spec.yaml"]),
+        (lambda: ledger.write_capsule(KEY, {"python": "3"}), ["capsule.json"]),
+        (lambda: ledger.write_rung(KEY, 5, {"nll": 1.0}), ["rungs/5.json"]),
+        (lambda: ledger.write_train(KEY, {"status": "done"}), ["train.json"]),
+        (lambda: ledger.write_decode(KEY, DECODE, {}, ["a"]), [f"decode/{DECODE[:16]}.txt", f"decode/{DECODE[:16]}.json"]),
+        (lambda: ledger.write_record(KEY, "score", SCORE, {"bleu": 1.0}), [f"score/{SCORE[:16]}.json"]),
+        (lambda: ledger.write_record(KEY, "tune", SCORE, {"alpha": 1.0}), [f"tune/{SCORE[:16]}.json"]),
+    ):
+        disk.clear()
+        write()
+        for name in names:
+            disk.holds(run / name)
+        assert [disk.renamed(run / name) for name in names] == sorted(disk.renamed(run / name) for name in names)
+
+
 def test_what_an_import_copies_is_on_the_disk(tmp_path, monkeypatch):
     ledger, synced = Ledger(tmp_path / "results"), dict[str, bytes]()
     ledger.write_train(KEY, {"status": "done"})
