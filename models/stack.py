@@ -76,12 +76,16 @@ class Stack(nn.Module):
             h, attended = self._run(layer.once, x, lower, context, memories, flow.at(self.runs))
         return x, h, attended
 
+    @property
+    def reads_last_connection(self) -> bool:
+        """Whether anything reads the connection behind the last layer. Where nothing does, its parameters get no gradient."""
+        return self.aggregation is not None and self.aggregation.reads_top
+
     def _output(self, history: History, flow: Flow) -> Tensor:
         """aggregation(connection(L+1)), through the residual's `end` where it has several streams; h_L where nothing aggregates."""
         if self.aggregation is None:
             return history.kept[-1]
-        # the last connection is skipped if nothing reads its output
-        top = self.connection(len(self.layers) + 1, history, flow) if self.aggregation.reads_top else history.kept[-1]
+        top = self.connection(len(self.layers) + 1, history, flow) if self.reads_last_connection else history.kept[-1]
         if self.residual is not None:
             top = self.residual.end(top)
         return self._end_block(top, history, flow) if self.block_layers else self.aggregation(top, history, flow)

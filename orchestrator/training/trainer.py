@@ -75,9 +75,8 @@ class Trainer:
         # the optimizer, and the loss as one module that DDP can wrap
         self.optimizer = optim.build_optimizer(self.model, spec.optim)
         self.average = None if spec.optim.ema is None else optim.MovingAverage(self.model, spec.optim.ema)
-        # an aggregation may not read what the connection makes behind the last layer, whose parameters then get no gradient
-        unread = [s.connection for s in (self.model.encoder, self.model.decoder) if s.aggregation is None or not s.aggregation.reads_top]
-        some_unused = any(list(connection.parameters()) for connection in unread)
+        stacks = self.model.encoder, self.model.decoder
+        some_unused = any(list(stack.connection.parameters()) for stack in stacks if not stack.reads_last_connection)
         self.objective = runtime.distributed(Objective(self.model, spec.optim.label_smoothing), some_unused=some_unused)
 
         self.form = form_on(runtime, self.model, spec.train)
