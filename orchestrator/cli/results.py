@@ -63,8 +63,8 @@ def export(
 ) -> None:
     """Pack records, translations, scores, histories and sweeps: two small files a table. Weights stay: copy the folder to move them too.
 
-    Runs that a process is working on, and those with a damaged text, are left out and named. Corpora, MLflow's files and analyses are not
-    included: they can be rebuilt.
+    Runs that a process is working on, and those with a damaged text, are left out and named; a damaged text ends in exit code 1. Corpora,
+    MLflow's files and analyses are not included: they can be rebuilt.
 
     Example:  nmt-ablate results export packed-results
     """
@@ -72,11 +72,13 @@ def export(
 
     need_folder(results, "--results")
     make(folder, "FOLDER")
-    tables, left_out = export_packed(results, folder, sweep or [])
+    tables, live, damaged = export_packed(results, folder, sweep or [])
     if as_json:
-        print_json({"folder": str(folder), "tables": tables, "left_out": [*left_out]})
+        print_json({"folder": str(folder), "tables": tables, "left_out": [*live, *damaged]})
     log(f"{folder}: {sum(tables.values())} runs of {len(tables)} tables, packed")
-    log(*(f"left out: {line}" for line in left_out.values()))
+    log(*(f"left out: {line}" for line in (live | damaged).values()))
+    if damaged:
+        raise typer.Exit(1)
 
 
 @app.command("import")

@@ -45,14 +45,14 @@ class Imported:
     files: int = 0
 
 
-def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], dict[str, str]]:
+def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
     """Writes the packed form of runs and copies their sweep files.
 
-    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table, run -> why it is
-    left out: a process works on it, or a text is damaged). UserError for an unknown sweep, no run, damaged records, and other runs in
-    `dest`.
+    only: sweeps to export, with all their parts (`sweeps.options.PARTS`); all runs by default. Returns (runs per table,
+    runs left out because a process works on them -> this reason, runs left out because a text is damaged -> the damage). UserError for an
+    unknown sweep, no run, damaged records, and other runs in `dest`.
     """
-    runs, left_out, sweeps = _chosen(results, only)
+    runs, live, sweeps = _chosen(results, only)
     others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
     names = [*others, *(name for run in runs for name in packing.names_of(run))]
     damaged = {line.partition("/")[0]: line for line in layout.texts_lacking(results, names)}
@@ -64,7 +64,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     written = packing.write(runs, dest)
     for name in others:
         atomic.write_bytes(dest / name, (results / name).read_bytes())
-    return written, left_out | damaged
+    return written, live, damaged
 
 
 def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], dict[str, str], list[str] | None]:

@@ -143,6 +143,7 @@ def make(
         *notes.notes(rows, outcomes, ours, judged, scale, first, measured),
         *looks.note((row, each.own.look, each.own.level) for row, each in judged.items() if each.own is not None and each.own.effects),
         *notes.metric_doubts(rows, outcomes, finder),
+        *notes.length_penalties(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += notes.parameter_differences(rows, finder, starts(whole, None))

@@ -38,6 +38,7 @@ def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_
     found = json.loads(out)
     assert code == 0 and len(found["added"]) == 2 and found["sweeps"] == ["life-cycle"] and "reconcile" in err
     table = [cli("table", spec, "--format", "json", "--results", where)[1] for where in (results, tmp_path / "new")]
+    assert "length penalty: in 1 of 1 runs the tuned exponent (" in table[0], "of two candidates each is an end"
     assert table[0] == table[1] and json.loads(table[0])
     here, there = tree(tmp_path / "new"), tree(results)
     assert here.items() <= there.items() and not any("safetensors" in name for name in here)
@@ -101,7 +102,7 @@ def test_a_damaged_text_leaves_its_run_out_of_an_export(copy, cli):
     whole, damaged = sorted(path.parent.name for path in copy.glob("*/history.jsonl"))
     (copy / damaged / "history.jsonl").write_bytes(b"\xff\n")
     code, out, err = cli("results", "export", copy.parent / "p", "--results", copy, "--json")
-    assert code == 0 and f"left out: {damaged}/history.jsonl: is not UTF-8 (byte 0)\n" in err and json.loads(out)["left_out"] == [damaged]
+    assert code == 1 and f"left out: {damaged}/history.jsonl: is not UTF-8 (byte 0)\n" in err and json.loads(out)["left_out"] == [damaged]
     assert import_ledger(copy.parent / "p", copy.parent / "there").added == [whole]
 
 

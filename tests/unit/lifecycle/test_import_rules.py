@@ -76,7 +76,7 @@ def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
 
 
 def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_path, archived):
-    tables, live = export_packed(archived, tmp_path / "mine", only=["mine"])
+    tables, live, _ = export_packed(archived, tmp_path / "mine", only=["mine"])
     assert tables == {"runs": 1} and live == {} and [path.name for path in (tmp_path / "mine" / "sweeps").iterdir()] == ["mine.json"]
     before = tree(tmp_path)
     for folder in ("mine", "theirs"):  # another sweep's export, and the results themselves
@@ -84,7 +84,7 @@ def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_pat
     assert tree(tmp_path) == before and export_packed(archived, tmp_path / "mine", only=["mine"])[0] == tables
     assert "did you mean mine" in refused(export_packed, archived, tmp_path / "none", only=["min"])[0]
     with RunLock(archived / KEYS["mine"][:16] / "lock"):
-        tables, live = export_packed(archived, tmp_path / "rest")
+        tables, live, _ = export_packed(archived, tmp_path / "rest")
         assert import_ledger(archived, tmp_path / "ours").added == [KEYS["other"][:16]]
     assert [*live] == [KEYS["mine"][:16]] and tables == {"runs": 1}
 
@@ -93,6 +93,6 @@ def test_a_named_sweep_brings_all_its_parts(tmp_path, archived):
     for name, part in (("mine", "search"), ("other", "tuned")):
         sweep(archived, name, full=f"a/b:{part}")
     for number, asked in enumerate(("mine", "other", "a/b")):
-        tables, _ = export_packed(archived, tmp_path / str(number), only=[asked])
+        tables, *_ = export_packed(archived, tmp_path / str(number), only=[asked])
         names = {path.name for path in (tmp_path / str(number) / "sweeps").iterdir()}
         assert tables == {"runs": 2} and names == {"mine.json", "other.json"}
