@@ -1,6 +1,6 @@
 """Attention residuals of the Kimi team 2026, over a growing list of states, each kept once.
 
-Shapes: K states at most, J of them so far, N positions, D numbers in a state.
+Shapes: K states at most, J of them so far, N positions, D numbers in a state, in H groups.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -19,16 +19,17 @@ from models.site import Site
 
 
 class DepthMix(States):
-    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), in fp32.
+    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), in fp32. x_J, u_J and v_j are cut into
+    H groups with a_J of their own; the mean is over all of v.
 
     A layer that runs again for the backward pass (train.recompute) puts the same numbers in the same places."""
 
     v: Tensor  # [K, N, D]
     scale: Tensor  # [K, N]: 1 / sqrt(mean v_j^2 + eps)
 
-    def __init__(self, number: int, eps: float) -> None:
-        """number: K"""
-        self.number, self.eps = number, eps
+    def __init__(self, number: int, eps: float, heads: int = 1) -> None:
+        """number: K. heads: H"""
+        self.number, self.eps, self.heads = number, eps, heads
 
     def place(self, y: Tensor, k: int) -> Tensor:
         rows = y.detach().flatten(0, -2)
@@ -42,8 +43,8 @@ class DepthMix(States):
         return placed.view(y.shape)
 
     def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
-        """x_J [N, D], the scores and the shares a_J [J, N] from u_J [D]."""
-        scores = _dots(self.v[:l], row).mul_(self.scale[:l])
+        """x_J [N, D], the scores and the shares a_J [J, N, H] from u_J [D]."""
+        scores = _dots(self.v[:l], row, self.heads).mul_(self.scale[:l, :, None])
         shares = scores.softmax(0)
         return _sum(shares, self.v[:l]), scores, shares
 
@@ -54,61 +55,77 @@ class DepthMix(States):
 # State by state: a batched product would copy the states, and a product with one vector reads them at half the speed.
 
 
-def _dots(v: Tensor, u: Tensor) -> Tensor:
-    """v [J, N, D], u [N, D] or [D] -> u^T v_j [J, N]"""
-    found, product = v.new_empty(v.shape[:2]), torch.empty_like(v[0])
+def _dots(v: Tensor, u: Tensor, heads: int) -> Tensor:
+    """v [J, N, D], u [N, D] or [D] -> u^T v_j of each group [J, N, H]"""
+    found, product = v.new_empty((*v.shape[:2], heads)), torch.empty_like(v[0])
     for each, out in zip(v, found, strict=True):
-        torch.sum(torch.mul(each, u, out=product), -1, out=out)
+        torch.sum(_groups(torch.mul(each, u, out=product), heads), -1, out=out)
     return found
 
 
 def _sum(weights: Tensor, v: Tensor) -> Tensor:
-    """sum_j w_j v_j: [J, N], [J, N, D] -> [N, D]"""
-    total = weights[0][:, None] * v[0]
+    """sum_j w_j v_j of each group: [J, N, H], [J, N, D] -> [N, D]"""
+    v = _groups(v, weights.shape[-1])
+    total = weights[0][..., None] * v[0]
     for w, each in zip(weights[1:], v[1:], strict=True):
-        total.addcmul_(w[:, None], each)
-    return total
+        total.addcmul_(w[..., None], each)
+    return total.flatten(-2)
+
+
+def _groups(v: Tensor, heads: int) -> Tensor:
+    """[.., D] -> [.., H, D / H]"""
+    return v.unflatten(-1, (heads, -1))
 
 
 class DepthGradients:
-    """dx: [K, N, D], at J - 1 that of x_J. shares and scores [K, K, N]: at [J - 1, j] a_Jj, and the gradient of u_J^T rms(v_j) times
+    """dx: [K, N, D], at J - 1 that of x_J. shares and scores [K, K, N, H]: at [J - 1, j] a_Jj, and the gradient of u_J^T rms(v_j) times
     1 / |v_j|."""
 
     def __init__(self, states: DepthMix, top: int) -> None:
-        self.states, self.top, v = states, top, states.v
+        self.states, self.top, self.heads, v = states, top, states.heads, states.v
         self.dx, self.u = torch.empty_like(v), v.new_zeros((len(v), v.shape[-1]))
-        self.shares, self.scores = (v.new_zeros((len(v), *v.shape[:2])) for _ in range(2))
-        self.norms = torch.zeros_like(states.scale)  # [K, N]: at j the sum over J of score times gradient
+        self.shares, self.scores = (v.new_zeros((len(v), *v.shape[:2], self.heads)) for _ in range(2))
+        self.norms = v.new_zeros((*v.shape[:2], self.heads))  # [K, N, H]: at j the sum over J of score times gradient
 
     def arrived(self, l: int, dx: Tensor | None, row: Tensor, scores: Tensor, shares: Tensor) -> Tensor | None:
         if dx is None:
             self.dx[l - 1].zero_()
             return None
         dx, v = self.dx[l - 1].copy_(dx.flatten(0, -2)), self.states.v[:l]
-        d_scores = _dots(v, dx).mul_(shares)
+        d_scores = _dots(v, dx, self.heads).mul_(shares)
         d_scores.addcmul_(shares, d_scores.sum(0), value=-1.0)
         self.norms[:l].addcmul_(d_scores, scores)
         self.u[l - 1], self.shares[l - 1, :l] = row, shares
-        d_scores = torch.mul(d_scores, self.states.scale[:l], out=self.scores[l - 1, :l])
-        return torch.mm(d_scores.view(1, -1), v.flatten(0, 1))[0]
+        d_scores = torch.mul(d_scores, self.states.scale[:l, :, None], out=self.scores[l - 1, :l]).flatten(0, 1)
+        groups = _groups(v.flatten(0, 1), self.heads)
+        return torch.cat([torch.mm(d_scores[:, h].view(1, -1), groups[:, h])[0] for h in range(self.heads)])
 
     def of(self, k: int, l: int) -> Tensor:
         v, above = self.states.v[k], slice(l - 1, self.top)
         d_v = _sum(self.shares[above, k], self.dx[above])
-        d_v.addmm_(self.scores[above, k].t(), self.u[above])
-        return d_v.addcmul_(v, (self.norms[k] * self.states.scale[k].square())[:, None], value=-1.0 / v.shape[-1])
+        groups, u = _groups(d_v, self.heads), _groups(self.u[above], self.heads)
+        for h in range(self.heads):
+            groups[:, h].addmm_(self.scores[above, k, :, h].t(), u[:, h])
+        return d_v.addcmul_(v, (self.norms[k].sum(-1) * self.states.scale[k].square())[:, None], value=-1.0 / v.shape[-1])
 
 
 Sources = tuple[Tensor, ...]
 
 
 class State(NamedTuple):
-    """Finished sources, the block's running sum; where each is kept once, what keeps them, and its last read."""
+    """Finished sources; the block's running sum, or a stream beside them; where each is kept once, what keeps them, and its last read."""
 
     sources: Sources
     running: Tensor | None = None
     kept: DepthMix | None = None
     above: Tensor | None = None
+
+    def read(self, row: Tensor) -> tuple[Tensor, "State"]:
+        """x_J from u_J [D], of sources that are kept once."""
+        assert self.kept is not None
+        number = len(self.sources)
+        x, above = self.kept.read(row, number, self.above, *self.sources[-1 if number > 2 else 0 :])
+        return x, self._replace(above=above)
 
 
 @RESIDUALS.register("depth_attention")
@@ -130,6 +147,7 @@ class DepthAttention(Residual):
 
     norm_orders = ("pre",)
     streams = True
+    heads = 1
     read_if = (
         ("final", "sources", ("states",)),  # the last of the outputs is no output of a stack
         ("query", "weights", ("softmax", "sigmoid")),
@@ -169,16 +187,14 @@ class DepthAttention(Residual):
         """A compiler is given the equation itself."""
         if not self.keeps or torch.compiler.is_compiling():
             return State((h_0,))
-        kept = DepthMix(self.number_kept, self.eps)
+        kept = DepthMix(self.number_kept, self.eps, self.heads)
         return State((kept.put(h_0, 0),), kept=kept)
 
     def read(self, s: State) -> tuple[Tensor, State]:
         if s.kept is None or not self.mixes:
             return self.mix(s.sources if s.running is None else (*s.sources, s.running)), s
         assert self.query is not None and self.gain is not None
-        number = len(s.sources)
-        x, above = s.kept.read(self.query * self.gain, number, s.above, *s.sources[-1 if number > 2 else 0 :])
-        return x, s._replace(above=above)
+        return s.read(self.query * self.gain)
 
     def mix(self, sources: Sources) -> Tensor:
         """J sources [B, T, D] -> [B, T, D]"""

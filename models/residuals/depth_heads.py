@@ -1,6 +1,6 @@
 """Attention over depth in groups of channels, in place of the residual sum and beside it."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from models.dropout import Dropout
 from models.initialise import starts_as
 from models.precision import full_precision, rms
 from models.registry import RESIDUALS
-from models.residuals.depth_attention import DepthAttention, Sources
+from models.residuals.depth_attention import DepthAttention, DepthMix, Sources, State
 from models.seams import Residual
 from models.site import Site
 
@@ -41,7 +41,7 @@ class MultiHeadDepthAttention(DepthAttention):
 
     def __init__(self, site: Site, *, heads: Annotated[int, Bounds(ge=1, le=64)] = 4) -> None:
         super().__init__(site)
-        self.heads, self.keeps = heads, False
+        self.heads = heads
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -66,13 +66,6 @@ class MultiHeadDepthAttention(DepthAttention):
         return {name: a.mean(-2) for name, a in super().weights(s).items()}
 
 
-class Deltas(NamedTuple):
-    """The stream, and h_0 with the outputs of the sub-layers so far."""
-
-    stream: Tensor
-    sources: Sources
-
-
 @RESIDUALS.register("delta_depth_attention")
 class DeltaDepthAttention(Residual):
     """x = h + g sum_j a_j v_j, h' = h + y, a = softmax_j(w . rms(v_j)), v_0 = h_0, v_j = y_j (Luo et al. 2026, delta attention residuals).
@@ -86,33 +79,43 @@ class DeltaDepthAttention(Residual):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.eps = site.config.norm_eps
+        self.eps, self.number_kept = site.config.norm_eps, site.sublayers + 1
         mixes = site.sublayer > 1 and site.place > 0
         self.query = starts_as(torch.zeros(site.d_model)) if mixes else None
         self.gain = starts_as(torch.ones(site.d_model)) if mixes else None
         self.gate = starts_as(torch.zeros(1)) if mixes else None
 
-    def start(self, h_0: Tensor) -> Deltas:
-        return Deltas(h_0, (h_0,))
+    def start(self, h_0: Tensor) -> State:
+        """A compiler is given the equation itself."""
+        if torch.compiler.is_compiling():
+            return State((h_0,), h_0)
+        kept = DepthMix(self.number_kept, self.eps)
+        return State((kept.put(h_0, 0),), h_0, kept)
 
-    def read(self, s: Deltas) -> tuple[Tensor, Deltas]:
-        if self.gate is None:
-            return s.stream, s
-        with full_precision(s.stream):
-            v = torch.stack(s.sources, dim=-2).float()
-            return s.stream + self.gate * mixture(self.shares(v), v), s
+    def read(self, s: State) -> tuple[Tensor, State]:
+        if self.query is None or self.gain is None or self.gate is None:
+            return self.end(s), s
+        with full_precision(s.sources[0]):
+            if s.kept is None:
+                v = torch.stack(s.sources, dim=-2).float()
+                mixed = mixture(self.shares(v), v)
+            else:
+                mixed, s = s.read(self.query * self.gain)
+            return self.end(s) + self.gate * mixed, s
 
     def shares(self, v: Tensor) -> Tensor:
         """a: [B, T, J, D] -> [B, T, 1, J]"""
         assert self.query is not None and self.gain is not None
         return shares_of(v, self.query * self.gain, 1, self.eps)
 
-    def write(self, s: Deltas, y: Tensor, x: Tensor, drop: Dropout) -> Deltas:
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
         y = drop(y)
-        return Deltas(s.stream + y, (*s.sources, y))
+        source = y if s.kept is None else s.kept.put(y, len(s.sources))
+        return s._replace(sources=(*s.sources, source), running=self.end(s) + y)
 
-    def end(self, s: Deltas) -> Tensor:
-        return s.stream
+    def end(self, s: State) -> Tensor:
+        assert s.running is not None
+        return s.running
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """a; a source is h_0 or what a sub-layer gave."""

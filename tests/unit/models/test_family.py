@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from models.residuals.depth_attention import State
 from models.site import Flow
 from models.transformer import build
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config, off_start
@@ -70,13 +71,12 @@ def test_each_group_of_channels_has_its_softmax_over_depth(heads):
 def test_deltas_are_routed_beside_the_stream():
     one, (h, y) = off_start(sublayer(kind="delta_depth_attention", place=3)), x_and_y()
     r, v, seen = one.residual, streams(), []
-    state = r.start(h)._replace(sources=v.unbind(-2))
-    stream, sources = one(state, lambda q: seen.append(q) or y)
+    state = one(State(v.unbind(-2), h), lambda q: seen.append(q) or y)
     for b in range(2):
         for t in range(3):
             close(seen[0][b, t], one.norm(h[b, t] + r.gate * mixed(v[b, t], r.query * r.gain, 1)))
-    close(stream, h + y)
-    assert len(sources) == 4 and torch.equal(sources[-1], y)
+    close(state.running, h + y)
+    assert len(state.sources) == 4 and torch.equal(state.sources[-1], y)
 
 
 # ---------------------------------------------------------------- several streams, and slices of one

@@ -139,11 +139,12 @@ def test_running_states_are_sources():
     assert torch.equal(b.residual.write(State((x,)), y, x, b.dropout).sources[1], y)
 
 
-@pytest.mark.parametrize("final", ["mix", "top"])
-def test_sources_kept_once_give_the_equations_loss_and_gradients(final, monkeypatch):
+@pytest.mark.parametrize(
+    "options", [{}, {"sources": "states", "final": "top"}, {"kind": "multi_head_depth_attention"}, {"kind": "delta_depth_attention"}]
+)
+def test_sources_kept_once_give_the_equations_loss_and_gradients(options, monkeypatch):
     """Against the plain form in double precision."""
-    options = {"sources": "states", "final": "top"} if final == "top" else {}
-    config = both("pre", 3, kind="depth_attention", **options) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
+    config = both("pre", 3, **{"kind": "depth_attention"} | options) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
     model = off_start(build(config, VOCAB, VOCAB, 1))
     exact = copy.deepcopy(model).double()
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
