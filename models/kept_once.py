@@ -1,8 +1,8 @@
-"""Mixtures of a growing list of states, each kept once, with gradients by hand.
+"""Mixtures of a growing list of states. Memory holds each state once; the backward pass is written by hand.
 
-x_l is made of learned numbers r_l and the states y_0 .. y_{l-1}, for growing l. The states lie side by side in one tensor. Backwards, the
-gradient of y_k is made at one time, when the first x_l that y_k is in asks for it, and by then the gradients of all x above are there.
-Memory is 2 K states for K places; autograd would hold something of every y_k for every x_l.
+x_l is a function of learned numbers r_l and of the states y_0 .. y_{l-1}. All states lie in one tensor. The backward pass runs from the top
+layer down. It computes the gradient of y_k once, at the lowest x_l that reads y_k. The gradients of all higher x are known by then.
+Memory is 2 K states for K places. Autograd would save data for every pair of y_k and x_l.
 """
 
 import functools
@@ -16,31 +16,30 @@ from models.precision import full_precision
 
 
 class States:
-    """A subclass has the places and the equation. It holds nothing that autograd made, so that no cycle keeps a graph alive.
-
-    place(y, k): the copy of y in place k. mix(r_l, l): x_l, and more that its gradient needs. begin(top): the gradients of a backward pass
-    from x_top down, with `arrived(l, dx, r_l, more)`: the gradient of r_l, and `of(k, l)`: that of y_k, all of whose x are at l or above.
-    """
+    """The states of one pass. A subclass implements `place`, `mix` and `begin`. It holds no tensor with an autograd graph, because such a
+    cycle would keep the graph alive. place(y, k): copies y to place k and returns the copy. mix(r_l, l): returns x_l, then tensors that
+    its gradient needs. begin(top): returns the gradients of a backward pass that starts at x_top. This object has `arrived(l, dx, r_l,
+    more)`, which returns the gradient of r_l, and `of(k, l)`, which returns the gradient of y_k if only x_l and higher x read y_k."""
 
     gradients: Any = None
     last = 0
 
     def put(self, y: Tensor, k: int) -> Tensor:
-        """y_k, from now on in its place among the others; the tensor given is not needed any more."""
+        """Copies y to place k and returns the copy y_k. The given tensor may be freed."""
         placed: Tensor = _Put.apply(y, self, k)
         return placed
 
     def read(self, row: Tensor, l: int, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor]:
-        """(x_l, what the next read takes as `above`) from r_l. new: as `put` gave them, those y that no x has had so far.
+        """Returns (x_l, `above` for the next read). row: r_l. new: results of `put` that no earlier x has read.
 
-        `above` makes x_{l+1} come before x_l in the backward pass, whatever lies between."""
+        `above` makes the backward pass reach x_{l+1} before x_l, whatever the graph between them."""
         x, above = _Read.apply(row, self, l, above, *new)
         return x, above
 
 
 @functools.cache  # once a process, however many models are compiled
 def leave_to_python() -> None:
-    """Under torch.compile graphs end before states are put or read: places that share memory cannot be inputs of one graph."""
+    """Makes torch.compile break its graphs at `put` and `read`: places that share memory cannot be inputs of one graph."""
     States.put, States.read = torch.compiler.disable(States.put), torch.compiler.disable(States.read)  # type: ignore[method-assign]
 
 

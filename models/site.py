@@ -1,4 +1,4 @@
-"""Where a module sits, what travels with a pass, and what a decoder layer can attend to."""
+"""A module's place in the network (Site), the data of one pass (Flow, History) and what a decoder layer can attend to (Memory)."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
@@ -12,8 +12,8 @@ from models.packing import Packing, Sentences
 
 
 class Memory(NamedTuple):
-    """keys: [B, S, D]; mask: [B, S], True = real; values: [B, S, D] where they differ from the keys (DenseNMT); bias: [B, 1, 1, S].
-    packing: where it is given, keys and values are packed rows [1, P, D]."""
+    """States that a decoder layer attends to. keys: [B, S, D]; mask: [B, S], True = real; bias: [B, 1, 1, S].
+    values: [B, S, D], or None if the keys are the values. With a packing, keys and values are packed rows [1, P, D]."""
 
     keys: Tensor
     mask: Tensor
@@ -29,15 +29,15 @@ class Memory(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """All the decoder needs of the source: for each decoder layer its memories, and the source mask [B, S]. words: where the head asks for
-    it, the encoder's output as keys and the embedded words as values."""
+    """All that the decoder reads of the source: the memories of each decoder layer and the source mask [B, S].
+    words: the encoder's output as keys and the embedded source words as values, if the head reads them; else None."""
 
     memories: list[tuple[Memory, ...]]
     mask: Tensor
     words: Memory | None = None
 
     def select(self, sentences: Tensor) -> "Encoded":
-        """These sentences only; a memory that several layers share is selected once."""
+        """Returns the parts of these sentences. A memory that several layers share is selected once."""
         done: dict[int, Memory] = {}
 
         def once(memory: Memory) -> Memory:
@@ -52,14 +52,13 @@ class Encoded(NamedTuple):
 @dataclass(frozen=True)
 class Site:
     """Position of a module in the network.
-    `layer` counts from 1; 0 stands for the whole side. `memory_dims` are the widths of the memories a decoder layer is given.
-    `extra_width` is the width of the extra encoder's memory, where there is one. `output` False: nobody reads what the stack returns.
-    `input_width` is the width of a layer's input where its connection sets one (`width`: that, or d_model).
-    `before`: sub-layers of the stack below this layer; `place`: of a sub-layer in its layer, from 1, `role` its function: self, cross or
-    ffn (0 and "": of none that the side's residual joins). `sublayers`: of the whole stack.
-    `order`: the place of the norms where it is not the model's, from the side's residual.
-    `shared` holds modules that several sites use (the first site that asks makes them).
-    """
+    `layer`: number of the layer, from 1; 0: the whole side. `memory_dims`: widths of the memories of a decoder layer.
+    `extra_width`: width of the extra encoder's memory, if the model has one. `output` False: no component reads the stack's output.
+    `input_width`: width of the layer's input, if its connection sets it. `width` is `input_width`, or d_model if that is None.
+    `before`: number of sub-layers of the stack below this layer. `sublayers`: number of sub-layers of the whole stack.
+    `place`: number of the sub-layer in its layer, from 1. `role`: its function: self, cross or ffn. They are 0 and "" if the side's
+    residual joins no sub-layer at this site. `order`: order of the norms from the side's residual; None: the model's `norm`.
+    `shared`: modules that several sites use. The first site that needs one creates it."""
 
     side: str
     layer: int
@@ -98,11 +97,11 @@ class Site:
 
     @property
     def sublayer(self) -> int:
-        """Number of a sub-layer in its stack, from 1; 0 for the stack."""
+        """Returns the number of the sub-layer in its stack, from 1; 0 for the stack."""
         return self.before + self.place
 
     def at(self, **fields: Any) -> "Site":
-        """A copy with other fields. Unlike `dataclasses.replace` it reads none: where reads are recorded, the copy records its own."""
+        """Returns a copy with these fields changed. `dataclasses.replace` would read every field, and a recording site would count that."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, **fields)
         return copy
@@ -113,15 +112,14 @@ class Site:
 
 @dataclass
 class Flow:
-    """What travels with one pass of one side.
-    mask: [B, S] True = real token (None while decoding step by step); bias: additive, broadcastable to [B, heads, T, S] (or in the cache);
-    cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
+    """Data of one pass of one side.
+    mask: [B, S], True = real token; None in the decoder. bias: additive, broadcastable to [B, heads, T, S]; None with a cache, which has
+    its own bias. cache: the decoder's state from earlier decoding steps. trace: a list that collects attention maps; None: collects none.
     h_0: the decoder's embedded words, for cross-attention that reads them.
-    packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
-    segments: the sentences of the documents, where the bridge asks for an encoder that sees one sentence at a time.
-    memo: what attention layers of a stack share in this pass, by name and layer; each stack starts with an empty one.
-    call: which time a layer runs in this pass, from 0; the trace has its first one.
-    """
+    packing: if given, states are packed rows [1, P, D] instead of [B, T, D].
+    segments: the sentences of the documents, for a bridge whose encoder reads one sentence at a time (`by_sentence`).
+    memo: tensors that the attention layers of a stack share in this pass, by name and layer. Each stack starts with an empty one.
+    call: number of the layer's run in this pass, from 0. Only run 0 is traced."""
 
     mask: Tensor | None = None
     bias: Tensor | None = None
@@ -138,22 +136,21 @@ class Flow:
         return self if call == 0 else replace(self, call=call, trace=None)
 
     def memory(self, keys: Tensor, values: Tensor | None = None) -> Memory:
-        """States of this side as a memory, with its mask and its packing."""
+        """Returns states of this side as a memory, with this side's mask, bias and packing."""
         assert self.mask is not None and self.bias is not None
         return Memory(keys, self.mask, self.bias, values, self.packing)
 
     def slot(self, module: nn.Module) -> Hashable:
-        """The module's in the cache, for what it keeps of each call."""
+        """Returns the module's key in the cache. Each call of the module has its own."""
         return module if self.call == 0 else (module, self.call)
 
 
 class History:
-    """All a connection, aggregation, bridge or regularizer may read: lists indexed by layer, h_0 at index 0.
-    inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l.
-    blocks: b^1 .. b^N, the blocks' outputs, where the stack is cut into blocks; contexts: C^0 .. C^N, where it has a context.
-    group: the states since the last summary layer, its output first; h_0, h_1, .. where there is none.
-    `memo` lets a module keep something of its own for this pass.
-    """
+    """States of a pass that connections, aggregations, bridges and regularizers read: lists indexed by layer, with h_0 at index 0.
+    inputs: x_l (index 0 unused); outputs: h_l; kept: what `Connection.keep` returned for h_l; attended: a_l.
+    blocks: outputs b^1 .. b^N of the stack's blocks, if it has blocks. contexts: C^0 .. C^N, if it has a context.
+    group: the output of the last summary layer, then the states above it. Without summary layers: h_0, h_1, ..
+    `memo`: a module's own data for this pass."""
 
     def __init__(self, h_0: Tensor) -> None:
         self.inputs: list[Tensor] = [h_0]
@@ -178,7 +175,7 @@ class History:
         self.attended.append(attended)
 
     def restart(self, base: Tensor) -> None:
-        """`base`, a summary of the layers so far, takes the place of h_0 for those to come."""
+        """Starts a new group: `base`, a summary of the layers so far, replaces h_0 for the layers above."""
         self._base, self._below = base, self.num_layers
 
     @property

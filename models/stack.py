@@ -1,4 +1,4 @@
-"""A stack of layers: connection, layer, keep; at the end an aggregation."""
+"""A stack of layers with its connection, its aggregation and its residual."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,13 +16,13 @@ from models.site import Flow, History, Memory, Site
 
 class Stack(nn.Module):
     """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)). A connection that `corrects` runs layers twice.
-    Where the side's residual has several streams, x_l and h_l are what its `start` makes, and its `end` stands before the aggregation.
-    `memory_dims`: per layer the widths of its memories (empty tuples in an encoder). `output` False: the aggregation is not built.
-    `blocks` N > 0: behind every L/N layers b^n = aggregation(x), x what the next layer reads, and C^n = context(C^{n-1}, b^n), C^0 = h_0.
+    A residual with `streams` starts the stream: x_l and h_l are then the objects of its `start`. Its `end` runs before the aggregation.
+    `memory_dims`: per layer, the widths of its memories (empty tuples in an encoder). `output` False: no aggregation is built.
+    `blocks` N > 0: after every L/N layers, b^n = aggregation(x) of the next layer's input x, and C^n = context(C^{n-1}, b^n), C^0 = h_0.
     """
 
-    recompute = False  # layers keep nothing but their inputs for the backward pass, which runs them once more
-    compiled: list[Callable[..., Any]] | None = None  # what runs in training in place of each layer, after `compile_layers`
+    recompute = False  # keep only the layers' inputs for the backward pass, which runs the layers again
+    compiled: list[Callable[..., Any]] | None = None  # compiled layers, which replace the layers in training (`compile_layers`)
 
     def __init__(
         self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, blocks: int = 0, output: bool = True
@@ -50,7 +50,7 @@ class Stack(nn.Module):
         self.block_layers = len(memory_dims) // blocks if blocks else 0
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
-        """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
+        """h_0 [B, T, D] -> (output [B, T, D], history of the pass)."""
         flow = replace(flow, memo={})
         history = History(h_0 if self.residual is None else self.residual.start(h_0))
         if self.context is not None:
@@ -65,7 +65,7 @@ class Stack(nn.Module):
         return self._output(history, flow), history
 
     def _layer(self, l: int, x: Tensor, memories: tuple[Memory, ...], history: History, flow: Flow) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(x_l, h_l, a_l). A connection that `corrects` makes x_l anew of the layer's first output and runs the layer once more."""
+        """Returns (x_l, h_l, a_l). A connection that `corrects` computes a new x_l from the layer's first output and reruns the layer."""
         layer: Layer = self.layers[l - 1]  # type: ignore[assignment]
         lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
         context = history.contexts[-1] if history.contexts else None
@@ -78,11 +78,11 @@ class Stack(nn.Module):
 
     @property
     def reads_last_connection(self) -> bool:
-        """Whether anything reads the connection behind the last layer. Where nothing does, its parameters get no gradient."""
+        """Returns whether the aggregation reads connection(L+1). If not, the parameters of this connection get no gradient."""
         return self.aggregation is not None and self.aggregation.reads_top
 
     def _output(self, history: History, flow: Flow) -> Tensor:
-        """aggregation(connection(L+1)), through the residual's `end` where it has several streams; h_L where nothing aggregates."""
+        """Returns aggregation(connection(L+1)), or h_L without an aggregation. The `end` of a residual with `streams` runs in between."""
         if self.aggregation is None:
             return history.kept[-1]
         top = self.connection(len(self.layers) + 1, history, flow) if self.reads_last_connection else history.kept[-1]
@@ -91,7 +91,7 @@ class Stack(nn.Module):
         return self._end_block(top, history, flow) if self.block_layers else self.aggregation(top, history, flow)
 
     def compile_layers(self, **options: Any) -> None:
-        """Compiles each layer by torch.compile: layers that differ in their weights alone share the code. Not with `recompute`."""
+        """Compiles each layer with torch.compile. Layers that differ only in their weights share the code. Not with `recompute`."""
         self.compiled = [torch.compile(layer, **{"dynamic": True} | options) for layer in self.layers]
 
     @property
@@ -104,7 +104,7 @@ class Stack(nn.Module):
         return h, attended
 
     def _end_block(self, x: Tensor, history: History, flow: Flow) -> Tensor:
-        """x: what the next layer reads, or the connection behind the last one."""
+        """Returns b^n and records b^n and C^n. x: input of the next layer; after the last layer, connection(L+1)."""
         assert self.aggregation is not None
         block = self.aggregation(x, history, flow)
         history.blocks.append(block)

@@ -27,9 +27,9 @@ from models.stack import Stack
 
 
 class Output(NamedTuple):
-    """hidden [B, T, D] before the output layer (the states of several predictions side by side in D), and each side's history. A mask tells
-    the real positions of its side, [B, S] and [B, T]; [1, P] where that side is packed, [R, J] where the encoder's rows are sentences.
-    packing: of the target side."""
+    """hidden [B, T, D]: input of the output layer; several predictions lie side by side in D. encoder, decoder: the sides' histories.
+    A mask is True at the real positions of its side: [B, S] and [B, T]; [1, P] if the side is packed; [R, J] if the encoder's rows are
+    sentences. packing: packing of the target side."""
 
     hidden: Tensor
     encoder: History
@@ -39,16 +39,16 @@ class Output(NamedTuple):
     packing: Packing | None = None
 
     def real_hidden(self) -> Tensor:
-        """[P, D]: hidden states of the real target positions, sentence after sentence."""
+        """Returns the hidden states of the real target positions, sentence after sentence: [P, D]."""
         return self.hidden[self.tgt_mask]
 
 
 class Transformer(nn.Module):
-    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017). In training on a CPU, a side with
-    much padding travels as packed rows where all its components allow (models.packing)."""
+    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017). In training on a CPU, batches with
+    much padding are packed rows on each side whose components all accept them (models.packing)."""
 
     fused_loss: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None
-    packs_sources = False  # whether the encoder's side does so in decoding too: models.inference turns it on
+    packs_sources = False  # whether decoding packs the encoder's side too; models.inference sets it
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Transformer(nn.Module):
         width = decoder.connection.width(config.decoder.num_layers + 1) or config.d_model
         words: Embeddings = construct(Embeddings, encoder_site, src_vocab, tgt_vocab, width)
 
-        # in the order in which optimisers and sums over parameters see them
+        # this order is the order of the parameters for optimisers and for sums over parameters
         self.src_embedding, self.tgt_embedding = words.src, words.tgt
         self.extra_encoder, self.bridge = extra_encoder, bridge
         self.encoder, self.decoder = encoder, decoder
@@ -85,19 +85,20 @@ class Transformer(nn.Module):
 
     @cached_property
     def packable(self) -> dict[str, bool]:
-        """Whether all components that meet the states of a side take packed rows."""
+        """Returns, for each side, whether all components that read its states accept packed rows."""
         both = packable(self.regularizers)
         return {"encoder": both and packable(self.encoder) and packable(self.bridge), "decoder": both and packable(self.decoder)}
 
     def recompute(self, on: bool) -> None:
-        """Whether training keeps only each layer's input and runs the layer again backwards: less memory, more time, the same numbers."""
+        """Turns recomputation on or off: training keeps only each layer's input, and the backward pass runs the layer again. This needs
+        less memory and more time. Results are equal."""
         for module in self.modules():
             if isinstance(module, Stack):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Each layer and, on a GPU, the loss between its products run compiled in training, by torch.compile with these `options`; what
-        stands between layers runs as before."""
+        """Compiles each layer, and on a GPU the loss between its matrix products, for training. options: of torch.compile.
+        Code between the layers is not compiled."""
         leave_to_python()
         self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():
@@ -105,13 +106,13 @@ class Transformer(nn.Module):
                 module.compile_layers(**options)
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
-        """Source ids (PAD = 0) -> what each decoder layer attends to."""
+        """Source ids [B, S] (PAD = 0) -> what each decoder layer attends to."""
         return self._encode(src_BS, trace, packs=self.packs_sources and trace is None)[0]
 
     def _encode(
         self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, *, packs: bool = False, layout: Layout | None = None
     ) -> tuple[Encoded, History, Tensor]:
-        """(what the decoder attends to, the encoder's history, the mask of its rows)"""
+        """Returns (what the decoder attends to, the encoder's history, the mask of the encoder's rows)."""
         sentences = Sentences(src_BS) if self.bridge.by_sentence else None
         ids, mask = (src_BS, src_BS != PAD) if sentences is None else (sentences.rows, sentences.row_mask)
         packing = self._packing("encoder", mask, layout) if packs else None
@@ -134,7 +135,7 @@ class Transformer(nn.Module):
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
     ) -> Tensor:
-        """Hidden states [N, T, D] of the given positions; with a cache, `tgt` holds only the new ones and the cache advances."""
+        """Returns the hidden states [N, T, D] of the given positions. With a cache, `tgt` holds only the new ones; the cache advances."""
         return self._decode(tgt_NT, encoded, cache, trace)[0]
 
     def _decode(
@@ -146,7 +147,7 @@ class Transformer(nn.Module):
         packing: Packing | None = None,
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
-        # padding stands behind the last real token, where the causal mask hides it from every real query
+        # padding follows the last real token, so the causal mask hides it from every real query
         bias = causal_bias(length, past, tgt_NT.device) if self.decoder.self_attends and cache is None else None
         if self.decoder.self_attends and cache is not None:
             cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
@@ -160,7 +161,7 @@ class Transformer(nn.Module):
         return hidden, history
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]; of several predictions sum_g w_g log p_g, which is log p but for a number."""
+        """[..., D] -> logits [..., V]. Several predictions: sum_g w_g log p_g, which is log p up to a constant."""
         if self.head is None:
             return self.output(hidden)
         total: Tensor = sum(
@@ -169,9 +170,9 @@ class Transformer(nn.Module):
         return total
 
     def loss(self, hidden_PD: Tensor, target_P: Tensor, smoothing: float, real_P: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """`label_smoothed_loss` of (loss, nll); of several predictions sum_g w_g of theirs."""
+        """Returns (loss, nll) of `label_smoothed_loss`. Several predictions: the sum of their values with weights w_g."""
         weight, bias, parts = self.output.weight, self.output.bias, self._parts(hidden_PD)
-        fused = self.fused_loss if hidden_PD.is_cuda else None  # on a CPU chunks stay in its cache
+        fused = self.fused_loss if hidden_PD.is_cuda else None  # on a CPU, the chunks fit into the cache
         found = [label_smoothed_loss(h, weight, bias, target_P, smoothing, real_P, fused) for h in parts]
         if self.head is None:
             return found[0]
@@ -182,7 +183,7 @@ class Transformer(nn.Module):
         return hidden.chunk(1 if self.head is None else self.head.parts, dim=-1)
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, layouts: tuple[Layout, Layout] | None = None) -> Output:
-        """Teacher forcing; tgt_in starts with BOS. layouts: of source and target, where the host counted them; for training in bf16."""
+        """Runs the model with teacher forcing. tgt_in starts with BOS. layouts: of source and target, from the host, in bf16 training."""
         src_layout, tgt_layout = layouts or (None, None)
         encoded, encoder, src_mask = self._encode(src_BS, packs=True, layout=src_layout)
         tgt_mask = tgt_in_BT != PAD
@@ -192,13 +193,13 @@ class Transformer(nn.Module):
 
     def _packing(self, side: str, mask: Tensor, layout: Layout | None = None) -> Packing | None:
         if layout is not None and self.training:
-            # sentences of documents are no rows of the batch
+            # with by_sentence, the encoder's rows are sentences and not the rows of the batch
             return Packing(mask, layout) if self.packable[side] and not (side == "encoder" and self.bridge.by_sentence) else None
         wanted = (self.training and self.encoder.compiled is None) or (self.packs_sources and side == "encoder")
         return worth_packing(mask) if wanted and self.packable[side] and may_pack(mask.device) else None
 
     def regularize(self, output: Output) -> list[tuple[str, str, float, Tensor, Tensor]]:
-        """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""
+        """Returns (kind, side, weight, sum, count) for every regularizer and every side that it applies to."""
         terms = []
         for module in self.regularizers:
             if isinstance(module, WeightPenalty):
@@ -213,7 +214,7 @@ class Transformer(nn.Module):
 
 
 def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int = 1) -> Transformer:
-    """The model with every parameter drawn from its own stream of `seed`; under `torch.device("meta")` only shapes are made."""
+    """Returns the model. Each parameter is drawn from its own random stream of `seed`. Under `torch.device("meta")`: shapes only."""
     model = Transformer(ModelConfig.of(config), src_vocab, tgt_vocab)
     if not any(p.is_meta for p in model.parameters()):
         initialise(model, model.config.init, seed)
@@ -221,5 +222,5 @@ def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int =
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Distinct trainable numbers; tied matrices count once."""
+    """Returns the number of trainable parameters. Tied matrices count once."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
