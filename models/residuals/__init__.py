@@ -1,1 +1,1 @@
-"""How sub-layers read the stack's stream and join it: registered classes."""
+"""Registered residuals: how sub-layers read the residual stream and how their outputs join it."""

@@ -1,6 +1,6 @@
-"""Attention residuals of the Kimi team 2026, over a growing list of states, each kept once.
+"""Attention residuals of the Kimi team 2026: attention over a growing list of states, which memory holds once.
 
-Shapes: K states at most, J of them so far, N positions, D numbers in a state, in H groups.
+Shapes: at most K states, J states so far, N positions, width D of a state, H groups of channels.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -19,10 +19,10 @@ from models.site import Site
 
 
 class DepthMix(States):
-    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), in fp32. x_J, u_J and v_j are cut into
-    H groups with a_J of their own; the mean is over all of v.
+    """x_J = sum_{j<J} a_Jj v_j, a_J = softmax_j(u_J^T rms(v_j)), rms(v) = v / sqrt(mean v^2 + eps), in fp32. x_J, u_J and v_j are split
+    into H groups of channels. Each group has its own a_J; the mean is over all channels of v.
 
-    A layer that runs again for the backward pass (train.recompute) puts the same numbers in the same places."""
+    With train.recompute, a layer that runs again writes the same values to the same places."""
 
     v: Tensor  # [K, N, D]
     scale: Tensor  # [K, N]: 1 / sqrt(mean v_j^2 + eps)
@@ -37,13 +37,13 @@ class DepthMix(States):
             kind = torch.promote_types(y.dtype, torch.float32)
             self.v = rows.new_empty((self.number, *rows.shape), dtype=kind)
             self.scale = rows.new_empty((self.number, len(rows)), dtype=kind)
-        # `data`: a version of its own, for that the places above are written later changes nothing here
+        # `data` has its own version counter: later writes to other places must not invalidate this place
         placed = self.v.data[k].copy_(rows)
         torch.rsqrt(placed.square().mean(-1).add_(self.eps), out=self.scale[k])
         return placed.view(y.shape)
 
     def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
-        """x_J [N, D], the scores and the shares a_J [J, N, H] from u_J [D]."""
+        """Returns x_J [N, D], then scores and weights a_J [J, N, H]. row: u_J [D]; l: J."""
         scores = _dots(self.v[:l], row, self.heads).mul_(self.scale[:l, :, None])
         shares = scores.softmax(0)
         return _sum(shares, self.v[:l]), scores, shares
@@ -52,11 +52,11 @@ class DepthMix(States):
         return DepthGradients(self, top)
 
 
-# State by state: a batched product would copy the states, and a product with one vector reads them at half the speed.
+# These loops run over the states: a batched product would copy the states, and a product with one vector would be half as fast.
 
 
 def _dots(v: Tensor, u: Tensor, heads: int) -> Tensor:
-    """v [J, N, D], u [N, D] or [D] -> u^T v_j of each group [J, N, H]"""
+    """v [J, N, D], u [N, D] or [D] -> u^T v_j per group [J, N, H]"""
     found, product = v.new_empty((*v.shape[:2], heads)), torch.empty_like(v[0])
     for each, out in zip(v, found, strict=True):
         torch.sum(_groups(torch.mul(each, u, out=product), heads), -1, out=out)
@@ -64,7 +64,7 @@ def _dots(v: Tensor, u: Tensor, heads: int) -> Tensor:
 
 
 def _sum(weights: Tensor, v: Tensor) -> Tensor:
-    """sum_j w_j v_j of each group: [J, N, H], [J, N, D] -> [N, D]"""
+    """sum_j w_j v_j per group: [J, N, H], [J, N, D] -> [N, D]"""
     v = _groups(v, weights.shape[-1])
     total = weights[0][..., None] * v[0]
     for w, each in zip(weights[1:], v[1:], strict=True):
@@ -78,14 +78,15 @@ def _groups(v: Tensor, heads: int) -> Tensor:
 
 
 class DepthGradients:
-    """dx: [K, N, D], at J - 1 that of x_J. shares and scores [K, K, N, H]: at [J - 1, j] a_Jj, and the gradient of u_J^T rms(v_j) times
-    1 / |v_j|."""
+    """Gradients of one backward pass. dx [K, N, D]: index J - 1 holds the gradient of x_J.
+    shares [K, K, N, H]: index [J - 1, j] holds a_Jj. scores [K, K, N, H]: index [J - 1, j] holds the gradient of u_J^T rms(v_j), divided
+    by sqrt(mean v_j^2 + eps)."""
 
     def __init__(self, states: DepthMix, top: int) -> None:
         self.states, self.top, self.heads, v = states, top, states.heads, states.v
         self.dx, self.u = torch.empty_like(v), v.new_zeros((len(v), v.shape[-1]))
         self.shares, self.scores = (v.new_zeros((len(v), *v.shape[:2], self.heads)) for _ in range(2))
-        self.norms = v.new_zeros((*v.shape[:2], self.heads))  # [K, N, H]: at j the sum over J of score times gradient
+        self.norms = v.new_zeros((*v.shape[:2], self.heads))  # [K, N, H]: index j holds the sum over J of score times its gradient
 
     def arrived(self, l: int, dx: Tensor | None, row: Tensor, scores: Tensor, shares: Tensor) -> Tensor | None:
         if dx is None:
@@ -113,7 +114,8 @@ Sources = tuple[Tensor, ...]
 
 
 class State(NamedTuple):
-    """Finished sources; the block's running sum, or a stream beside them; where each is kept once, what keeps them, and its last read."""
+    """sources: the finished sources. running: the block's running sum, or the stream (delta). kept: storage of the sources, if memory holds
+    each source once. above: result of its last read."""
 
     sources: Sources
     running: Tensor | None = None
@@ -121,7 +123,7 @@ class State(NamedTuple):
     above: Tensor | None = None
 
     def read(self, row: Tensor) -> tuple[Tensor, "State"]:
-        """x_J from u_J [D], of sources that are kept once."""
+        """Returns (x_J, the next state). row: u_J [D]. Only for states with `kept`."""
         assert self.kept is not None
         number = len(self.sources)
         x, above = self.kept.read(row, number, self.above, *self.sources[-1 if number > 2 else 0 :])
@@ -132,24 +134,23 @@ class State(NamedTuple):
 class DepthAttention(Residual):
     """x_i = sum_{j<i} a_ij v_j, a_i = softmax_j(w_i^T (g_i * rms(v_j))), v_0 = h_0, v_j = y_j (Kimi team 2026, AttnRes, Eq. 2-4).
 
-    There is no other residual. The stack's output is one more such sum, over all sources (assumed). w = 0 at the start: the uniform mean.
-    In fp32. `sources: states` with `final: top` is the form of wdlctc/open-attention-residuals.
+    The sum replaces the residual connection. The stack's output is one more sum, over all sources (assumed). At the start w = 0, which
+    gives the uniform mean. Computed in fp32. `sources: states` with `final: top` is the form of wdlctc/open-attention-residuals.
 
     Args:
-        blocks: N > 0: sources are h_0, the sums of y in each of N blocks of ceil(M / N) sub-layers, and the running sum of the own block;
-            0: every sub-layer is a source of its own.
+        blocks: N > 0: the M sub-layers form N blocks of ceil(M / N). Sources are h_0, the sum of y in each finished block, and the running
+            sum of the current block. 0: the output of every sub-layer is a source.
         query: learned: the query is w; input: w + W rms(newest source), W = 0 at the start (assumed).
-        weights: a_i of the scores: softmax, or sigmoid in its place; scalars: a_i is the softmax of learned numbers, without content.
+        weights: how a_i follows from the scores: softmax, or sigmoid; scalars: a_i is the softmax of learned numbers, without scores.
         key_norm: whether keys are g * rms(v_j); else g * v_j.
         sources: what v_j is. outputs: the outputs y_j of the sub-layers; states: the running sums x + y.
-        final: the stack's output. mix: one more sum over all sources; top: the last source (with sources states alone).
-    """
+        final: the stack's output. mix: one more sum over all sources; top: the last source (only with sources states)."""
 
     norm_orders = ("pre",)
     streams = True
     heads = 1
     read_if = (
-        ("final", "sources", ("states",)),  # the last of the outputs is no output of a stack
+        ("final", "sources", ("states",)),  # the last sub-layer's output alone cannot be the stack's output
         ("query", "weights", ("softmax", "sigmoid")),
         ("key_norm", "weights", ("softmax", "sigmoid")),
     )
@@ -184,7 +185,7 @@ class DepthAttention(Residual):
         self.logits = starts_as(torch.zeros(self.number)) if self.mixes and not content else None
 
     def start(self, h_0: Tensor) -> State:
-        """A compiler is given the equation itself."""
+        """Returns the state with source h_0. torch.compile gets the plain equation, without `kept`."""
         if not self.keeps or torch.compiler.is_compiling():
             return State((h_0,))
         kept = DepthMix(self.number_kept, self.eps, self.heads)
@@ -205,7 +206,7 @@ class DepthAttention(Residual):
             return (self.shares(v)[..., None, :] @ v).squeeze(-2)
 
     def shares(self, v: Tensor) -> Tensor:
-        """a_i: [B, T, J, D] -> [B, T, J]; [1, J] for scalars."""
+        """Returns a_i: [B, T, J, D] -> [B, T, J]."""
         if self.query is None or self.gain is None:
             assert self.logits is not None
             return self.logits.softmax(-1)[None].expand(v.shape[:-1])
@@ -226,7 +227,7 @@ class DepthAttention(Residual):
         return self.read(s)[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a; a source is h_0 or what a sub-layer, or a block of them, gave."""
+        """Returns a. The sources are h_0 and the outputs of sub-layers or of blocks."""
         if not self.mixes:
             return {}
         sources = s.sources if s.running is None else (*s.sources, s.running)

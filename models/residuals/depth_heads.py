@@ -1,4 +1,4 @@
-"""Attention over depth in groups of channels, in place of the residual sum and beside it."""
+"""Attention over depth: in groups of channels in place of the residual sum, and gated beside it."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from models.site import Site
 
 
 def shares_of(v: Tensor, u: Tensor, heads: int, eps: float) -> Tensor:
-    """softmax_j(u_h . rms(v_j)_h) of each group h of channels: v [.., J, D], u [D] -> [.., H, J]; rms over all channels."""
+    """softmax_j(u_h . rms(v_j)_h) for each group h of channels: v [.., J, D], u [D] -> [.., H, J]. The rms is over all channels."""
     products = (rms(v, eps) * u).unflatten(-1, (heads, -1)).sum(-1)
     return products.mT.softmax(-1)
 
@@ -31,7 +31,8 @@ def mixture(shares: Tensor, v: Tensor) -> Tensor:
 class MultiHeadDepthAttention(DepthAttention):
     """Residual depth_attention with one softmax over depth for each of H groups of channels (Luo et al. 2026, MHAR).
 
-    The query w and the gain are cut into H parts, so that the parameters are those of H = 1. w = 0 at the start: the uniform mean. In fp32.
+    The query w and the gain are split into H parts, so the number of parameters does not depend on H. At the start w = 0, which gives the
+    uniform mean. Computed in fp32.
 
     Args:
         heads: H, a divisor of d_model; 1 is residual depth_attention.
@@ -57,12 +58,12 @@ class MultiHeadDepthAttention(DepthAttention):
             return mixture(self.shares(v), v)
 
     def shares(self, v: Tensor) -> Tensor:
-        """a: [B, T, J, D] -> [B, T, H, J]"""
+        """Returns a: [B, T, J, D] -> [B, T, H, J]."""
         assert self.query is not None and self.gain is not None
         return shares_of(v, self.query * self.gain, self.heads, self.eps)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """The mean of a over the groups."""
+        """Returns the mean of a over the groups."""
         return {name: a.mean(-2) for name, a in super().weights(s).items()}
 
 
@@ -70,9 +71,8 @@ class MultiHeadDepthAttention(DepthAttention):
 class DeltaDepthAttention(Residual):
     """x = h + g sum_j a_j v_j, h' = h + y, a = softmax_j(w . rms(v_j)), v_0 = h_0, v_j = y_j (Luo et al. 2026, delta attention residuals).
 
-    The gate g, a number, is 0 at the start, the plain network; w = 0 too, so that g learns first. The first sub-layer has one source and
-    reads it alone (assumed: pre-norm would not see the sum). The stack's output is h. The mixture in fp32.
-    """
+    The gate g is one number. At the start g = 0, which gives the plain network, and w = 0, so g learns first. The first sub-layer reads
+    only h_0 (assumed: its sum is a multiple of h_0, which pre-norm removes). The stack's output is h. The mixture is computed in fp32."""
 
     norm_orders = ("pre",)
     streams = True
@@ -86,7 +86,7 @@ class DeltaDepthAttention(Residual):
         self.gate = starts_as(torch.zeros(1)) if mixes else None
 
     def start(self, h_0: Tensor) -> State:
-        """A compiler is given the equation itself."""
+        """Returns the state with source h_0 and stream h_0. torch.compile gets the plain equation, without `kept`."""
         if torch.compiler.is_compiling():
             return State((h_0,), h_0)
         kept = DepthMix(self.number_kept, self.eps)
@@ -104,7 +104,7 @@ class DeltaDepthAttention(Residual):
             return self.end(s) + self.gate * mixed, s
 
     def shares(self, v: Tensor) -> Tensor:
-        """a: [B, T, J, D] -> [B, T, 1, J]"""
+        """Returns a: [B, T, J, D] -> [B, T, 1, J]."""
         assert self.query is not None and self.gain is not None
         return shares_of(v, self.query * self.gain, 1, self.eps)
 
@@ -118,5 +118,5 @@ class DeltaDepthAttention(Residual):
         return s.running
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a; a source is h_0 or what a sub-layer gave."""
+        """Returns a. The sources are h_0 and the outputs of sub-layers."""
         return {} if self.query is None else {"sources": self.shares(torch.stack(s.sources, dim=-2).float())}

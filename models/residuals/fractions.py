@@ -15,15 +15,15 @@ from models.seams import Residual
 from models.site import Site
 
 State = tuple[Tensor, Tensor, Tensor]
-"""Slices [B, T, m, D/m], R [.., m, m] and w [.., m], between reading and writing."""
+"""State between `read` and `write`: slices [B, T, m, D/m], R [.., m, m] and w [.., m]."""
 
 
 @RESIDUALS.register("fractions")
 class Fractions(Residual):
-    """x_b = sum_a Y_ab H_a, H'_b = sum_a R_ab H_a + w_b y_b; H, x and y are cut into m slices (Zhu et al. 2025, Frac-Connections).
+    """x_b = sum_a Y_ab H_a, H'_b = sum_a R_ab H_a + w_b y_b; H, x and y are split into m slices (Zhu et al. 2025, Frac-Connections).
 
-    Y, R and w are s * tanh(LN(H_a) W) plus a static part, a token and slice at a time; LN without gain. At the start W = 0, s = .01,
-    Y = R = I, w = 1: the plain network. Coefficients and slices in fp32.
+    Y, R and w are s * tanh(LN(H_a) W) plus a static part, separately for each token and slice. LN has no gain. At the start W = 0, s = .01,
+    Y = R = I and w = 1, which gives the plain network. Coefficients and slices are fp32.
 
     Args:
         parts: m, a divisor of d_model.
@@ -55,7 +55,7 @@ class Fractions(Residual):
         return h_0.unflatten(-1, (self.parts, -1))
 
     def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Y, R [.., m, m], w [.., m], and s as it goes on."""
+        """Returns Y and R [.., m, m], w [.., m] and s. Later reads must use the returned s (`normed_product`)."""
         m = self.parts
         product, s = normed_product(s, self.weight, self.eps, centred=True)
         c = self.static + torch.cat((self.scale[:1].expand(2 * m), self.scale[1:])) * torch.tanh(product)

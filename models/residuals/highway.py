@@ -15,10 +15,10 @@ from models.site import Site
 class Keel(Residual):
     """LN(alpha x + F(LN'(x))), alpha constant (Chen and Wei 2026, Keel).
 
-    Each sub-layer has two norms, with gain and offset where the paper has RMS norms. With alpha = 1 and without LN' it is post-norm.
+    Each sub-layer has two norms. They are LayerNorms with gain and offset; the paper has RMS norms. alpha = 1 without LN' is post-norm.
 
     Args:
-        alpha: the number of the stack's sublayers, as the paper is read, or of its layers, as some readings have it.
+        alpha: number of the stack's sublayers (our reading of the paper), or of its layers (other readings).
     """
 
     norm_orders = ("post",)
@@ -42,8 +42,8 @@ TwoStreams = tuple[Tensor, Tensor]
 class Siamese(Residual):
     """u' = LN_u(u) + y / c, w' = w + y, y = F(LN(LN_u(u) + LN_w(w))): two streams u and w, h_0 at the start (Li et al. 2026, SiameseNorm).
 
-    u is the stream of post-norm, w that of pre-norm. The stack's output is LN(LN_u(u) + LN_w(w)). c = sqrt(i), i the number of sub-layers
-    up to the end of the layer. As in the authors' code for vision; that for language has no LN_u in front of attention.
+    u is the post-norm stream, w the pre-norm stream. The stack's output is LN(LN_u(u) + LN_w(w)). c = sqrt(i), where i is the number of
+    sub-layers up to the end of the layer. This follows the authors' vision code; their language code has no LN_u in front of attention.
     """
 
     norm_orders = ("pre",)

@@ -1,7 +1,7 @@
-"""Hyper-connections of Zhu et al. 2025, and their products with backward passes of their own: n streams read, mixed and written.
+"""Hyper-connections of Zhu et al. 2025. The products that read, mix and write the n streams have hand-written backward passes.
 
-Shapes: n streams, D numbers in a stream; leading axes are tokens. Streams are fp32. A sub-layer keeps the streams once; their gradient is
-made on its way down: what reads the streams hands them on. Under a compiler, and where nothing learns, the plain forms run.
+Shapes: n streams of width D; leading axes are tokens. Streams are fp32. A sub-layer saves the streams once for the backward pass. Each
+function that reads them also returns them, so their gradient is summed along this chain. torch.compile and inference use the plain forms.
 """
 
 from typing import Annotated, Any, Literal
@@ -24,9 +24,9 @@ def _plain() -> bool:
 
 
 def normed_product(s: Tensor, weight: Tensor, eps: float, *, centred: bool = False) -> tuple[Tensor, Tensor]:
-    """(rms(s) W, s) of s [.., D] and W [D, E]; centred: LN(s) W, LN without gain and offset."""
+    """Returns (rms(s) W, s) for s [.., D] and W [D, E]; centred: LN(s) W, LN without gain and offset. Later reads use the returned s."""
     if centred:
-        weight = weight - weight.mean(0)  # the mean of s counts for nothing in a product with it
+        weight = weight - weight.mean(0)  # the product then ignores the mean of s
     if _plain():
         return (s @ weight) * _scale(s, eps, centred)[..., None], s
     product, s = _NormedProduct.apply(s, weight, eps, centred)
@@ -34,7 +34,7 @@ def normed_product(s: Tensor, weight: Tensor, eps: float, *, centred: bool = Fal
 
 
 def read_streams(s: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum_a p_a s_a [.., D], s) of s [.., n, D] and p [.., n]"""
+    """Returns (sum_a p_a s_a [.., D], s) for s [.., n, D] and p [.., n]. Later reads use the returned s."""
     if _plain():
         return (p[..., None] * s).sum(-2), s
     x, s = _Read.apply(s, p)
@@ -52,7 +52,7 @@ def write_streams(s: Tensor, r: Tensor | None, q: Tensor, y: Tensor) -> Tensor:
 
 
 def _scale(s: Tensor, eps: float, centred: bool) -> Tensor:
-    """[.., D] -> 1 / sqrt(mean s^2 + eps) [..]; centred: of s less its mean."""
+    """[.., D] -> 1 / sqrt(mean s^2 + eps) [..]; centred: of s minus its mean."""
     mean = s.var(-1, unbiased=False) if centred else s.square().mean(-1)
     return (mean + eps).rsqrt()
 
@@ -118,7 +118,7 @@ def _sum(s: Tensor, p: Tensor) -> Tensor:
 
 
 def _add_mixed(out: Tensor, r: Tensor, s: Tensor) -> Tensor:
-    """out_a + sum_b R_ab s_b, in the place of out"""
+    """Returns out_a + sum_b R_ab s_b, in place of out."""
     for stream, column in zip(s.unbind(-2), r.unbind(-1), strict=True):
         out.addcmul_(column[..., None], stream[..., None, :])
     return out
@@ -126,11 +126,11 @@ def _add_mixed(out: Tensor, r: Tensor, s: Tensor) -> Tensor:
 
 Streams = Annotated[int, Bounds(ge=1, le=64)]
 State = tuple[Tensor, Tensor | None, Tensor]
-"""Streams [B, T, n, D], R [B, T, n, n] and w [B, T, n], between reading and writing. R None: the identity."""
+"""State between `read` and `write`: streams [B, T, n, D], R [B, T, n, n] (None: the identity) and q [B, T, n]."""
 
 
 class StreamsResidual(Residual):
-    """x = p S, S' = R S + q y of n streams S, in fp32, at the start n times h_0. A subclass has the coefficients and the stack's output."""
+    """x = p S, S' = R S + q y for n streams S in fp32, which start as h_0. Subclasses define the coefficients and the stack's output."""
 
     streams = True
     n: int
@@ -140,7 +140,7 @@ class StreamsResidual(Residual):
         return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
 
     def coefficients(self, s: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-        """p [.., n], R [.., n, n], q [.., n], with tokens or without, and s as it goes on."""
+        """Returns p [.., n], R [.., n, n] (None: the identity), q [.., n] and s; later reads use this s. Static ones lack token axes."""
         raise NotImplementedError
 
     def read(self, s: Tensor) -> tuple[Tensor, State]:
@@ -161,26 +161,25 @@ class StreamsResidual(Residual):
         return {"read": p, "keep": torch.eye(self.n, device=s.device) if r is None else r, "write": q, "spread": spread(s)}
 
     def end_weights(self, s: Tensor) -> Tensor:
-        """[.., n]: the streams' shares in the stack's output."""
+        """Returns the weights of the streams in the stack's output: [.., n]."""
         raise NotImplementedError
 
 
 @RESIDUALS.register("hyper")
 class Hyper(StreamsResidual):
-    """x = sum_a m_a H_a; H'_b = sum_a R_ab H_a + w_b y (Zhu et al. 2025, Eq. 1-5): n streams H [B, T, n, D], at the start n times h_0.
+    """x = sum_a m_a H_a; H'_b = sum_a R_ab H_a + w_b y (Zhu et al. 2025, Eq. 1-5): n streams H [B, T, n, D], which all start as h_0.
 
-    At the start W = 0, s = .01, R = I, w = 1 and m picks stream i - 1 modulo n in sub-layer i. The stack's output is the streams' sum, or
-    mean in post-norm, where each stream goes through the norm (assumed). Coefficients and streams in fp32.
+    At the start W = 0, s = .01, R = I, w = 1, and m selects stream i - 1 modulo n in sub-layer i. The stack's output is the sum of the
+    streams. In post-norm it is their mean, and each stream passes through the norm (assumed). Coefficients and streams are fp32.
 
     Args:
         streams: n, 1 to 64.
-        dynamic: whether m, R and w are s * tanh(norm(H_a) W) plus a static part, a token and stream at a time; else the static part alone.
-        tanh: whether the dynamic part goes through tanh; false is the paper's second form.
-        first: by what m picks its stream at the start: the number of the sublayer, or of the layer (corl-team/lime).
+        dynamic: whether m, R and w are s * tanh(norm(H_a) W) plus a static part, for each token and stream; else only the static part.
+        tanh: whether the dynamic part has the tanh; false is the paper's second form.
+        first: which number selects the stream of m at the start: that of the sublayer, or that of the layer (corl-team/lime).
         stream_norm: norm of the dynamic part: layer: LayerNorm without gain (lime); rms: RMS norm with a gain (lucidrains).
-        reduce: the stack's output. sum: the streams' sum, as in the paper; learned: sum_a m_a H_a with an m of its own, 1 at the start (a
-            public reading).
-    """
+        reduce: the stack's output. sum: the sum of the streams (paper); learned: sum_a m_a H_a with its own m. This m starts at 1, in
+            post-norm at 1 / n (a public reading)."""
 
     read_if: tuple[tuple[str, str, tuple[Any, ...]], ...] = (("tanh", "dynamic", (True,)), ("stream_norm", "dynamic", (True,)))
 
@@ -222,7 +221,7 @@ class Hyper(StreamsResidual):
         return c[..., 0], c[..., 1:-1].mT, c[..., -1], s
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """([B, T, n, n + 2], or [n, n + 2] where they are static; s as it goes on)"""
+        """Returns (coefficients [B, T, n, n + 2], static ones [n, n + 2]; s, which later reads use)."""
         if self.weight is None or self.scale is None:
             return self.static, s
         if self.gain is None:
@@ -244,6 +243,6 @@ class Hyper(StreamsResidual):
 
 
 def spread(s: Tensor) -> Tensor:
-    """How far n streams [.., n, D] are from their mean, as a share of their size: [.., 1]."""
+    """Returns the relative distance of n streams from their mean, |S - mean| / |S|: [.., n, D] -> [.., 1]."""
     s = s.float()
     return ((s - s.mean(-2, keepdim=True)).square().sum((-1, -2)) / s.square().sum((-1, -2))).sqrt()[..., None]

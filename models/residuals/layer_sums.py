@@ -1,4 +1,4 @@
-"""Sums over all layers below with weights of the states: MUDD of Xiao et al. 2025 and DeepCrossAttention of Heddes et al. 2025."""
+"""Sums over all layers below with input-dependent weights: MUDD (Xiao et al. 2025) and DeepCrossAttention (Heddes et al. 2025)."""
 
 from typing import Any, Literal
 
@@ -21,16 +21,17 @@ MuddState = tuple[tuple[Tensor, ...], Tensor]
 class Mudd(Residual):
     """X^c_l = sum_{j<=l} (a^c_lj + A^c_lj) X_j, A_l = GELU(rms(X_l) W1) W2 (Xiao et al. 2025, Eq. 3-7); X_l: outputs of layers, X_0 = h_0.
 
-    The stack's output is one such sum. Inner width K = ways (l + 1), 4 (L + 1) at the end. At the start W2 = 0, a_ll = 1, others 0: the
-    plain network. W1 N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums in fp32.
+    The stack's output is one more sum. The inner width is K = ways (l + 1), and 4 (L + 1) for the output. At the start W2 = 0, a_ll = 1 and
+    the other a are 0, which gives the plain network. W1 ~ N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients
+    and sums are fp32.
 
     Args:
-        ways: 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v, each through a norm of its own in pre-norm; the
-            stream goes on from X^r, which cross-attention and FFN read (assumed). 1: the stream alone, X^r, is mixed.
-        dynamic: whether A is there; else the weights are a alone.
-        round: n > 0: the inner width K becomes (K // n + 1) n, as in the authors' code, n = 64; 0: it stays ways (l + 1).
-        norms: none: there are no further norms; printed: X^c_l = X_l + N(sum_j (..) N_lj(X_j)), N rms with a gain, 1 within and .001
-            outside at the start, a = 0 (PrePost, Eq. 10); code: as printed, with the outer norm on X^r alone.
+        ways: 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v. In pre-norm each has its own norm. X^r becomes
+            the residual stream, which cross-attention and FFN read (assumed). 1: only X^r, the residual stream, is mixed.
+        dynamic: whether the weights have the term A; else they are a alone.
+        round: n > 0: the inner width K becomes (K // n + 1) n (authors' code: n = 64); 0: it stays ways (l + 1).
+        norms: none: no further norms; printed: X^c_l = X_l + N(sum_j (..) N_lj(X_j)), where N is rms with a gain. At the start the inner
+            gains are 1, the outer gain .001 and a = 0 (PrePost, Eq. 10). code: as printed, but only X^r has the outer norm.
     """
 
     takes_views = True
@@ -73,7 +74,7 @@ class Mudd(Residual):
         return super().check(site, **options)
 
     def start(self, h_0: Tensor) -> MuddState:
-        """(X_0 .. of the layers below, the stream)"""
+        """Returns (X_0 .. of the layers below: none yet, the stream)."""
         return (), h_0
 
     def read(self, s: MuddState) -> tuple[Any, MuddState]:
@@ -114,7 +115,7 @@ class Mudd(Residual):
         return self.mix((*s[0], s[1]))[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a + A of each way; a source is X_0 .. X_l, or its norm, beside X_l (`norms`)."""
+        """Returns a + A for each way. The sources are X_0 .. X_l; with `norms`, their normed states, without the added X_l."""
         names = "qkvr" if self.ways == 4 else "r"
         return dict(zip(names, self.shares(s[1]).unbind(-2), strict=True)) if self.mixes else {}
 
@@ -126,14 +127,13 @@ CrossState = tuple[tuple[Tensor, ...], Tensor, Tensor | None]
 class DeepCrossAttention(Residual):
     """g = sum_j (b_j + relu(w^T G_j)) * G_j over G = [h_0, f_1, .., f_{l-1}], f_l what layer l adds (Heddes et al. 2025, GRN-v3, DCA).
 
-    Three such sums of layer l give its queries, keys and values, each through a norm of its own; the stream goes on from that of the
-    queries, and cross-attention and FFN read it (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start. In
-    fp32.
+    Layer l has three sums, for its queries, keys and values. Each has its own norm. The sum of the queries becomes the residual stream,
+    which cross-attention and FFN read (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start. In fp32.
 
     Args:
-        gate_start: w at the start (not printed). normal: N(0, 0.01); zero: the plain network, but under torch's relu'(0) = 0 it stays zero
-            for ever.
-        last: k > 0: G = [h_0, the sum of what lies between, the last k] (k-DCA); 0: all.
+        gate_start: w at the start (not printed). normal: N(0, 0.01); zero: the plain network, but w never changes, since torch has
+            relu'(0) = 0.
+        last: k > 0: G = [h_0, the sum of the states between, the last k] (k-DCA); 0: all states.
     """
 
     norm_orders = ("pre",)
@@ -154,7 +154,7 @@ class DeepCrossAttention(Residual):
         self.gate = gate if self.mixes else None
 
     def start(self, h_0: Tensor) -> CrossState:
-        """(G, the stream, what the layer has added so far)"""
+        """Returns (G, the stream, the sum of what the current layer has added so far)."""
         return (h_0,), h_0, None
 
     def read(self, s: CrossState) -> tuple[Any, CrossState]:
@@ -167,7 +167,7 @@ class DeepCrossAttention(Residual):
         return views, (below, views[0], None)
 
     def mix(self, below: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """G, each [B, T, D] -> its sums"""
+        """States of G, each [B, T, D] -> the sums, each [B, T, D]"""
         assert self.weight is not None
         with full_precision(below[0]):
             g = self._group(below)
@@ -175,14 +175,14 @@ class DeepCrossAttention(Residual):
             return tuple(((self.weight[c] + gates[..., c, None]) * g).sum(-2) for c in range(self.sums))
 
     def _group(self, below: tuple[Tensor, ...]) -> Tensor:
-        """G [B, T, J, D]"""
+        """Returns G [B, T, J, D]."""
         if self.last and len(below) > self.last + 2:
             between = below[1 : -self.last]
             below = (below[0], torch.stack(between).sum(0), *below[-self.last :])
         return torch.stack(below, dim=-2).float()
 
     def _gates(self, g: Tensor) -> Tensor:
-        """[B, T, J, sums]"""
+        """Returns relu(w^T G_j): [B, T, J, sums]."""
         assert self.gate is not None
         return torch.relu(g @ self.gate.T)
 
@@ -196,7 +196,7 @@ class DeepCrossAttention(Residual):
         return self.mix((*s[0], s[2]))[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """The mean over D of b_j, and relu(w^T G_j), for each sum; a source is h_0 or what a layer added."""
+        """Returns the mean over D of b_j, plus relu(w^T G_j), for each sum. The sources are h_0 and what each layer added."""
         if not self.mixes or self.weight is None:
             return {}
         gates = self._gates(self._group((*s[0], s[2])))

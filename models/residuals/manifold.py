@@ -1,4 +1,4 @@
-"""Manifold-constrained hyper-connections of Xie et al. 2025: matrices made doubly stochastic, and two readings of the method.
+"""Manifold-constrained hyper-connections of Xie et al. 2025 in two readings; their mixing matrices are doubly stochastic.
 
 Shapes: n rows and columns, N matrices.
 """
@@ -22,8 +22,8 @@ from models.site import Site
 def sinkhorn(logits: Tensor, iterations: int, axes: tuple[int, int]) -> Tensor:
     """exp(logits) [.., n, n], `iterations` times divided by its sums over one axis, then over the other; -1: rows sum to 1, -2: columns.
 
-    (Sinkhorn and Knopp 1967.) The first iteration is done in logarithms. After it all sums lie between 1/n and n, however far apart the
-    logits are; before it a whole row or column of exponentials may be 0 in fp32.
+    Source: Sinkhorn and Knopp 1967. The first iteration runs in logarithms, because a whole row or column of exponentials may be 0 in fp32.
+    After it, all sums lie between 1/n and n for any logits.
     """
     r = _inner(logits)
     for axis in axes:
@@ -37,7 +37,8 @@ def sinkhorn(logits: Tensor, iterations: int, axes: tuple[int, int]) -> Tensor:
 
 
 class _Balance(torch.autograd.Function):
-    """[n, n, N]: the numbers of one place of all matrices lie side by side. Sums over four numbers at a time take several times as long."""
+    """Sinkhorn iterations on [n, n, N]: the layout puts the same entry of all matrices side by side. Sums over a last axis of four numbers
+    would be several times slower."""
 
     @staticmethod
     def forward(ctx: Any, r: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -59,7 +60,7 @@ class _Balance(torch.autograd.Function):
 
 
 def _balance(r: Tensor, axes: tuple[int, ...], sums: list[Tensor] | None = None) -> Tensor:
-    """In place; an axis is one of [.., n, n]."""
+    """Divides r by its sums over each of `axes` in turn, in place. -1: rows, -2: columns. sums: receives the sums."""
     for axis in axes:
         total = r.sum(axis - 1, keepdim=True)
         r.div_(total)
@@ -82,11 +83,12 @@ MAX_PERMUTED = 5
 
 @RESIDUALS.register("manifold_hyper")
 class ManifoldHyper(StreamsResidual):
-    """x = sum_a p_a X_a; X'_a = sum_b R_ab X_b + q_a y, R doubly stochastic (Xie et al. 2025, mHC): n streams X [B, T, n, D], at the start
-    n times h_0, at the end their sum (assumed).
+    """x = sum_a p_a X_a; X'_a = sum_b R_ab X_b + q_a y, R doubly stochastic (Xie et al. 2025, mHC): n streams X [B, T, n, D], which start
+    as h_0 and end as their sum (assumed).
 
-    p = s(l_p), q = post_scale * s(l_q), R = Sinkhorn(l_R): exp, then columns and rows in turn to sum 1. The logits l are
-    a * (rms(vec X) phi) + b with a scalar a = .01 for each of the three. In fp32. One map for all streams: residual manifold_streams.
+    p = s(l_p), q = post_scale * s(l_q), R = Sinkhorn(l_R): exp, then columns and rows are scaled in turn to sum 1. The logits l are
+    a * (rms(vec X) phi) + b; each of the three has its own scalar a, .01 at the start. Computed in fp32. The residual `manifold_streams`
+    applies one map to each stream separately.
 
     Other forms: `weights: softmax` with dynamic false, temperature .05 and 10 iterations is tokenbender's; `positive: sigmoid` with
     post_scale 1 is the first release of DeepSeek-V4 in Hugging Face's library; `reduce: learned` is DeepSeek-V4's end.
@@ -94,20 +96,20 @@ class ManifoldHyper(StreamsResidual):
     Args:
         streams: n, 1 to 64; at most 5 with manifold permutations.
         dynamic: whether the logits depend on the states; else they are b alone.
-        iterations: how often Sinkhorn brings columns and rows to sum 1.
-        start: initial values (not printed). xavier: phi by Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in
-            sub-layer i and -1 for others, of R 0 on the diagonal and -8 off it (mhc-lite's baseline); with weights softmax 0 for that
-            stream and -8 for others in p, q = 1 / n (tokenbender's).
+        iterations: number of Sinkhorn iterations; each scales columns and rows to sum 1.
+        start: initial values (not printed). xavier: phi by Glorot, b = 0 (Megatron); identity: phi = 0 (mhc-lite's baseline). In p and q,
+            b is 1 for stream i - 1 modulo n in sub-layer i and -1 for the others. In R, b is 0 on the diagonal and -8 off it. With weights
+            softmax, b is 0 for that stream and -8 for the others in p, and q = 1 / n (tokenbender's).
         manifold: sinkhorn: R = Sinkhorn(l_R); permutations: R is a sum over the n! permutations, weighted by softmax(l_R) (mHC-lite);
             identity: R = I, without l_R (identity hyper-connections, Ge et al. 2026, Chimera).
-        stream_scale: whether stream a starts as s_a * h_0 with a learned vector s_a (learned stream scaling, Alimaskina et al. 2026), .6 +
-            U(+-sqrt(6 / (n + D))) at the start (authors' code).
-        positive: what makes l_R positive before Sinkhorn: exp or sigmoid.
+        stream_scale: whether stream a starts as s_a * h_0 with a learned vector s_a (learned stream scaling, Alimaskina et al. 2026). s_a
+            starts as .6 + U(+-sqrt(6 / (n + D))) (authors' code).
+        positive: function that makes l_R positive before Sinkhorn: exp or sigmoid.
         post_scale: factor of q, with weights sigmoid.
-        last: which margin of R is exact: rows (paper) or columns (Megatron, MaxText).
+        last: which sums of R are exactly 1: rows (paper) or columns (Megatron, MaxText).
         temperature: t of R = Sinkhorn(l_R / t), with manifold sinkhorn and positive exp.
-        weights: p and q of their logits: sigmoid, or softmax over the streams.
-        reduce: the stack's output. sum: the streams' sum; learned: sum_a s(l_a) X_a with logits of its own, b = 0.
+        weights: how p and q follow from their logits: sigmoid, or softmax over the streams.
+        reduce: the stack's output. sum: the sum of the streams; learned: sum_a s(l_a) X_a with its own logits, b = 0 at the start.
     """
 
     norm_orders = ("pre",)
@@ -193,7 +195,7 @@ class ManifoldHyper(StreamsResidual):
         return torch.sigmoid(p), mixing, self.post_scale * torch.sigmoid(q), s
 
     def logits(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """(l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static; s as it goes on)"""
+        """Returns (l_p, l_q, l_R side by side, or the logits of the learned end: [B, T, ..], static ones [..]; s, which later reads use)."""
         if self.phi is None or self.scale is None:
             return self.bias, s
         parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width][: len(self.scale)]
@@ -202,7 +204,7 @@ class ManifoldHyper(StreamsResidual):
         return scale * product + self.bias, flat.view(s.shape)
 
     def mixing(self, logits: Tensor) -> Tensor:
-        """R [..., n, n] from its logits."""
+        """Returns R [..., n, n] from its logits."""
         if self.permuted:
             return (logits.softmax(-1) @ self.matrices).unflatten(-1, (self.n, self.n))
         logits = logits.unflatten(-1, (self.n, self.n))
@@ -226,14 +228,13 @@ class ManifoldHyper(StreamsResidual):
 class ManifoldStreams(Hyper):
     """Hyper-connections with m = s(l_m), R = Sinkhorn(l_R), w = 2 s_w s(h W_w) + b_w (lucidrains' reading of mHC).
 
-    l_m and l_R are s * h W + b of each stream a by itself, h = g * rms(H_a), where mHC has all streams before one map; row a of R is stream
-    a's. Sinkhorn: exp, then columns and rows in turn to sum 1. At the start W = 0, s = .01, b_m = 1 for stream i - 1 modulo n in sub-layer
-    i and 0 for others, b_R = I, b_w = 1: R is Sinkhorn(I), .475 on its diagonal for n = 4.
+    l_m and l_R are s * h W + b, h = g * rms(H_a), for each stream a separately; mHC maps all streams together. Stream a gives row a of R.
+    Sinkhorn: exp, then columns and rows are scaled in turn to sum 1. At the start W = 0, s = .01, b_R = I and b_w = 1. b_m is 1 for stream
+    i - 1 modulo n in sub-layer i and 0 for the others. R then starts as Sinkhorn(I), with .475 on its diagonal for n = 4.
 
     Args:
         streams: n, 1 to 64.
-        iterations: how often Sinkhorn brings columns and rows to sum 1.
-    """
+        iterations: number of Sinkhorn iterations; each scales columns and rows to sum 1."""
 
     norm_orders = ("pre",)
     read_if = ()
@@ -245,7 +246,7 @@ class ManifoldStreams(Hyper):
             self.scale = starts_as(torch.full((3,), 0.01))  # of m, of R, of w
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """([B, T, n, n + 2]: of stream a m_a, R_a1 .. R_an, w_a; s as it goes on)"""
+        """Returns (coefficients [B, T, n, n + 2]: m_a, R_a1 .. R_an, w_a of stream a; s, which later reads use)."""
         assert self.weight is not None and self.scale is not None and self.gain is not None
         n = self.n
         c, s = normed_product(s, self.gain[:, None] * self.weight, self.eps)

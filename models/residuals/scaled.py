@@ -1,4 +1,4 @@
-"""Residuals of one stream: factors of their own, Admin, and deep delta learning."""
+"""Residuals of one stream with scale factors or low-rank maps: ReZero, DeepNorm, LAuReL, deep delta learning and Admin."""
 
 from typing import Any, Literal
 
@@ -24,11 +24,11 @@ class Scale(nn.Module):
 
 @RESIDUALS.register("rezero")
 class ReZero(Residual):
-    """x + a y, a = 0 at the start, without any norm, the stack's last one included (Bachlechner et al. 2020, Eq. 1).
+    """x + a y, a = 0 at the start, without any norm; the stack's final norm is absent too (Bachlechner et al. 2020, Eq. 1).
 
     Args:
-        per: sublayer: each sub-layer has its own a; layer: those of a layer share one (the authors' package).
-        norms: none: there is no norm; keep: the norms stay where the model has them (the Transformer-Clinic's "ReZero + Post-LN").
+        per: sublayer: each sub-layer has its own a; layer: the sub-layers of a layer share one a (the authors' package).
+        norms: none: no norms; keep: the model keeps its norms (the Transformer-Clinic's "ReZero + Post-LN").
     """
 
     starts_as_identity = True
@@ -62,17 +62,17 @@ class ReZero(Residual):
 
 @RESIDUALS.register("deepnorm")
 class DeepNorm(Residual):
-    """LN(alpha x + y); initial values of the maps of values, attention's output and the FFN times beta (Wang et al. 2022, DeepNet, Fig. 2).
+    """LN(alpha x + y); beta scales the initial maps of values, attention output and FFN (Wang et al. 2022, DeepNet, Fig. 2).
 
     N encoder and M decoder layers: alpha = .81 (N^4 M)^(1/16), beta = .87 (N^4 M)^(-1/16) in the encoder, alpha = (3M)^(1/4),
-    beta = (12M)^(-1/4) in the decoder. The paper draws Xavier normal, the model's `init` stays here.
+    beta = (12M)^(-1/4) in the decoder. The paper draws Xavier normal; here the model's `init` draws the maps.
 
     Args:
-        gain: the encoder's beta. paper: with the factor .87; torchscale: with 1.15, as the authors' code has it.
+        gain: factor in the encoder's beta. paper: .87; torchscale: 1.15 (authors' code).
     """
 
     norm_orders = ("post",)
-    starts_as_identity = True  # beta, a part of the method, would do nothing to maps of zero
+    starts_as_identity = True  # beta is part of the method and would have no effect on maps of zero
 
     def __init__(self, site: Site, *, gain: Literal["paper", "torchscale"] = "paper") -> None:
         super().__init__(site)
@@ -94,8 +94,8 @@ class Laurel(Residual):
 
     Args:
         weights: whether a and b are learned; else they are 1.
-        rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: neither is there.
-        total: factor of the softmax; 2 starts at a = b = 1 (the paper gives no scale).
+        rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: no low-rank term.
+        total: factor of the softmax; with 2, a = b = 1 at the start (the paper gives no scale).
     """
 
     def __init__(self, site: Site, *, weights: bool = True, rank: int = 0, total: Positive = 2.0) -> None:
@@ -122,7 +122,7 @@ class Laurel(Residual):
         return a * drop(y) + b * s
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """Of the form without a low-rank map, which is no number a source."""
+        """Returns the learned a and b. Empty with a low-rank term, whose effect is not one number per source."""
         if self.logits is None or self.inner is not None:
             return {}
         a, b = self.total * self.logits.softmax(0)
@@ -133,8 +133,8 @@ class Laurel(Residual):
 class Delta(Residual):
     """x + beta (v - k^T x) k, k = y / |y|, beta = 2 s(w_b^T LN(x) + b), v = 4 s(w_v^T x + c) (Zhang 2026, deep delta learning, d_v = 1).
 
-    Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). Numbers in fp32.
-    The code's expanded state of d_v columns, read by a convolution over time, is not here.
+    The result depends only on the direction of y. At the start b = c = 0, so beta is about 1; w ~ N(0, .5 / sqrt(D)) (authors' code).
+    Computed in fp32. Not implemented: the code's expanded state of d_v columns with a convolution over time.
     """
 
     norm_orders = ("pre",)
@@ -156,7 +156,7 @@ class Delta(Residual):
 
 
 class Profile(nn.Module):
-    """What the sub-layers of a stack hand on to the next one while a batch is profiled; `omega` is None at other times."""
+    """Value that each sub-layer of a stack passes to the next one while a batch is profiled. `omega` is None at other times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,16 +165,15 @@ class Profile(nn.Module):
 
 @RESIDUALS.register("admin")
 class Admin(Residual):
-    """LN(omega_i * x + y), omega_i [D] learned, its first value from the data (Liu et al. 2020, "Understanding the difficulty of training
+    """LN(omega_i * x + y), omega_i [D] learned and initialised from data (Liu et al. 2020, "Understanding the difficulty of training
     Transformers", section 4).
 
-    One batch in training mode (`profile`) measures it: omega_1 = 1 in the first sub-layer of the stack, and omega_{i+1}^2 =
-    Var(omega_i x_i) + Var(y_i) in the i-th, as in the authors' code. (The paper has sum_{j<=i} Var(y_j).) Var is over all numbers of the
-    batch.
+    One batch in training mode (`profile`) sets the initial values: omega_1 = 1 in the stack's first sub-layer, then omega_{i+1}^2 =
+    Var(omega_i x_i) + Var(y_i), as in the authors' code. The paper has sum_{j<=i} Var(y_j). Var is over all values of the batch.
     """
 
     norm_orders = ("post",)
-    starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
+    starts_as_identity = True  # omega is measured from the sub-layers' outputs, which must not be zero
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -188,7 +187,7 @@ class Admin(Residual):
 
     @torch.no_grad()
     def _measured(self, s: Tensor, y: Tensor) -> Tensor:
-        """omega from the sub-layers below, and the next one's."""
+        """Sets this sub-layer's omega to the profile's value and computes the value for the next sub-layer. Returns omega * s + y."""
         profile = self.profile
         assert isinstance(profile, Profile) and profile.omega is not None
         self.omega.fill_(profile.omega)
@@ -197,18 +196,18 @@ class Admin(Residual):
         return s + y
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """The mean of omega."""
+        """Returns the mean of omega."""
         return {"omega": self.omega.mean()[None]}
 
 
 def profiles(model: nn.Module) -> list[Profile]:
-    """Of the model's stacks; none where no residual takes values from data."""
+    """Returns the profiles of the model's stacks. Empty if no residual is initialised from data."""
     return [module for module in model.modules() if isinstance(module, Profile)]
 
 
 @torch.no_grad()
 def profile(model: nn.Module, src_BS: Tensor, tgt_in_BT: Tensor) -> None:
-    """Sets every omega from one batch, in fp32 and training mode."""
+    """Initialises every omega from one batch, in fp32 and training mode."""
     found = profiles(model)
     for each in found:
         each.omega = 1.0
