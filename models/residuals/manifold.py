@@ -195,7 +195,7 @@ class ManifoldHyper(StreamsResidual):
         return torch.sigmoid(p), mixing, self.post_scale * torch.sigmoid(q), s
 
     def logits(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (l_p, l_q, l_R side by side, or the logits of the learned end: [B, T, ..], static ones [..]; s, which later reads use)."""
+        """Returns (l_p, l_q, l_R side by side, or the logits of the learned end: [B, T, ..], static: [..]; s, which later reads use)."""
         if self.phi is None or self.scale is None:
             return self.bias, s
         parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width][: len(self.scale)]
