@@ -1,1 +1,1 @@
-"""What a stack returns: registered classes."""
+"""Registered aggregations: what a stack returns."""

@@ -15,11 +15,11 @@ from models.site import Flow, History, Site
 class LinearCombination(Aggregation):
     """narrow: h = sum_l W_l H^l, W_l in R^{d x d} (Dou et al. 2018, Eq. 5 as written).
 
-    wide: h = W2 (W1 [H^1;..;H^L] + b1) + b2, W1: 4d x Ld, W2: d x 4d: the reading that meets the paper's parameter count.
-    Pre-norm states are not normalised, so there one norm follows.
+    wide: h = W2 (W1 [H^1;..;H^L] + b1) + b2, W1: 4d x Ld, W2: d x 4d. This reading matches the paper's parameter count.
+    Pre-norm states are not normalised, so in pre-norm one norm follows.
 
     Args:
-        mode: wide: two linear maps with a bias, 4 d_model wide between them; narrow: one linear map for each layer.
+        mode: wide: two linear maps with a bias, with inner width 4 d_model; narrow: one linear map for each layer.
     """
 
     reads_top = False
@@ -40,11 +40,10 @@ class LinearCombination(Aggregation):
 class Groups(Aggregation):
     """LN(1/G sum_g sigmoid(w_g) X_g), X_g the output of the last of each `size` layers (Yang et al. 2022, GTrans, section 3).
 
-    w = 0 at the start: the norm of the mean. In a decoder it is their `sparse-without-ensemble`; the paper's own decoder is `head: groups`.
+    At the start w = 0: the norm of the mean. In a decoder this is their `sparse-without-ensemble`; the paper's decoder is `head: groups`.
 
     Args:
-        size: layers of a group. A size for six layers is not stated: 2 is assumed.
-    """
+        size: layers per group. The paper states no size for six layers: 2 is assumed."""
 
     reads_top = False
 
@@ -66,7 +65,7 @@ class Groups(Aggregation):
 
 
 def group_fault(size: int, num_layers: int) -> str | None:
-    """What is wrong with groups of so many layers, in one line."""
+    """Returns one line on what is wrong with groups of `size` layers, or None."""
     if num_layers % size == 0 and size < num_layers:
         return None
     return f"size is {size}; expected a part of num_layers {num_layers}, so that there are two groups or more"

@@ -27,7 +27,7 @@ class LayerEmbedding(nn.Module):
 
 
 def shared_table(site: Site) -> LayerEmbedding:
-    """The model's one table, with a row for every layer index that a side reads."""
+    """Returns the model's only layer-embedding table, with a row for every layer index that a side reads."""
     made = site.shared.get("mlrf.layer_embedding")
     if not isinstance(made, LayerEmbedding):
         sides = [(side.num_layers, side.aggregation) for side in (site.config.encoder, site.config.decoder)]
@@ -38,7 +38,7 @@ def shared_table(site: Site) -> LayerEmbedding:
 
 
 class FusionStates(nn.Module):
-    """The list z~^0..z~^L a fusion layer reads: `words` includes the embedding output z^0, `layers` adds the layer embedding."""
+    """Returns the states z~^0..z~^L that a fusion layer reads. `words`: include the embedded words z^0. `layers`: add layer embeddings."""
 
     def __init__(self, site: Site, *, words: bool, layers: bool) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class FusionNetwork(nn.Module):
 
 @AGGREGATIONS.register("mlrf-avg")
 class MlrfAverage(Aggregation):
-    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2.1). A layer embedding would be a constant, so there is none.
+    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2.1). It has no layer embedding, which would only add a constant.
 
     Args:
         word_embedding: whether the embedded words z^0 are one of the states; else the mean begins with layer 1.
@@ -118,10 +118,10 @@ class MlrfFeedForward(Aggregation):
 class MlrfSelfAttention(Aggregation):
     """E_n = s(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])) (Wang et al. 2018, 3.2.3).
 
-    W1: d x d_a, W2: d_a x n_hop, both without bias; the softmax runs over the layers, at each position by itself.
+    W1: d x d_a, W2: d_a x n_hop, both without bias. The softmax runs over the layers, separately at each position.
 
     Args:
-        n_hop: hops, that is weighted sums over the layers that are put side by side.
+        n_hop: number of hops, that is of weighted sums over the layers, which are concatenated.
         d_a: inner width of the energies, the columns of W1.
         d_f: inner width of the network FNN over the hops.
         w1: shared: one W1; layer: W1^l for each state l (footnote 4); hop: W1_p for each hop p, with column p of W2.
