@@ -1,1 +1,1 @@
-"""From encoder states to what each decoder layer attends to: registered classes."""
+"""Registered bridges: from encoder states to what each decoder layer attends to."""

@@ -1,7 +1,7 @@
-"""A second memory for the decoder (Hao et al. 2019, section 3): recurrent encoders beside the stack, bridges that hand their states on, and
-cross-attention that reads them.
+"""A second memory for the decoder (Hao et al. 2019, section 3): recurrent encoders beside the stack, bridges that pass their states to the
+decoder, and cross-attention that reads them.
 
-Shapes: B sentences, S positions of the source, T slots of the memory (S, or a number of steps), d d_model.
+Shapes: B sentences, S source positions, T slots of the memory (S, or a number of steps), d d_model.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class FirstSubLayer(nn.Module):
 
 
 class RecurrentLayer(nn.Module):
-    """C = SubLayer(H, Rec), in the first layer without residual; H' = SubLayer(C, FFN) where there is one; all 2d wide."""
+    """C = SubLayer(H, Rec), in the first layer without residual; H' = SubLayer(C, FFN) with `feed_forward`, else C. Width 2d."""
 
     def __init__(self, site: Site, make: Recurrence, feed_forward: bool) -> None:
         super().__init__()
@@ -66,15 +66,15 @@ class RecurrentLayer(nn.Module):
 
 
 class RecurrentEncoder(ExtraEncoder):
-    """H^0 = drop(E[w] * sqrt(d) + b), with positions where `positions`; H^n = RecurrentLayer(H^{n-1}).
+    """H^0 = drop(E[w] * sqrt(d) + b), plus positions if `positions`; H^n = RecurrentLayer(H^{n-1}).
 
-    Residual dropout on every sub-layer's output. norm pre: as the Transformer's pre-norm form, with one more LN at the end.
+    Residual dropout acts on every sub-layer's output. norm pre: the Transformer's pre-norm form, with one more LN at the end.
 
     Args:
-        num_layers: recurrent layers.
+        num_layers: number of recurrent layers.
         rec_input_pos: whether positions are added to the words.
-        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
-            all maps and the reset gate behind the product.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias only for the candidate; torch: the cell of torch.nn.GRU, with
+            biases on all maps and the reset gate after the product.
     """
 
     def __init__(self, site: Site, make: Recurrence, *, num_layers: int, positions: bool, feed_forward: bool = True) -> None:
@@ -98,7 +98,7 @@ class RecurrentEncoder(ExtraEncoder):
         return Memory(h, mask, padding_bias(mask), packing=packing)
 
     def _packing(self, mask: Tensor) -> Packing | None:
-        """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
+        """Returns a packing in training on a CPU, as in the stack, if the recurrence gives one state per position; else None."""
         return worth_packing(mask) if self.aligned and self.training and may_pack(mask.device) else None
 
 
@@ -107,7 +107,7 @@ class BiRnnEncoder(RecurrentEncoder):
     """C^1 = LN(BiRNN(H^0)), C^n = LN(BiRNN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); 2d wide (Hao et al. 2019, section 3.1).
 
     H^0: word embeddings. Both directions start from the mean of the sentence's inputs.
-    norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, at the end LN.
+    norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, and a final LN.
     """
 
     aligned = True
@@ -120,11 +120,11 @@ class BiRnnEncoder(RecurrentEncoder):
 class BiArnEncoder(RecurrentEncoder):
     """C^1 = LN(BiARN(H^0)), C^n = LN(BiARN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); T slots, 2d wide (Hao et al. 2019, section 3.2).
 
-    The first layer reads J inputs, one for each token, the others T. H^0: word embeddings. norm pre: as in `birnn`.
+    The first layer reads J inputs, one for each token. The other layers read T inputs. H^0: word embeddings. norm pre: as in `birnn`.
 
     Args:
-        steps: T, the slots of the memory; J: as many as the sentence has tokens, its own ones whatever its batch.
-        rec_input_pos: whether positions are added to the words (without, the network reads a bag of words).
+        steps: T, the number of slots of the memory. "J": as many slots as the sentence has tokens, without padding.
+        rec_input_pos: whether positions are added to the words (without them, the network reads a bag of words).
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class BiArnEncoder(RecurrentEncoder):
 
 @ENCODERS.register("multi_column")
 class MultiColumnEncoder(RecurrentEncoder):
-    """H^1 = LN(BiRNN(H^0)), H^n = LN(BiRNN(H^{n-1}) + H^{n-1}): layers of bidirectional GRUs over the word embeddings, d units a
-    direction, from zero states, without feed-forward networks (Chen et al. 2018, RNN column; compared with in Hao et al. 2019, Table 4).
+    """H^1 = LN(BiRNN(H^0)), H^n = LN(BiRNN(H^{n-1}) + H^{n-1}): bidirectional GRU layers over the word embeddings, with d units per
+    direction, zero first states and no feed-forward networks (Chen et al. 2018, RNN column; a baseline in Hao et al. 2019, Table 4).
 
-    Width and number of units are assumed. norm pre: H^n = BiRNN(LN(H^{n-1})) + H^{n-1}, at the end LN.
+    Width and number of units are assumed. norm pre: H^n = BiRNN(LN(H^{n-1})) + H^{n-1}, and a final LN.
     """
 
     aligned = True
@@ -165,8 +165,7 @@ class ExtraBridge(Bridge):
     output.
 
     Args:
-        where: the decoder layers that attend to both memories: the top one, or all.
-    """
+        where: the decoder layers that attend to both memories: only the top layer, or all layers."""
 
     any_width = True
     reads_extra = True
@@ -213,7 +212,7 @@ class MergedBridge(Bridge):
 
 
 class TwoMemories(SingleCrossAttention):
-    """In a layer with one memory it is `single`; with two, `extra` attends to the second one in a sub-layer of its own."""
+    """Cross-attention to one or two memories. With one it is `single`; `extra` attends to the second one in its own sub-layer."""
 
     max_memories = 2
 

@@ -1,4 +1,4 @@
-"""A document-level Transformer over the sentences that the encoder has read one by one."""
+"""A document-level Transformer over sentences, which the encoder reads one at a time."""
 
 from dataclasses import replace
 
@@ -19,12 +19,12 @@ from models.stack import Stack
 class HierarchicalDocumentBridge(Bridge):
     """memories_l = (LN(w_ij + g_i),) for every decoder layer l; g = Transformer(s + position), s_i = w_i,end (HIERTRANS, Wei et al. 2020).
 
-    w_ij: the encoder's state of token j of sentence i, where the encoder sees one sentence at a time, positions starting again with each
+    w_ij: the encoder's state of token j of sentence i. The encoder reads one sentence at a time, and positions restart in each sentence
     (`by_sentence`). s_i: the state of the sentence's end token. g_i: state of sentence i after the document's layers over s.
-    The sum and its norm are assumed; the paper names the two levels alone. A source without sentence ends is one sentence.
+    The sum and its norm are assumed: the paper only names the two levels. A source without sentence ends is one sentence.
 
     Args:
-        doc_layers: plain Transformer layers over the sentences of a document.
+        doc_layers: number of plain Transformer layers over the sentences of a document.
     """
 
     by_sentence = True
@@ -40,7 +40,7 @@ class HierarchicalDocumentBridge(Bridge):
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         sentences = flow.segments
         assert sentences is not None and flow.mask is not None
-        # real tokens side by side: the same order whether sentences or documents are the encoder's rows
+        # packed real tokens have the same order, whether the encoder's rows are sentences or documents
         w_1PD = encoded if flow.packing is not None else Packing(flow.mask).pack(encoded)
         s_BND = sentences.packing.unpack(w_1PD[:, sentences.ends])
         if self.places:

@@ -19,13 +19,12 @@ from models.site import Flow, History, Memory, Site
 class TransparentBridge(Bridge):
     """memories_m = (LN(sum_{i=0}^{L} softmax_i(drop(s_m + 1/(L+1))) h_i),) for decoder layer m (Bapna et al. 2018, section 4).
 
-    s starts at 0, that is from the average; dropout and the constant 1/(L+1), which matters under dropout alone, are Lingvo's
-    (WeightedSumLayer). h_0: the embedded source. In pre-norm the mixtures share one norm, in place of the encoder's final one, which is
-    not built; post-norm has none.
+    s starts at 0, so each mixture starts as the average. Dropout and the constant 1/(L+1) are Lingvo's (WeightedSumLayer). The constant
+    only matters with dropout. h_0: the embedded source. In pre-norm the mixtures share one norm, which replaces the encoder's final norm;
+    post-norm has none.
 
     Args:
-        dropout: probability of dropout of the scores s_m + 1/(L+1).
-    """
+        dropout: dropout probability of the scores s_m + 1/(L+1)."""
 
     needs_output = False
     reads_layers = True
@@ -44,19 +43,18 @@ class TransparentBridge(Bridge):
         return [(flow.memory(z),) for z in self.norm(mixtures).unbind(0)]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """softmax s_m; a reader is a decoder layer, a source h_0 .. h_L."""
+        """Returns softmax s_m. The readers are the decoder layers, the sources h_0 .. h_L."""
         return {"layers": self.scalars.softmax(0).T}
 
 
 @BRIDGES.register("mudd")
 class MuddBridge(Bridge):
     """K_m = LN_k(sum_{j<=L} (a^k_mj + A^k_mj) X_j), V_m = LN_v(sum_j (a^v_mj + A^v_mj) X_j), of decoder layer m: the equations of Xiao et
-    al. 2025 (MUDD) for the two ways of cross-attention, unpublished.
+    al. 2025 (MUDD) for keys and values of cross-attention, unpublished.
 
-    X_j: outputs of encoder layers, X_0 = h_0; A = GELU(rms(X_L) W1) W2 at each source position, of inner width 2 M (L + 1) for M decoder
-    layers. At the start W2 = 0, a_mL = 1, others 0: the encoder's output; W1 N(0, 1 / sqrt(D)). Two norms in place of the encoder's final
-    one in pre-norm, none in post-norm. Coefficients and sums in fp32.
-    """
+    X_j: outputs of the encoder layers, X_0 = h_0. A = GELU(rms(X_L) W1) W2 at each source position, with inner width 2 M (L + 1) for M
+    decoder layers. At the start W2 = 0, a_mL = 1 and the other a are 0, which gives the encoder's output. W1 ~ N(0, 1 / sqrt(D)). In
+    pre-norm two norms replace the encoder's final norm; post-norm has none. Coefficients and sums are fp32."""
 
     needs_output = False
     reads_layers = True
@@ -80,7 +78,7 @@ class MuddBridge(Bridge):
         return [(flow.memory(k, v),) for k, v in both]
 
     def mix(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """X_0 .. X_L [B, S, D] -> keys and values [B, S, M, D], before their norms"""
+        """X_0 .. X_L [B, S, D] -> keys and values before their norms, [B, S, M, D] each"""
         with full_precision(states[0]):
             own = F.gelu(rms(states[-1], self.eps) @ self.inner) @ self.outer
             weights = self.static + own.unflatten(-1, self.static.shape)
@@ -88,7 +86,7 @@ class MuddBridge(Bridge):
             return weights[..., 0, :] @ below, weights[..., 1, :] @ below
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a of keys and values; a reader is a decoder layer, a source X_0 .. X_L."""
+        """Returns the static weights a of keys and values. The readers are the decoder layers, the sources X_0 .. X_L."""
         return {"k": self.static[:, 0], "v": self.static[:, 1]}
 
 
@@ -97,9 +95,8 @@ class DepthAttentionBridge(Bridge):
     """memories_m = (LN(sum_j a_mj v_j),), a_m = softmax_j(w_m^T (g_m * rms(v_j))), for decoder layer m: the equation of the Kimi team 2026
     (AttnRes) over all sources v_j of the encoder with residual depth_attention; unpublished.
 
-    w = 0 at the start: the uniform mean, as the encoder's output has it. That output is not built; the mixtures share a norm in its place.
-    In fp32.
-    """
+    At the start w = 0, which gives the uniform mean, as in the encoder's output. The encoder's output is not built; the mixtures share one
+    norm in place of its final norm. Computed in fp32."""
 
     needs_output = False
     reads_residual = "depth_attention"
@@ -116,7 +113,7 @@ class DepthAttentionBridge(Bridge):
         return [(flow.memory(z),) for z in mixtures.unbind(-2)]
 
     def mix(self, sources: tuple[Tensor, ...]) -> Tensor:
-        """J sources [B, S, D] -> [B, S, M, D], a mixture for each of M decoder layers"""
+        """J sources [B, S, D] -> a mixture for each of M decoder layers, [B, S, M, D]"""
         with full_precision(sources[0]):
             v = torch.stack(sources, dim=-2).float()
             shares = (rms(v, self.eps) @ (self.query * self.gain).T).softmax(-2)
