@@ -1,4 +1,4 @@
-"""Connections of convolutional models: layers of another width than d_model, and dense ones (Shen et al. 2018)."""
+"""Connections of convolutional models: projected ones for layers whose width is not d_model, and dense ones (Shen et al. 2018)."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from models.site import Flow, History, Site
 class Projected(Connection):
     """x_1 = W_in h_0; x_l = h_{l-1}; the stack's output is W_out h_L (fc1 and fc2 of ConvS2S, Gehring et al. 2017).
 
-    The output has width d_model in an encoder; in a decoder output_dim, and dropout (dropout.residual).
+    In an encoder the output has width d_model. In a decoder it has width output_dim and dropout (dropout.residual).
     """
 
     any_width = True
@@ -45,13 +45,13 @@ class Projected(Connection):
 class Concatenated(Connection):
     """x_l = [h_{l-1}, .., h_1, h_0]; in a decoder [h_{l-1}, a_{l-1}, .., h_1, a_1, h_0] (Shen et al. 2018, Eq. 6-7).
 
-    The stack's output is a linear map of the last group's concatenation, to d_model in an encoder, to output_dim in a decoder, where
+    The stack's output is a linear map of the last group's concatenation: to d_model in an encoder, to output_dim in a decoder. In a decoder
     dropout (dropout.residual) follows.
 
     Args:
-        sumlen: s > 0: behind every s - 1 layers but the last ones stands a summary layer, whose output, d_model wide, takes the place of
-            h_0 (section 3.3); layers above it see it and one another. 0: there is none.
-        summary: what a summary layer is. linear: a linear map of the concatenation; glu_conv3: a gated convolution of three positions.
+        sumlen: s > 0: a summary layer follows every s - 1 layers, except the last group (section 3.3). Its output has width d_model and
+            replaces h_0 for the layers above, which read it and each other. 0: no summary layers.
+        summary: what a summary layer is. linear: a linear map of the concatenation; glu_conv3: a gated convolution over three positions.
     """
 
     any_width = True
@@ -80,7 +80,7 @@ class Concatenated(Connection):
         return f"sumlen is {sumlen}; expected 0 or at least 2, a layer and its summary" if sumlen == 1 else None
 
     def _begins(self, layer: int) -> bool:
-        """Is it a group's first?"""
+        """Returns whether the layer is the first of a group."""
         return base(layer, self.group) == layer - 1
 
     def width(self, layer: int) -> int:
@@ -96,7 +96,7 @@ class Concatenated(Connection):
         return self._concatenation(history)
 
     def _concatenation(self, history: History) -> Tensor:
-        """Of the group's states, the newest first."""
+        """Returns the concatenation of the group's states, the newest first."""
         first, *states = history.group
         newest: list[Tensor] = []
         for h, attended in zip(reversed(states), reversed(history.attended), strict=False):

@@ -22,9 +22,9 @@ Residual = Literal["all", "top", "none"]
 class AggregationNode(nn.Module):
     """AGG(x_1..x_n) = LN(F([x_1;..;x_n]) + R), F(x) = W2 s(W1 x + b1) + b2 (Dou et al. 2018, Eq. 7 and Table 4).
 
-    W1: 4d x nd, W2: d x 4d; the inner width is settled by the paper's parameter counts. s: sigmoid or relu. `attention`: F is one
-    multi-head self-attention over the positions of [x_1;..;x_n], Q, K, V: nd -> d, with a cache slot of its own.
-    R: `all` x_1 + .. + x_n, `top` the highest backbone state (x_`top`, from 0), `none` 0. `dropout` acts on F's output.
+    W1: 4d x nd, W2: d x 4d; the inner width follows from the paper's parameter counts. s: sigmoid or relu. `attention`: F is one
+    multi-head self-attention over the positions of [x_1;..;x_n], Q, K, V: nd -> d, with its own cache slot.
+    R: `all`: x_1 + .. + x_n; `top`: the highest backbone state (index `top` of x, from 0); `none`: 0. `dropout` acts on F's output.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class Iterative(Aggregation):
 class Dense(Connection):
     """literal: H^1 = Layer(H^0); H^l = Layer(H^{l-1}) + sum_{i=1}^{l-1} H^i for l >= 2 (Dou et al. 2018, Eq. 4 as written).
 
-    In the literal reading the sum is added after the layer's last norm. No parameters but the norm's; a running sum stands for the H^i.
+    In the literal reading the sum is added after the layer's last norm. The only parameters are those of the norm. A running sum replaces
+    the list of H^i.
 
     Args:
-        mode: literal: Eq. 4 as written, which grows as 2^l; layer_outputs: layer l >= 2, and the stack's output, read u^1 + .. + u^{l-1},
-            the sum of the outputs u of the layers below, which grows linearly.
-        final_norm: whether a norm stands over the stack's output.
-    """
+        mode: literal: Eq. 4 as written; states grow as 2^l. layer_outputs: layer l >= 2 and the stack's output read u^1 + .. + u^{l-1}, the
+            sum of the outputs u of the layers below; states grow linearly.
+        final_norm: whether a norm is applied to the stack's output."""
 
     def __init__(self, site: Site, *, mode: Literal["literal", "layer_outputs"] = "literal", final_norm: bool = False) -> None:
         super().__init__(site)
@@ -173,10 +173,10 @@ class Hierarchical(Connection):
 class MultiLayerSelfAttention(SelfAttention):
     """C_{-i} = MHA_i(query from H^{l-1}; keys, values from H^{l-i}), i = 1..k; C = AGG(C_{-1},..,C_{-k}) (Dou et al. 2018, section 3.1.2).
 
-    Layers l <= k are vanilla. Each MHA_i is complete and separate. In pre-norm each lower state has a norm of its own.
+    Layers l <= k have plain self-attention. Each MHA_i has its own parameters. In pre-norm each lower state has its own norm.
 
     Args:
-        k: number of layers that are attended to, at least 2 and less than there are layers.
+        k: number of layers that are attended to, at least 2 and less than the number of layers.
     """
 
     reads_stream = True
@@ -211,7 +211,7 @@ class MultiLayerSelfAttention(SelfAttention):
 class Diversity(Regularizer):
     """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 8-10); loss = NLL - weight * D.
 
-    H^l are the layers' outputs, not aggregation nodes. The sum returned is of cos^2 - 1, so that the loss adds it.
+    H^l are the layers' outputs, not aggregation nodes. `forward` returns the sum of cos^2 - 1, since the loss adds the term.
 
     Args:
         weight: factor of D in the loss (the paper's lambda).

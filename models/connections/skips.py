@@ -1,4 +1,4 @@
-"""Skips of a record in training speed: backout, and skips from the embeddings."""
+"""Skip connections of modded-nanogpt's speed records: backout, and skips from the embeddings."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from models.site import Flow, History, Site
 
 @CONNECTIONS.register("backout")
 class Backout(Connection):
-    """The plain stack, whose output is h_L - b h_k, k = floor(2L / 3) (modded-nanogpt, record of October 2025); b is learned from .5.
+    """The plain stack with output h_L - b h_k, k = floor(2L / 3) (modded-nanogpt, record of October 2025); b is learned, .5 at the start.
 
     Args:
-        rate: factor of the learning rate of b (theirs is 5).
+        rate: factor of the learning rate of b (modded-nanogpt: 5).
     """
 
     min_layers = 2
@@ -35,14 +35,14 @@ class Backout(Connection):
 
 @CONNECTIONS.register("embedding_skip")
 class EmbeddingSkip(Connection):
-    """x_l = a_l h_{l-1} + b_l h_0 of layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024); a and b are learned.
+    """x_l = a_l h_{l-1} + b_l h_0 for layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024); a and b are learned.
 
-    At the start a = 1, b = 0: the plain network. Not here: gates made from the embedding.
+    At the start a = 1 and b = 0, which gives the plain network. Not implemented: gates from the embedding.
 
     Args:
-        normed: whether the stack starts from rms(h_0), as theirs does, and skips from that.
+        normed: whether rms(h_0) replaces h_0 as the stack's input and in the skips, as in modded-nanogpt.
         backout: whether the output is h_L - c h_k, k = floor(2L / 3), c = 0.5 at the start (`connection: backout`).
-        rate: factor of the learning rate of a, b and c (theirs is 5).
+        rate: factor of the learning rate of a, b and c (modded-nanogpt: 5).
     """
 
     min_layers = 2
@@ -62,5 +62,5 @@ class EmbeddingSkip(Connection):
         return h if layer == 1 else self.weight[layer - 2, 0] * h + self.weight[layer - 2, 1] * history.kept[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """Of layers 1 .. L: (a, b); layer 1 reads h_0."""
+        """Returns (a, b) of layers 1 .. L. Layer 1 reads h_0."""
         return {"layer below, h_0": torch.cat((self.weight.new_full((1, 2), torch.nan), self.weight))}

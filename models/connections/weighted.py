@@ -1,4 +1,4 @@
-"""Learned weights over all layers below: DLCL of Wang et al. 2019, DenseFormer of Pagliardini et al. 2024, PCformer of Li et al. 2024."""
+"""Learned weights over all layers below: DLCL (Wang et al. 2019), DenseFormer (Pagliardini et al. 2024), PCformer (Li et al. 2024)."""
 
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from models.site import Flow, History, Site
 
 
 class Sums(States):
-    """x_l = sum_{k<l} r_lk y_k, of K states as rows of M numbers."""
+    """x_l = sum_{k<l} r_lk y_k over at most K states, stored as rows of M numbers."""
 
     y: Tensor  # [K, M]
 
@@ -24,7 +24,7 @@ class Sums(States):
     def place(self, y: Tensor, k: int) -> Tensor:
         if k == 0:
             self.y = y.new_empty(self.number, y.numel())
-        # `data`: a version of its own, for that the rows above are written later changes nothing here
+        # `data` has its own version counter: later writes to other rows must not invalidate this row
         return self.y.data[k].view(y.shape).copy_(y)
 
     def mix(self, row: Tensor, l: int) -> tuple[Tensor, ...]:
@@ -35,7 +35,7 @@ class Sums(States):
 
 
 class SumGradients:
-    """dx [K, M] and the rows [K, K], at l - 1 of x_l."""
+    """Gradients of one backward pass. dx [K, M] and weight rows [K, K]: index l - 1 belongs to x_l."""
 
     def __init__(self, y: Tensor) -> None:
         self.y, self.dx, self.rows = y, torch.zeros_like(y), y.new_zeros(len(y), len(y))
@@ -60,7 +60,7 @@ class RunningMix:
 
     @classmethod
     def start(cls, history: History, number: int) -> "RunningMix | None":
-        """With h_0 in its place; None under torch.compile, which is given the plain sum."""
+        """Returns a mix that holds h_0, or None under torch.compile, which gets the plain sum."""
         if torch.compiler.is_compiling():
             return None
         mix = cls(number)
@@ -68,19 +68,19 @@ class RunningMix:
         return mix
 
     def put(self, y: Tensor, k: int) -> Tensor:
-        """y_k in its place."""
+        """Stores y as state k and returns y_k."""
         self._new.append(self._states.put(y, k))
         return self._new[-1]
 
     def read(self, row: Tensor) -> Tensor:
-        """x_l from r_l [l], l the number of states so far."""
+        """Returns x_l from r_l [l], where l is the number of states so far."""
         x, self._above = self._states.read(row, len(row), self._above, *self._new)
         self._new = []
         return x
 
 
 def averages(states: int) -> Tensor:
-    """[K, K]: row k averages the first k."""
+    """Returns [K, K] weights: each row averages the states up to the diagonal."""
     weight = torch.ones(states, states).tril()
     return weight / weight.sum(1, keepdim=True)
 
@@ -89,10 +89,9 @@ def averages(states: int) -> Tensor:
 class Dlcl(Connection):
     """x_{l+1} = sum_{k=0}^{l} W_{l+1,k} LN_k(h_k), LN_0 the identity (Wang et al. 2019, "Learning deep Transformer models", Eq. 5-6).
 
-    W is lower triangular, learned, not normalised; each row starts as the average. The stack's output is the last row's mixture. As in the
-    authors' code post-norm has its norms behind the sums instead: x_{l+1} = LN_l(sum_k W_{l+1,k} h_k), and W has L+1 squared entries, of
-    which those above the diagonal stay 0. y_k is kept once, whatever the number of layers that read it.
-    """
+    W is lower triangular, learned and not normalised. Each row starts as the average. The last row's mixture is the stack's output. In
+    post-norm the norms follow the sums, as in the authors' code: x_{l+1} = LN_l(sum_k W_{l+1,k} h_k). W has (L+1)^2 entries; those above
+    the diagonal stay 0. Memory holds each y_k once, however many layers read it."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -113,24 +112,24 @@ class Dlcl(Connection):
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """W; a reader is x_1 .. x_{L+1}, a source y_0 .. y_L."""
+        """Returns W. The readers are x_1 .. x_{L+1}, the sources y_0 .. y_L."""
         return {"layers": self.weight.masked_fill(torch.ones_like(self.weight).triu(1).bool(), torch.nan)}
 
 
 @CONNECTIONS.register("dwa")
 class Dwa(Connection):
-    """x_{l+1} = sum_{j<=l} a_lj h_j, h_j before it is mixed (Pagliardini et al. 2024, DenseFormer, Eq. 1): also behind the last layer.
+    """x_{l+1} = sum_{j<=l} a_lj h_j over the unmixed outputs h_j, also after the last layer (Pagliardini et al. 2024, DenseFormer, Eq. 1).
 
-    The weights are learned, not normalised, and start as a_ll = 1, others 0: the plain network. A sum of one state is left out.
+    The weights are learned and not normalised. They start as a_ll = 1 and 0 elsewhere, which gives the plain network. Sums over a single
+    state are left out.
 
     Args:
         dilation: k of "k x p": a sum is over the states j = l modulo k.
-        period: p of "k x p": a sum stands behind every p-th layer alone.
-        keeps: all: a sum is over the outputs of all layers (the authors' package); units: over those of every p-th layer alone, counted so
-            for the dilation too (the authors' experiments).
-        where: all: a sum stands behind every layer that the period allows; top: behind the last layer alone.
-        rate: factor of the learning rate of the weights a.
-    """
+        period: p of "k x p": a sum follows only every p-th layer.
+        keeps: all: a sum is over the outputs of all layers (the authors' package); units: only over the outputs of every p-th layer, and
+            the dilation counts in these units (the authors' experiments).
+        where: all: a sum follows every layer that the period allows; top: only the last layer.
+        rate: factor of the learning rate of the weights a."""
 
     read_if = (("dilation", "where", ("all",)), ("period", "where", ("all",)))
 
@@ -150,7 +149,7 @@ class Dwa(Connection):
         mixed = [l for l in range(1, layers + 1) if l % period == 0 and (where == "all" or l == layers)]
         self.sources = {l: list(range(l % step, l + 1, step)) for l in mixed if l >= step}
         places = [l * self.states + j for l, js in self.sources.items() for j in js]
-        self.places: Tensor  # a buffer, so that no pass copies it to a device
+        self.places: Tensor  # a buffer: it moves to the device with the model, not in each pass
         self.register_buffer("places", torch.tensor(places, dtype=torch.long), persistent=False)
         self.weight = starts_as(torch.tensor([float(place % self.states == place // self.states) for place in places]))
 
@@ -163,7 +162,7 @@ class Dwa(Connection):
         return super().check(site, **options)
 
     def rows(self, absent: float = 0.0) -> Tensor:
-        """a_lj as a matrix [L + 1, L + 1]."""
+        """Returns a_lj as a matrix [L + 1, L + 1]. absent: value of missing weights."""
         full = self.weight.new_full((self.states**2,), absent)
         return full.index_put((self.places,), self.weight).unflatten(0, (self.states, self.states))
 
@@ -184,7 +183,7 @@ class Dwa(Connection):
         return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""
+        """Returns a. The readers are x_1 .. x_{L+1}, the sources h_0 .. h_L."""
         return {"layers": self.rows(torch.nan)}
 
 
@@ -192,10 +191,9 @@ class Dwa(Connection):
 class Corrector(Connection):
     """c_l = L_l(sum_{j<l} A_lj y_j + A_ll LN'_l(p_l)), y_l = LN_l(c_l), y_0 = h_0, x_{l+1} = sum_{j<=l} B_lj y_j (Li et al. 2024).
 
-    p_l is what layer l predicts from x_l (in the paper by `layer: runge_kutta`, coefficients ema). The layer runs once more, with the same
-    weights, on its prediction beside the layers below; what it gives takes the prediction's place. A and B are [L+1, L+1] and their rows
-    start as averages; entries without a state stay. The authors' code reads B where its definition is commented out.
-    """
+    p_l is the prediction of layer l from x_l (in the paper: `layer: runge_kutta`, coefficients ema). The layer then runs again, with the
+    same weights, on the sum of its prediction and the states below. This second output replaces the prediction. A and B are [L+1, L+1].
+    Their rows start as averages; entries without a state never change. The authors' code reads B, but its definition is commented out."""
 
     corrects = True
     norm_orders = ("pre",)
@@ -222,7 +220,7 @@ class Corrector(Connection):
         return torch.tensordot(row[: len(states)], torch.stack(states), dims=1)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """A and B; a reader is c_l or x_{l+1}, a source y_0 .. y_L, of A the prediction for y_l."""
+        """Returns A and B. The readers are c_l (A) or x_{l+1} (B), the sources y_0 .. y_L; A has the prediction p_l in place of y_l."""
         above = torch.ones_like(self.weight).triu(1).bool()
         above[0] = True
         return {name: w.masked_fill(above, torch.nan) for name, w in (("corrected", self.predicted), ("layers", self.weight))}
