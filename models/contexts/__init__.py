@@ -1,1 +1,1 @@
-"""States over depth: registered classes."""
+"""Registered contexts: states over depth."""

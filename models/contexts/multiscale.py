@@ -47,13 +47,13 @@ class FfnCell(nn.Module):
 
 @CONTEXTS.register("multiscale")
 class MultiscaleContext(Context):
-    """C^n = cell(C^{n-1}, b^n), C^0 = h_0 (Wei et al. 2020, Eq. 7): one cell for all blocks and positions, nothing runs along the sentence.
+    """C^n = cell(C^{n-1}, b^n), C^0 = h_0 (Wei et al. 2020, Eq. 7). All blocks and positions share one cell; positions are independent.
 
-    C^0 is the embedded source sentence; b^n is block n's output behind the encoder's final norm.
+    C^0 is the embedded source sentence; b^n is the output of block n after the encoder's final norm.
 
     Args:
-        blocks: blocks of the encoder, of equal height; a divisor of its number of layers.
-        cell: gru: a GRU cell; ffn: a feed-forward network of both, d_ff wide inside.
+        blocks: number of equal blocks of the encoder; a divisor of its number of layers.
+        cell: gru: a GRU cell; ffn: a feed-forward network of [C^{n-1}; b^n] with inner width d_ff.
     """
 
     def __init__(self, site: Site, *, blocks: int = 6, cell: Literal["gru", "ffn"] = "gru") -> None:
@@ -70,7 +70,7 @@ class MultiscaleContext(Context):
 
 
 def uneven(blocks: int, layers: int) -> str | None:
-    """What is wrong with `blocks` blocks of equal height in an encoder of `layers` layers."""
+    """Returns one line on what is wrong with `blocks` equal blocks in an encoder of `layers` layers, or None."""
     if layers % blocks == 0:
         return None
     fitting = ", ".join(str(n) for n in range(1, layers + 1) if layers % n == 0)
@@ -79,12 +79,12 @@ def uneven(blocks: int, layers: int) -> str | None:
 
 @BRIDGES.register("multiscale")
 class MultiscaleBridge(Bridge):
-    """memories_n = (b^n, C^n) for decoder layer n, or (b^n,) where there is no context (Wei et al. 2020, section 3.1).
+    """memories_n = (b^n, C^n) for decoder layer n, or (b^n,) in a model without context (Wei et al. 2020, section 3.1).
 
-    b^n: output of encoder block n behind the encoder's final norm, which all blocks share.
+    b^n: output of encoder block n after the encoder's final norm, which all blocks share.
 
     Args:
-        blocks: blocks of the encoder, of equal height; as many as the decoder has layers.
+        blocks: number of equal blocks of the encoder; it equals the number of decoder layers.
     """
 
     reads_context = True
@@ -115,10 +115,10 @@ CtxNorms = Literal[1, 3]
 
 
 class ContextAttention(MultiHeadAttention):
-    """Att_c = MHA(q, LN_c(C), LN_c(C)) with maps of its own (Wei et al. 2020, Eq. 9 and 12).
+    """Att_c = MHA(q, LN_c(C), LN_c(C)) with its own maps (Wei et al. 2020, Eq. 9 and 12).
 
-    ctx_norms 1: q is the query of the layer's own attention. 3: q = LN_q(x), and keys and values have a norm each; three more norms a
-    layer are what the paper's parameter counts ask for, it does not say where they stand.
+    ctx_norms 1: q is the query of the layer's own attention. 3: q = LN_q(x), and keys and values have one norm each. The paper's parameter
+    counts require three more norms per layer; the paper does not say where.
     """
 
     def __init__(self, site: Site, *, ctx_norms: CtxNorms, d_memory: int | None = None) -> None:
@@ -135,7 +135,7 @@ class ContextAttention(MultiHeadAttention):
 class ContextFusion(nn.Module):
     """sigmoid: g * a_h + (1 - g) * a_c, g = s(W_h a_h + W_c a_c + b), element by element (Wei et al. 2020, Eq. 10-11); add: a_h + a_c.
 
-    Attention maps are those of a_h; a_c leaves no trace.
+    A trace (Flow.trace) contains the attention maps of a_h, not those of a_c.
     """
 
     def __init__(self, site: Site, *, gate: Gate, ctx_norms: CtxNorms, d_memory: int | None = None) -> None:
@@ -145,7 +145,7 @@ class ContextFusion(nn.Module):
         self.context = nn.Linear(site.d_model, site.d_model) if gate == "sigmoid" else None
 
     def forward(self, a_h: Tensor, q: Tensor, x: Tensor, context: Memory, flow: Flow) -> Tensor:
-        """a_h [B, T, D]: the layer's own attention; q: its query; x: what the sub-layer read."""
+        """Returns the fused attention [B, T, D]. a_h [B, T, D]: the layer's own attention; q: its query; x: the sub-layer's input."""
         norm = self.attention.query_norm
         a_c = self.attention.over(q if norm is None else norm(x), context, flow if flow.trace is None else replace(flow, trace=None))
         if self.own is None or self.context is None:
@@ -158,13 +158,13 @@ class ContextFusion(nn.Module):
 class ContextualSelfAttention(SelfAttention):
     """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 8-11).
 
-    Of the encoder. Dropout stands behind the fusion. In post-norm the sub-layer's own norm moves behind the sum, and those of the context
-    stay: nothing else would bring it to a scale.
+    For the encoder. Dropout follows the fusion. In post-norm the sub-layer's own norm follows the residual sum. The norms of the context
+    stay in front of its attention, since nothing else normalises the context.
 
     Args:
         gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
-        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
-            as the paper's parameter counts ask for.
+        ctx_norms: norms in front of the attention to the context. 1: one for keys and values; 3: one each for queries, keys and values, as
+            the paper's parameter counts require.
     """
 
     reads_context = True
@@ -191,12 +191,12 @@ class ContextualSelfAttention(SelfAttention):
 class ContextualCrossAttention(SingleCrossAttention):
     """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 12-13).
 
-    In a layer with one memory it is `single`.
+    In a layer with one memory it equals `single`.
 
     Args:
         gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
-        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
-            as the paper's parameter counts ask for.
+        ctx_norms: norms in front of the attention to the context. 1: one for keys and values; 3: one each for queries, keys and values, as
+            the paper's parameter counts require.
     """
 
     max_memories = 2
@@ -219,8 +219,8 @@ class ContextualCrossAttention(SingleCrossAttention):
 class EncoderL2(WeightPenalty):
     """loss + weight * sum ||W||^2 over the matrices of the encoder's layers and of its context's cell (Wei et al. 2020, section 4.1).
 
-    Attention, feed-forward and gate maps; not embeddings, biases, norms and the scalars of a connection. It is part of the loss, so that
-    Adam sees its gradient, and counts once per update however many micro-batches and workers share it.
+    The matrices are attention, feed-forward and gate maps, not embeddings, biases, norms or the scalars of a connection. The term is part
+    of the loss, so Adam sees its gradient. It counts once per update, for any number of micro-batches and workers.
 
     Args:
         weight: factor of the sum of squares in the loss.
