@@ -1,1 +1,1 @@
-"""How a decoder's states become predictions: registered classes."""
+"""Registered heads: how a decoder's states become predictions."""

@@ -1,4 +1,4 @@
-"""Predictions that are mixed: of groups of layers, and of the decoder and the source words."""
+"""Mixtures of predictions: of groups of layers, or of the decoder and the source words."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -21,11 +21,11 @@ Share = Annotated[float, Bounds(gt=0, lt=1)]
 class GroupPredictions(Head):
     """log p = sum_g u_g log softmax(W LN(X_g) + b), u = softmax(w / sqrt(D)), w = 0 at the start (Yang et al. 2022, GTrans, section 3).
 
-    X_g is the output of the last of each `size` decoder layers. One norm, the stack's last one, serves all groups; in post-norm there is
-    none. The loss is the same sum of losses. Search and nll have p sum to 1, which the authors' scores do not.
+    X_g is the output of the last of each `size` decoder layers. All groups share the stack's final norm; post-norm has none. The loss is
+    the sum of the groups' losses with weights u_g. Search and nll normalise p; the authors' scores do not sum to 1.
 
     Args:
-        size: decoder layers of a group; a divisor of their number, so that there are two groups or more.
+        size: decoder layers per group; a divisor of their number that gives at least two groups.
     """
 
     reads_layers = True
@@ -57,12 +57,12 @@ class SurfaceFusion(Head):
     """e = MHA(q = h, k = encoder's output, v = source words) with one head; h and the encoder's output get no gradient through it (Liu et
     al. 2021, "Understanding and improving encoder layer fusion", section 4).
 
-    log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), in the loss too: their hard fusion. Search and nll have p sum to
-    1, which the authors' scores do not. Words are embedded and scaled, without positions (assumed). Not here: soft fusion, gates that are
-    learned, pooled words in place of attention.
+    log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), also in the loss: their hard fusion. Search and nll normalise p;
+    the authors' scores do not sum to 1. Words are embedded and scaled, without positions (assumed). Not implemented: soft fusion, learned
+    gates, pooled words instead of attention.
 
     Args:
-        gate: share of the decoder's own prediction, between 0 and 1.
+        gate: weight of the decoder's own prediction, between 0 and 1.
     """
 
     reads_words = True
