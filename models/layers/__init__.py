@@ -1,1 +1,1 @@
-"""One layer of a stack: registered classes."""
+"""Registered layers of a stack."""

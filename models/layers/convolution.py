@@ -22,8 +22,8 @@ from models.site import Flow, History, Memory, Site
 class GluConv(nn.Module):
     """y_t = GLU(W [drop(x)_{t-r}; ..; drop(x)_{t+r}] + b), GLU([u; v]) = u * s(v) (Gehring et al. 2017; Shen et al. 2018, Eq. 5).
 
-    W is [2D, k C], the earliest position first. Outside the sentence, x is 0: on both sides and at padding in an encoder; in a decoder the
-    window ends at t, and a cache keeps its last k - 1 inputs.
+    W is [2D, k C], the earliest position first. In an encoder, x is 0 outside the sentence and at padding. In a decoder the window ends
+    at t, x is 0 before the sentence, and the cache keeps the last k - 1 inputs.
     """
 
     def __init__(self, site: Site, d_in: int, d_out: int, kernel: int) -> None:
@@ -37,7 +37,7 @@ class GluConv(nn.Module):
         return F.glu(self.map(self._windows(self.dropout(x_BTC), flow)), dim=-1)
 
     def _windows(self, x_BTC: Tensor, flow: Flow) -> Tensor:
-        """[B, T, k C]"""
+        """Returns the inputs of each window: [B, T, k C]."""
         k, length = self.kernel, x_BTC.shape[1]
         if k == 1:
             return x_BTC
@@ -57,21 +57,20 @@ class GluConv(nn.Module):
 class ConvolutionLayer(Layer):
     """z = GLU(conv_k(drop(x))); in the decoder a = CrossAttention(z, memories).
 
-    Dropout of x is dropout.residual. A model's d_ff, num_heads and dropout of attention and ffn do nothing here, nor does a side's
-    self_attention.
+    Dropout of x is dropout.residual. The model's d_ff, num_heads, dropout.attention and dropout.ffn and the side's self_attention have no
+    effect.
 
     Args:
-        widths: width of z: one number, or a list with one for each layer.
-        kernels: k, positions that a convolution sees: one number, or a list with one for each layer; odd in an encoder.
-        residual: true: h = ((a + z) sqrt(1/2) + P x) sqrt(1/2), without a in the encoder (ConvS2S, Gehring et al. 2017); P is a linear map
-            where x and z differ in width, else nothing. false: h = z (DenseNMT, Shen et al. 2018, Eq. 6-7), and the connection passes a on.
-    """
+        widths: width of z: one number, or a list with one number per layer.
+        kernels: k, number of positions that a convolution reads: one number, or a list with one number per layer; odd in an encoder.
+        residual: true: h = ((a + z) sqrt(1/2) + P x) sqrt(1/2), without a in the encoder (ConvS2S, Gehring et al. 2017). P is a linear map
+            if the widths of x and z differ, else the identity. false: h = z (DenseNMT, Shen et al. 2018, Eq. 6-7); connections read a."""
 
     packable = False
     any_width = True
     adds_attended = True
     self_attends = False
-    norm_orders = ("post",)  # there are no norms
+    norm_orders = ("post",)  # convolutional models have no norms
 
     def __init__(self, site: Site, *, widths: int | list[int], kernels: int | list[int] = 3, residual: bool = True) -> None:
         super().__init__(site)
@@ -114,12 +113,11 @@ class MultistepAttention(CrossAttention):
     """q = (W_in z + h_0) sqrt(1/2); a = W_out sum over memories of softmax(q K^T) V sqrt(J) (Gehring et al. 2017, section 3.3; summed over
     encoder layers Shen et al. 2018, Eq. 10).
 
-    h_0 [B, T, D]: the target's embedded words. J: the sentence's own source length without padding. z and a have the layer's width; keys
-    and values are the memory's as they are, D wide.
+    h_0 [B, T, D]: the embedded target words. J: the sentence's source length without padding. z and a have the layer's width. Keys and
+    values are the memory's states, of width D, without maps.
 
     Args:
-        query_embedding: whether h_0 is part of the query; else q = W_in z.
-    """
+        query_embedding: whether h_0 is part of the query; else q = W_in z."""
 
     packable = False
     bare = True
@@ -136,7 +134,7 @@ class MultistepAttention(CrossAttention):
         if self.query_embedding:
             assert flow.h_0 is not None
             q = (q + flow.h_0) * math.sqrt(0.5)
-        # the hypotheses of a sentence are queries of one row: its keys are never copied
+        # the hypotheses of a sentence become queries of one row, so its keys are never copied
         grouped = q.reshape(memories[0].keys.shape[0], -1, q.shape[-1])
         a = self._attend(grouped, memories[0], flow)
         for memory in memories[1:]:
@@ -162,7 +160,7 @@ class MultistepAttention(CrossAttention):
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """x; its gradient is multiplied by `factor` on the way back."""
+    """Returns x. The backward pass multiplies its gradient by `factor`."""
     x = x.view_as(x)
     if x.requires_grad:
         x.register_hook(lambda grad: grad * factor)
@@ -173,12 +171,11 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
 class MultistepBridge(Bridge):
     """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
 
-    h_enc, h_0: the encoder's output and its embedded words.
+    h_enc, h_0: the encoder's output and the embedded source words.
 
     Args:
-        scale_gradient: whether the gradient into the encoder's states is divided by twice the number of decoder layers that attend
-            (section 3.4); that into h_0 is not.
-    """
+        scale_gradient: whether the gradient into the encoder's states is divided by twice the number of decoder layers (section 3.4). The
+            gradient into h_0 is not divided."""
 
     packable = False
     any_width = True
@@ -190,7 +187,7 @@ class MultistepBridge(Bridge):
         self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
 
     def base_state(self, history: History) -> Tensor:
-        """h_0, or the last summary layer's output, which is a state of the encoder: the gradient into it is scaled like the others'."""
+        """Returns h_0, or the last summary layer's output. That output is an encoder state, so its gradient is scaled too."""
         base = history.group[0]
         return base if base is history.outputs[0] else scale_gradient(base, self.factor)
 
@@ -204,8 +201,8 @@ class MultistepBridge(Bridge):
 class DenseAttention1(MultistepBridge):
     """K = L([h_i]), V = K + L_0(h_0), the same for every decoder layer (Shen et al. 2018, Eq. 9).
 
-    L([h_i]) is the encoder's output, a linear map of its layers' concatenation where its connection is `concatenated`; the L of K and of V
-    are one map. h_0: the embedded source, or the last summary layer's output where there is one.
+    L([h_i]) is the encoder's output. With connection `concatenated` it is a linear map of the layers' concatenation. K and V share this L.
+    h_0: the embedded source, or the last summary layer's output if there is one.
     """
 
     def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
@@ -222,12 +219,11 @@ class DenseAttention2(MultistepBridge):
     """K_i = L_i(h_i), V_i = K_i + L'(h_0) for each layer i of the encoder's last group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018,
     Eq. 10).
 
-    h_0: the embedded source, or the last summary layer's output where there is one. A layer's memory is one, keys and values [B, I, S, D].
-    The encoder's own output is not read.
+    h_0: the embedded source, or the last summary layer's output if there is one. Each decoder layer has one memory, with keys and values
+    [B, I, S, D]. The bridge does not read the encoder's output.
 
     Args:
-        include_h0: whether h_0 is a term of the sum itself (i = 0).
-    """
+        include_h0: whether h_0 is also a term of the sum (i = 0)."""
 
     needs_output = False
 

@@ -15,7 +15,7 @@ SOURCE = tuple((name, 0) for name in ("source keys", "source values", "source bi
 
 
 class MergedAttention(MultiHeadAttention):
-    """MHA over keys of the own side and of a memory, all from one pair of maps, under one softmax."""
+    """MHA with one softmax over keys of its own side and of a memory. Both use the same key and value maps."""
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
         keys, values, hidden = (flow.memo[name] for name in SOURCE)
@@ -24,16 +24,16 @@ class MergedAttention(MultiHeadAttention):
         return super()._attend(q, torch.cat((k, keys), dim=2), torch.cat((v, values), dim=2), torch.cat(biases, dim=-1), flow)
 
     def note(self, memory: Memory, flow: Flow) -> None:
-        """Maps the memory; once per sentence while decoding."""
+        """Maps the memory to keys and values and stores them in flow.memo. Decoding does this once per sentence."""
         heads = self._heads_of(memory) if flow.cache is None else flow.cache.once(flow.slot(self), lambda: self._heads_of(memory))
         flow.memo.update(zip(SOURCE, (*heads, memory.bias), strict=True))
 
 
 @LAYERS.register("merged_attention")
 class MergedLayer(TransformerLayer):
-    """C = SubLayer(x, q -> MHA(q, [q; memory], [q; memory])), h = SubLayer(C, FFN), in the decoder alone (Zhang et al. 2025, T5Gemma 2).
+    """C = SubLayer(x, q -> MHA(q, [q; memory], [q; memory])), h = SubLayer(C, FFN), only in the decoder (Zhang et al. 2025, T5Gemma 2).
 
-    One attention, with one set of maps and one softmax, stands in the place of self-attention and cross-attention.
+    One attention, with one set of maps and one softmax, replaces self-attention and cross-attention.
     """
 
     merges = True

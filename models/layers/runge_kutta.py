@@ -18,7 +18,7 @@ START = {"learned": 1.0, "ema": 0.5}
 
 
 class Weights(nn.Module):
-    """Learned numbers, of a layer or of all layers of a stack."""
+    """Learned weights of one layer or of all layers of a stack."""
 
     def __init__(self, number: int, start: float) -> None:
         super().__init__()
@@ -30,16 +30,15 @@ class RungeKutta(TransformerLayer):
     """h + sum_i w_i F_i, F_1 = F(h), F_{i+1} = F(h + c_i F_i), F(h) = L(h) - h of a pre-norm Transformer layer L: its branches (Li et al.
     2022, ODE Transformer, Eq. 6-9). One layer's weights serve all F_i.
 
-    Published for encoders; a decoder caches keys and values of each evaluation. Not here: norms of the F_i (`rk-norm` of the code).
+    Published for encoders. A decoder caches keys and values of each evaluation. Not implemented: norms of the F_i (`rk-norm` of the code).
 
     Args:
-        order: evaluations of the layer. 1: the plain layer; 2: c = 1; 4: c = 1/2, 1/2, 1.
+        order: number of evaluations of the layer. 1: the plain layer; 2: c = 1; 4: c = 1/2, 1/2, 1.
         coefficients: the weights w. gate (order 2): g and 1 - g, g = sigmoid(W [F_1; F_2] + b); fixed: 1/2, 1/2 and 1/6, 1/3, 1/3, 1/6;
-            learned (order 2): two numbers, 1 at the start; ema: a (1 - a)^(o - i) of order o, a learned from .5 (Li et al. 2024, PCformer);
-            chain: L applied `order` times, a control.
-        function: branch: F(h) = L(h) - h; layer: F = L, residuals included (authors' code), which doubles the stream with every layer.
-        per: stack: gate and numbers are one for all layers of the side (authors' code); layer: each layer has its own.
-    """
+            learned (order 2): two numbers, 1 at the start; ema: a (1 - a)^(o - i) for order o, where a is learned and starts at .5 (Li et
+            al. 2024, PCformer); chain: L applied `order` times, a control.
+        function: branch: F(h) = L(h) - h; layer: F = L, residuals included (authors' code); the stream then doubles in every layer.
+        per: stack: all layers of the side share the learned weights (authors' code); layer: each layer has its own."""
 
     takes_residual = False
     norm_orders = ("pre",)
@@ -100,7 +99,7 @@ class RungeKutta(TransformerLayer):
             return x
 
     def shares(self, f: list[Tensor]) -> tuple[Tensor | float, ...]:
-        """w_1 .. w_o, numbers or [B, T, 1]"""
+        """Returns w_1 .. w_o: numbers or tensors [B, T, 1]."""
         if self.coefficients == "fixed":
             return FIXED[self.order]
         if isinstance(self.own, nn.Linear):
