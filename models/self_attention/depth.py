@@ -1,5 +1,5 @@
-"""Self-attention that reads what lower layers have at the same position: gated values of layer 1, values mixed over depth, and keys beside
-those of the sequence."""
+"""Self-attention that reads lower layers at the same position: gated values of layer 1, values mixed over depth, and keys of lower layers
+beside the keys of the sequence."""
 
 import math
 
@@ -28,7 +28,7 @@ class Gate(nn.Module):
 
 
 class SelectiveAttention(MultiHeadAttention):
-    """MHA whose values have a gated share of layer 1's, which keeps its own."""
+    """MHA whose values add the gated values of layer 1. Layer 1 itself has plain values."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -52,11 +52,10 @@ class SelectiveAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("selective_values")
 class SelectiveValues(SingleSelfAttention):
-    """V_l = V + g_l V_1 of layers l > 1, g_l = relu(W_l x_l) a number each position and head (Gunasekaran et al. 2026, SATFormer).
+    """V_l = V + g_l V_1 for layers l > 1, g_l = relu(W_l x_l) one number per position and head (Gunasekaran et al. 2026, SATFormer).
 
-    x_l is what the values are made of, LN(x_l) in pre-norm; W_l has no bias and starts as N(0, .02), as in the
-    authors' code. The cache holds the mixed values. Cross-attention has its own values (assumed).
-    """
+    x_l is the input of the value map: LN(x_l) in pre-norm. W_l has no bias and starts as N(0, .02), as in the authors' code. The cache
+    holds the mixed values. Cross-attention has its own values (assumed)."""
 
     shares = True
     min_layers = 2
@@ -66,7 +65,7 @@ class SelectiveValues(SingleSelfAttention):
 
 
 class DepthValueAttention(MultiHeadAttention):
-    """MHA whose values are mixed over the layers so far. `reads`: the layers whose keys and values are read beside the own."""
+    """MHA whose values are mixed over the layers so far. `reads`: the lower layers whose keys and values it reads."""
 
     def __init__(self, site: Site, stride: int) -> None:
         super().__init__(site)
@@ -88,14 +87,14 @@ class DepthValueAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("depth_values")
 class DepthValues(SingleSelfAttention):
-    """V'_l = a_l V + sum_{j<l} a_j V'_j, a = softmax_j(q_l . k_j / sqrt(K)) of each position and head (Zeng et al. 2026, Depth-Attention).
+    """V'_l = a_l V + sum_{j<l} a_j V'_j, a = softmax_j(q_l . k_j / sqrt(K)) per position and head (Zeng et al. 2026, Depth-Attention).
 
-    It has no parameters. Layers above read the mixed values V', as in the authors' code. The cache holds them too. Cross-attention has its
+    It adds no parameters. Layers above read the mixed values V', as in the authors' code. The cache also holds V'. Cross-attention has its
     own values (assumed).
 
     Args:
-        stride: layers 1, 1 + stride, 1 + 2 stride, .. are read by those above. With 1 all are; the authors' models have half their number
-            of layers.
+        stride: higher layers read layers 1, 1 + stride, 1 + 2 stride, ..; with 1 they read all lower layers. The authors' models use half
+            their number of layers as the stride.
     """
 
     shares = True
@@ -106,7 +105,7 @@ class DepthValues(SingleSelfAttention):
 
 
 class MixtureOfDepths(MultiHeadAttention):
-    """MHA over the keys of the sequence and, at the query's own position, of the layers below, under one softmax."""
+    """MHA with one softmax over the keys of the sequence and over the keys of the layers below at the query's position."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -136,10 +135,10 @@ class MixtureOfDepths(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("mixture_of_depths")
 class MixtureOfDepthsAttention(SingleSelfAttention):
-    """softmax over [q_t . k_s for positions s; q_t . k^j_t for layers j < l] / sqrt(K), times the values alike (Zhu et al. 2026, MoDA).
+    """softmax over [q_t . k_s for positions s; q_t . k^j_t for layers j < l] / sqrt(K), times [v_s; v^j_t] (Zhu et al. 2026, MoDA).
 
-    k^j_t, v^j_t: keys and values that self-attention of layer j made at the query's position. The paper has such pairs of each
-    feed-forward network too, from a map of its own. They are not here. It has no parameters. Cross-attention has its own keys (assumed).
+    k^j_t, v^j_t: key and value of layer j's self-attention at the query's position. Not implemented: the paper's additional pairs from each
+    feed-forward network, which have their own maps. It adds no parameters. Cross-attention has its own keys (assumed).
     """
 
     shares = True

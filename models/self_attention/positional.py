@@ -1,4 +1,4 @@
-"""Self-attention that knows where words stand: relative positions, and masks that look one way."""
+"""Self-attention with relative positions or with directional masks."""
 
 import math
 from typing import Any, Literal
@@ -19,13 +19,12 @@ class RelativeAttention(MultiHeadAttention):
     """e_ij = q_i (k_j + a^K_ij) / sqrt(K), z_i = sum_j alpha_ij (v_j + a^V_ij) (Shaw et al. 2018, Eq. 3 and 4).
 
     a_ij = a[clip(j - i, -k, k) + k]; a^K, a^V: learned tables [H, M, K] of the layer, M = 2k + 1. Attention dropout acts on alpha,
-    before both sums. Nothing of the size [T, S, K] is made: q_i a^K for the M offsets is spread over the keys, alpha is summed by offset
-    before it meets a^V (section 3.3). A causal layer reads the k + 1 offsets j <= i of its tables alone; the others are there, and
-    counted, as in the papers.
+    before both sums. No tensor of size [T, S, K] is built: q_i a^K for the M offsets is gathered to the keys, and alpha is summed by offset
+    before the product with a^V (section 3.3). A causal layer reads only the k + 1 offsets j <= i of its tables. The other rows still exist
+    and count as parameters, as in the papers.
 
-    Initial values: U(+-sqrt(6 / (M + K))), each head's table as one matrix: what tensor2tensor's default initialiser gives a table of that
-    shape (assumed here: the paper states none).
-    """
+    Initial values: U(+-sqrt(6 / (M + K))), with each head's table as one matrix. tensor2tensor's default initialiser gives this for such a
+    table (assumed: the paper states none)."""
 
     def __init__(self, site: Site, k: int) -> None:
         super().__init__(site)
@@ -49,7 +48,7 @@ class RelativeAttention(MultiHeadAttention):
         return z.transpose(1, 2).flatten(2)
 
     def _offsets(self, q: Tensor, k: Tensor, flow: Flow) -> Tensor:
-        """Row of the tables for each query and key: [1 or B, 1, T, S]. A key that a causal query may not see counts as offset 0."""
+        """Returns the table row for each query and key: [1 or B, 1, T, S]. Keys that a causal query may not see get offset 0."""
         if flow.cache is None:
             queries, keys = (torch.arange(x.shape[2], device=q.device)[None] for x in (q, k))
         else:
@@ -58,7 +57,7 @@ class RelativeAttention(MultiHeadAttention):
 
 
 def by_head(x: Tensor, table_HNP: Tensor) -> Tensor:
-    """x_h A_h: [B, H, T, N], [H, N, P] -> [B, H, T, P]; one product a head, for A is the same in every sentence."""
+    """x_h A_h: [B, H, T, N], [H, N, P] -> [B, H, T, P]. One product per head, since all sentences share A."""
     return torch.bmm(x.transpose(0, 1).flatten(1, 2), table_HNP).unflatten(1, (x.shape[0], x.shape[2])).transpose(0, 1)
 
 
@@ -66,10 +65,10 @@ def by_head(x: Tensor, table_HNP: Tensor) -> Tensor:
 class RelativeSelfAttention(SingleSelfAttention):
     """C = SubLayer(x, q -> MHA with relative positions) (Shaw et al. 2018; per layer and head, k = 16, in Hao et al. 2019, Table 4).
 
-    The model's own positions stay what `model.positions` says; Shaw's model has none.
+    `model.positions` still applies; Shaw's model has no absolute positions.
 
     Args:
-        k: largest distance in subwords that is told apart; farther ones count as k. 1 to 1000.
+        k: largest distance in subwords with its own table row; larger distances count as k. 1 to 1000.
     """
 
     takes_views = False
@@ -82,9 +81,9 @@ Masks = Literal["heads", "layers"]
 
 
 class DirectionalAttention(MultiHeadAttention):
-    """softmax(Q K^T / sqrt(K) + M) V, M_ij = 0 where j <= i in a head that looks back on earlier words, j >= i in one that looks ahead.
+    """softmax(Q K^T / sqrt(K) + M) V; M hides j > i in a head that reads earlier words, and j < i in a head that reads later words.
 
-    `forward`: for each head, True: j <= i, False: j >= i. The diagonal stays, so that no row of real positions is empty.
+    `forward_heads`: for each head, True: j <= i, False: j >= i. No head hides the diagonal, so no row of real positions is empty.
     """
 
     def __init__(self, site: Site, forward_heads: tuple[bool, ...]) -> None:
@@ -96,7 +95,7 @@ class DirectionalAttention(MultiHeadAttention):
         return super()._attend(q, k, v, mask if bias is None else mask + bias, flow)
 
     def _mask(self, length: int, device: torch.device) -> Tensor:
-        """M: [1, H, S, S], or [1, 1, S, S] where all heads look the same way."""
+        """Returns M: [1, H, S, S], or [1, 1, S, S] if all heads have the same direction."""
         earlier = torch.full((length, length), HIDDEN, device=device).triu_(1)
         ways = self.forward_heads[:1] if len(set(self.forward_heads)) == 1 else self.forward_heads
         return torch.stack([earlier if forward else earlier.T for forward in ways])[None]
@@ -104,14 +103,14 @@ class DirectionalAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("directional")
 class DirectionalSelfAttention(SingleSelfAttention):
-    """The encoder's self-attention with directional masks and no parameters of its own (after DiSAN, Shen et al. 2018; Hao et al. 2019,
+    """The encoder's self-attention with directional masks and no further parameters (after DiSAN, Shen et al. 2018; Hao et al. 2019,
     Table 4).
 
-    How Hao et al. put DiSAN's masks into multi-head attention is not stated: both are readings, `heads` the one taken.
+    Hao et al. do not state how they put DiSAN's masks into multi-head attention. Both options are readings; `heads` is the default.
 
     Args:
-        masks: heads: the first half of the heads looks at positions j <= i, the second at j >= i; layers: odd layers look at j <= i, even
-            ones at j >= i.
+        masks: heads: the first half of the heads reads positions j <= i, the second half j >= i; layers: odd layers read j <= i, even
+            layers j >= i.
     """
 
     takes_views = False

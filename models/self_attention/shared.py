@@ -1,4 +1,4 @@
-"""Self-attention that shares keys or values between layers: value residuals and layer-integrated memory."""
+"""Self-attention whose layers share keys or values: value residuals and layer-integrated memory."""
 
 import math
 from typing import Any, Literal
@@ -19,7 +19,7 @@ FIRST = ("values", 1)
 
 
 class Mix(nn.Module):
-    """a V_1 + b V, or a V_1 + (1 - a) V where there is no b."""
+    """a V_1 + b V, or a V_1 + (1 - a) V if `own` is None."""
 
     def __init__(self, first: float, own: float | None, *, learn: bool, rate: float) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Mix(nn.Module):
 
 
 class ValueAttention(MultiHeadAttention):
-    """MHA whose values are mixed with layer 1's, or are layer 1's where it has none of its own. `mix` None: they stay."""
+    """MHA whose values are mixed with layer 1's. Without `own_values` it uses layer 1's values. `mix` None: values are not mixed."""
 
     def __init__(self, site: Site, mix: Mix | None, *, own_values: bool) -> None:
         super().__init__(site, own_values=own_values)
@@ -48,18 +48,18 @@ class ValueAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("value_residual")
 class ValueResidual(SingleSelfAttention):
-    """V_l = a_l V_1 + b_l V of layers l >= from_layer, V = LN(x_l) W^V_l before it is split into heads (Zhou et al. 2025, ResFormer).
+    """V_l = a_l V_1 + b_l V for layers l >= from_layer, V = LN(x_l) W^V_l before it is split into heads (Zhou et al. 2025, ResFormer).
 
     The cache holds the mixed values. Cross-attention has its own values (assumed).
 
     Args:
         first: a at the start.
         own: b at the start, with form two.
-        learn: whether a and b are learned; else they stay: .5 and .5 (authors' code), 2 and 1, or 5 and 1 from the last third on
-            ("sparse").
+        learn: whether a and b are learned; else they are constant. Published constants: .5 and .5 (authors' code), 2 and 1, or 5 and 1
+            from the last third on ("sparse").
         form: two: a and b are two numbers; interpolate: b = 1 - a (modded-nanogpt).
-        from_layer: first layer with such values, from 2.
-        share: whether V_l = V_1, without maps of its own (SVFormer).
+        from_layer: first layer with mixed values, at least 2.
+        share: whether V_l = V_1, without an own value map (SVFormer).
         rate: factor of the learning rate of a and b.
     """
 
@@ -93,13 +93,13 @@ class ValueResidual(SingleSelfAttention):
         return super().check(site, **options)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """(a, b), or (a) where b = 1 - a."""
+        """Returns (a, b), or (a) if b = 1 - a."""
         mix = getattr(self.attention, "mix", None)
         return {} if mix is None or mix.weight is None else {"V_1, V": mix.weight}
 
 
 class Router(nn.Module):
-    """R [H, l H]: the own layer's block, the last one, starts as the identity, the others U(+-sqrt(3 / (l H))) or 0."""
+    """R [H, l H]. Its last block belongs to its own layer and starts as the identity. The others start as U(+-sqrt(3 / (l H))) or 0."""
 
     def __init__(self, heads: int, layers: int, *, random: bool, rate: float) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Router(nn.Module):
 
 
 class RoutedAttention(MultiHeadAttention):
-    """MHA over keys and values of all layers so far; layer 1 has no router."""
+    """MHA over routed keys and values of all layers so far. Layer 1 has no router."""
 
     def __init__(self, site: Site, router: Router | None) -> None:
         super().__init__(site)
@@ -131,7 +131,7 @@ class RoutedAttention(MultiHeadAttention):
 
     def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
         heads = torch.stack((k, v)).unflatten(-1, (self.num_heads, self.d_head)).transpose(-1, -2).contiguous()
-        flow.memo["heads", self.layer] = heads  # [2, B, S, K, H], written once: later layers keep no copies
+        flow.memo["heads", self.layer] = heads  # [2, B, S, K, H], stored once: later layers keep no copies
         if self.router is None:
             return k, v
         routed = self.router([flow.memo["heads", j] for j in range(1, self.layer + 1)])
@@ -141,12 +141,12 @@ class RoutedAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("layer_memory")
 class LayerMemory(SingleSelfAttention):
-    """K'_h = sum_{j<=l, g} R_l[h, (j, g)] K_{j,g}, V'_h likewise with the same R_l, g the heads of layer j (Gerasimov et al. 2025, LIMe).
+    """K'_h = sum_{j<=l, g} R_l[h, (j, g)] K_{j,g}, V'_h with the same R_l; g: heads of layer j (Gerasimov et al. 2025, LIMe).
 
     The cache holds the routed keys and values. Cross-attention has its own.
 
     Args:
-        others: what R_l of other layers than the own starts as. random: as in the authors' code; zero: the plain network (assumed).
+        others: initial R_l for layers j < l. random: as in the authors' code; zero: gives the plain network (assumed).
         rate: factor of the learning rate of R (the authors' is 10).
     """
 
@@ -158,6 +158,6 @@ class LayerMemory(SingleSelfAttention):
         super().__init__(site, RoutedAttention(site, router))
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """sum_{h,g} |R_l[h, (j, g)]| / H of each layer j, the own one last."""
+        """Returns sum_{h,g} |R_l[h, (j, g)]| / H for each layer j; its own layer is last."""
         router = getattr(self.attention, "router", None)
         return {} if router is None else {"layers": router.weight.abs().unflatten(1, (-1, len(router.weight))).sum(-1).mean(0)}
