@@ -1,6 +1,7 @@
 """Multi-head attention.
 
-Shapes: B memory rows, N query rows (N = B, or B*K hypotheses in beam search), T queries, S keys, D model, H heads, K width of a head.
+Shapes: B memory rows, N query rows (B, or B times the number of hypotheses in beam search), T queries, S keys, D d_model, H heads, K width
+of a head.
 """
 
 import math
@@ -25,8 +26,8 @@ SHORT = import_module("models.short_attention") if torch.version.cuda is not Non
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps carry biases.
-    `d_memory`: width of keys and values. `own_values` False: values have no map, `shared` gives them. `heads`: their number."""
+    """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps have biases.
+    `d_memory`: width of the inputs of keys and values. `own_values` False: no value map; `shared` returns the values. `heads`: H."""
 
     def __init__(
         self, site: Site, *, d_query: int | None = None, d_memory: int | None = None, own_values: bool = True, heads: int | None = None
@@ -43,8 +44,8 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(site.config.dropout.attention)
 
     def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow, values_NSD: Tensor | None = None) -> Tensor:
-        """Self-attention of `x` over `keys` (both of this side), which are the values too unless those are given; with a cache, `keys`
-        holds only the new positions."""
+        """Returns the self-attention of `x` over `keys`, both of this side. The values are `keys` unless given.
+        With a cache, `keys` holds only the new positions."""
         values_NSD = keys_NSD if values_NSD is None else values_NSD
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
@@ -71,14 +72,14 @@ class MultiHeadAttention(nn.Module):
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
     def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
-        """Keys and values [N, S, D] as self-attention reads and caches them, from q, k and v of its maps and those of other layers
-        (`flow.memo`)."""
+        """Returns the keys and values [N, S, D] that self-attention reads and caches. A subclass may mix k and v with other layers' keys
+        and values (`flow.memo`)."""
         return k, v
 
     joint: Callable[[Tensor], Tensor] | None = None  # x -> [q; k; v] in one product, prepared by `models.inference`
 
     def _step(self, x_NTD: Tensor, keys_NTD: Tensor, values_NTD: Tensor, flow: Flow) -> Tensor:
-        """New positions over all cached ones: the W hypotheses of a sentence are W*T queries over the cells they share."""
+        """Returns the attention of new positions over all cached ones. The W hypotheses of a sentence become W*T queries over its cells."""
         assert flow.cache is not None
         if self.joint is not None and x_NTD is keys_NTD is values_NTD:
             q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
@@ -93,7 +94,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(self._attend(q, k, v, flow.cache.bias(), flow).view(*x_NTD.shape[:2], -1))
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
-        """Attention over a memory of the source; its keys and values are mapped once per sentence."""
+        """Returns the attention over a memory of the source. Decoding maps its keys and values once per sentence."""
         own, read = self._rows(flow.packing, flow), self._rows(memory.packing, flow)
         if own is not None and read is not None:
             return self.output(self._attend_rows(self.query(x_NTD), *self.keys_values(memory), own, read))
@@ -106,7 +107,7 @@ class MultiHeadAttention(nn.Module):
             k, v, *bias = self.laid_out(memory, flow.cache)
         else:
             k, v = flow.cache.once(self, lambda: self._heads_of(memory))
-        # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
+        # the hypotheses of a sentence become queries of one row, so its keys are never copied
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
         if plain:
             z = native.attend_memory(grouped, k, v, *bias).view(rows, length, -1)
@@ -115,39 +116,39 @@ class MultiHeadAttention(nn.Module):
         return self.output(_packed(z, flow.packing))
 
     def laid_out(self, memory: Memory, cache: Cache) -> tuple[Tensor, ...]:
-        """The memory's keys and values as `native.attend_memory` reads them."""
+        """Returns the memory's keys and values in the layout that `native.attend_memory` reads."""
         return cache.once(self.key, lambda: self._memory(*self.keys_values(memory), memory.bias, memory.packing)[1])
 
     def _memory(self, k: Tensor, v: Tensor, bias: Tensor, packing: Packing | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Where each sentence's rows start, and keys and values [N, S, D] as `native.attend_memory` reads them."""
+        """Returns the first row of each sentence, then k and v [N, S, D] in the layout that `native.attend_memory` reads."""
         N, T = k.shape[:2]
         starts = torch.arange(0, N * T + 1, T) if packing is None else packing.starts
         return starts, native.memory_layout(k, v, starts, bias, self.num_heads, packed=packing is not None)
 
     def _heads_of(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, S, K]."""
+        """Returns the memory's keys and values: [B, H, S, K] each."""
         k, v = self.keys_values(memory)
         return self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
 
     def keys_values(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """The memory through its two maps."""
+        """Returns the memory's keys and values after their linear maps."""
         return self.key(memory.keys), self.value(memory.keys if memory.values is None else memory.values)
 
     def runs_in_c(self, q: Tensor, flow: Flow) -> bool:
-        """Whether `models.native` attends as this class does."""
+        """Returns whether `models.native` can compute this attention."""
         return self._own(flow) and self.d_head in native.HEADS and native.runs_on(q)
 
     def _own(self, flow: Flow) -> bool:
-        """No equation of a subclass, nobody who wants the weights."""
+        """Returns whether a fused kernel may run: the subclass keeps `_attend`, and no trace collects the weights."""
         return type(self)._attend is MultiHeadAttention._attend and flow.trace is None
 
     def _rows(self, packing: Packing | None, flow: Flow) -> Layout | None:
-        """The layout of packed rows, where they are attended to as they are."""
+        """Returns the layout of packed rows if attention can read them without unpacking; else None."""
         flash = self.d_head % 8 == 0 and self.d_head <= 256
         return packing.layout if packing is not None and flash and self._own(flow) else None
 
     def _attend_rows(self, q: Tensor, k: Tensor, v: Tensor, own: Layout, read: Layout, *, causal: bool = False) -> Tensor:
-        """[1, P, D] of queries over [1, R, D] -> [1, P, D]"""
+        """Attention on packed rows: queries [1, P, D] over keys and values [1, R, D] -> [1, P, D]"""
         q, k, v = (x[0].unflatten(-1, (self.num_heads, self.d_head)) for x in (q, k, v))
         return attend_rows(q, k, v, own, read, self.dropout.p if self.training else 0.0, causal=causal).flatten(1)[None]
 
@@ -155,13 +156,13 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
-        """`causal`: `bias` hides later positions and nothing else."""
+        """Heads [N, H, T, K], [N, H, S, K] x 2 -> [N, T, H K]. `causal`: `bias` hides only later positions."""
         if (q.is_cuda or flow.cache is not None or not PATHS.attention) and flow.trace is None:
-            mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
+            mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention accepts no mask, only is_causal
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
         else:
-            # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
+            # on a CPU, two batched products with a softmax between them are faster than the fused kernel, forward and backward
             weights = attention_weights(q, k, bias)
             if flow.trace is not None:
                 flow.trace.append((self, weights))
@@ -171,12 +172,11 @@ class MultiHeadAttention(nn.Module):
 
 def attend_rows(q: Tensor, k: Tensor, v: Tensor, own: Layout, read: Layout, p: float, *, causal: bool = False) -> Tensor:
     """softmax(Q K^T / sqrt(K)) V within each sentence: queries [P, H, K], keys and values [R, H, K] of packed rows -> [P, H, K].
-    On a GPU in bf16 by `attend_short`, or by flash attention where sentences are long; elsewhere, for tests, over all pairs of rows and a
-    mask."""
+    On a GPU in bf16: `attend_short`, or flash attention if sentences are long. Elsewhere, for tests: all pairs of rows under a mask."""
     if q.is_cuda:
         if SHORT is not None and max(own.longest, read.longest) <= SHORT.LONGEST:
             return cast(Tensor, SHORT.attend_short(q, k, v, own, read, p, causal=causal))
-        # torch's public form, nn.attention.varlen, knows no dropout
+        # torch's public form, nn.attention.varlen, has no dropout
         attend = torch.ops.aten._flash_attention_forward
         return attend(q, k, v, own.starts, read.starts, own.longest, read.longest, p, causal, False)[0]
     rows, keys = (torch.arange(len(x), device=q.device) for x in (q, k))
@@ -202,14 +202,14 @@ def _packed(x: Tensor, packing: Packing | None) -> Tensor:
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:
-    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding. A row of padding alone (prefetch adds them on a GPU) hides
-    nothing: with all scores near -1e9 the backward pass of CUDA's kernel makes inf * 0 of exp(score - logsumexp)."""
+    """Returns [B, 1, 1, S]: 0 at real tokens, a large negative number at padding. A row with only padding (prefetch adds such rows on a
+    GPU) hides nothing: with all scores near -1e9, the backward pass of CUDA's kernel computes inf * 0 in exp(score - logsumexp)."""
     hidden_BS = ~mask_BS & mask_BS.any(dim=1, keepdim=True)
     return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(hidden_BS, -1e9)[:, None, None, :]
 
 
 def causal_bias(length: int, past: int, device: torch.device) -> Tensor | None:
-    """[1, 1, T, past + T]: position t sees positions up to past + t. None where nothing is hidden (one new position)."""
+    """Returns [1, 1, T, past + T]: position t sees positions up to past + t. None for one new position, which sees all positions."""
     if length == 1:
         return None
     return torch.full((length, past + length), -1e9, device=device).triu_(past + 1)[None, None]

@@ -10,7 +10,7 @@ Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a field or an option that is a number, in its `Annotated` type. Pydantic reads them, other code does not."""
+    """Bounds of a number, in the `Annotated` type of a field or an option. Only pydantic reads them."""
 
     gt: float | None = None
     ge: float | None = None
@@ -36,7 +36,7 @@ class DropoutConfig:
     embedding: Probability = 0.1
     """Dropout probability of the embedded words, positions included."""
     residual: Probability = 0.1
-    """Dropout probability of a sub-layer's output, before it joins the residual stream; in convolutional layers, of a layer's input."""
+    """Dropout probability of a sub-layer's output before it joins the residual stream, and of a convolutional layer's input."""
     attention: Probability = 0.0
     """Dropout probability of the attention weights."""
     ffn: Probability = 0.0
@@ -45,7 +45,7 @@ class DropoutConfig:
 
 @dataclass(frozen=True)
 class StackConfig:
-    """One side. An encoder has no cross-attention."""
+    """Depth and components of one side. An encoder has no cross-attention."""
 
     num_layers: UpTo1000 = 6
     """Number of layers of this side."""
@@ -65,7 +65,7 @@ class StackConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network. Encoder and decoder share all widths; they differ only in depth and components."""
+    """The network. Encoder and decoder have the same widths; they differ only in depth and components."""
 
     d_model: Width = 512
     """Width of the states, D."""
@@ -74,24 +74,23 @@ class ModelConfig:
     num_heads: AtLeast1 = 8
     """Attention heads; a divisor of d_model."""
     norm: Literal["pre", "post"] = "post"
-    """Where layer norms stand: post: behind each residual sum (Vaswani et al. 2017); pre: in front of each sub-layer, and behind the
-    stack."""
+    """Where layer norms stand: post: after each residual sum (Vaswani et al. 2017); pre: before each sub-layer, and after the stack."""
     norm_eps: Positive = 1e-6
-    """What a layer norm adds to the variance."""
+    """Epsilon that a layer norm adds to the variance."""
     activation: Literal["relu", "gelu"] = "relu"
     """Activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """What is added to the embedded words: sinusoids, a learned table, or nothing."""
+    """Positions that are added to the embedded words: sinusoids, a learned table, or none."""
     max_positions: Width = 1024
-    """Rows of the table of learned positions, in subwords with EOS."""
+    """Number of learned positions, in subwords with EOS."""
     word_dim: Width | None = None
     """Width of embedded words; a linear map to d_model follows. null: d_model, without a map."""
     output_dim: Width | None = None
-    """Width in front of the softmax; a linear map stands before it. null: word_dim, or d_model."""
+    """Input width of the output layer; a linear map to this width precedes it. null: word_dim, or d_model."""
     weight_norm: bool = False
     """Whether the linear maps of convolutional components and of the output have weight normalisation."""
     embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
-    """Which tables are one: none (separate), target words and output (tied-output), source words too (three-way: one vocabulary)."""
+    """Which tables are shared. separate: none; tied-output: target words and output; three-way: also source words (joint vocabulary)."""
     embedding_scale: bool = True
     """Whether embedded words are multiplied by sqrt(d_model)."""
     encoder_embedding_bias: bool = False
@@ -99,11 +98,11 @@ class ModelConfig:
     output_bias: bool = False
     """Whether the output layer has a bias."""
     init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
-    """Initial weights: xavier: uniform by fan-in and fan-out, biases 0; fan-in: U(+-1/sqrt(fan_in)), biases too; convs2s: normal, by fan-in
-    and dropout (Gehring et al. 2017, section 3.5)."""
+    """Initial weights. xavier: uniform by fan-in and fan-out, biases 0; fan-in: U(+-1/sqrt(fan_in)), also for biases; convs2s: normal, by
+    fan-in and dropout (Gehring et al. 2017, section 3.5)."""
     zero_residual: bool = False
-    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0. Residuals `rezero`, `deepnorm` and
-    `admin` start as they say themselves."""
+    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0. The residuals `rezero`, `deepnorm` and `admin`
+    keep their own initial values."""
     dropout: DropoutConfig = DropoutConfig()
     """Dropout probabilities."""
     encoder: StackConfig = field(default_factory=StackConfig)
@@ -115,15 +114,15 @@ class ModelConfig:
     extra_encoder: Component | None = None
     """A second encoder beside the stack, which a bridge reads; null: none."""
     context: Component | None = None
-    """States over the depth of the encoder, beside its layers, which contextual attention reads; null: none."""
+    """States over the depth of the encoder, which contextual attention reads; null: none."""
     head: Component | None = None
-    """How the decoder's states become predictions; null: log p = log softmax(W h + b), h the decoder's output."""
+    """How the decoder's states become predictions; null: log p = log softmax(W h + b), where h is the decoder's output."""
     regularizers: Sequence[Component] = ()
     """Terms that are added to the loss."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "ModelConfig":
-        """From nested plain data (TypeError on an unknown key)."""
+        """Returns the config from nested plain data. TypeError: unknown key."""
         known = dict(data)
         if "dropout" in known:
             known["dropout"] = DropoutConfig(**known["dropout"])

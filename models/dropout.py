@@ -1,8 +1,8 @@
 """Dropout with cheap exact masks on a CPU.
 
-One 64-bit draw of torch's default generator serves four elements: an element is kept where its 16 bits are at least p * 2^16, so the
-probability is right to 2^-17. A mask is a number of the type it multiplies (torch's kernels for booleans are several times slower), and is
-made again from its bits in the backward pass.
+One 64-bit draw of torch's default generator gives the masks of four elements. An element is kept if its 16 bits are at least p * 2^16, so
+the probability is exact to 2^-17. Masks have the type of their factor, since torch's kernels for booleans are several times slower. The
+backward pass computes the mask again from its bits.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from models.paths import PATHS
 
 
 def draw_bits(like: Tensor) -> Tensor:
-    """Uniform int16 numbers in the shape of `like`, from torch's own generator."""
+    """Returns uniform int16 numbers in the shape of `like`, from torch's own generator."""
     n = like.numel()
     draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=like.device).random_(-(2**63), None)
     return draws.view(torch.int16)[:n].view(like.shape)
 
 
 def keep_mask(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:
-    """1 where an element is kept, with probability 1 - p, else 0; in `dtype`."""
+    """Returns the mask in `dtype`: 1 with probability 1 - p (kept), else 0."""
     return torch.ge(bits, round(p * 65536) - 32768, out=torch.empty(bits.shape, dtype=dtype, device=bits.device))
 
 
@@ -60,7 +60,7 @@ class _DropAdd(torch.autograd.Function):
 
 
 class _DropReLU(torch.autograd.Function):
-    """y = max(x, 0) * m / (1 - p). An element of y is positive exactly where its gradient passes: y itself is the mask."""
+    """y = max(x, 0) * m / (1 - p). y itself is the mask of the backward pass: the gradient passes exactly where y is positive."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Words and positions become h_0."""
+"""Embeddings: words and positions become h_0."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from models.site import Site
 
 
 def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tensor:
-    """[stop - start, d_model] (Vaswani et al. 2017, section 3.5): sines in the first half, cosines in the second, as in tensor2tensor."""
+    """Returns sinusoids [stop - start, d_model] (Vaswani et al. 2017, section 3.5), first sines, then cosines, as in tensor2tensor."""
     half = d_model // 2
     rate = torch.exp(torch.arange(half, device=device, dtype=torch.float32) * -(math.log(10000.0) / max(half - 1, 1)))
     angle = torch.arange(start, stop, device=device, dtype=torch.float32)[:, None] * rate
@@ -24,16 +24,16 @@ def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tens
 
 
 _kept_sinusoids = functools.lru_cache(maxsize=1024)(sinusoids)
-"""For decoding, where every batch asks for the same single positions."""
+"""Cached for decoding, in which every batch needs the same single positions."""
 
 
 class TooLongError(ValueError):
-    """A sentence is longer than the model has positions; one line."""
+    """A sentence has more positions than the model. The message is one line."""
 
 
 class InputEmbedding(nn.Module):
-    """h_0 = drop(P E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side. P is a linear map where
-    words are embedded in another width than d_model (`word_dim`), else nothing."""
+    """h_0 = drop(P E[w] * sqrt(d) + b + position). `bias`: whether there is a vector b of length d, as in THUMT on the source side.
+    P is a linear map if `word_dim` differs from d_model, else the identity."""
 
     def __init__(self, site: Site, words: nn.Embedding, *, bias: bool) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class InputEmbedding(nn.Module):
         self.dropout = Dropout(site.config.dropout.embedding)
 
     def forward(self, tokens_BT: Tensor, past: int = 0, packing: Packing | None = None) -> Tensor:
-        """`past`: how many positions stand before the first one given. packing: the states are packed rows."""
+        """Returns h_0. `past`: number of positions before the first given one. packing: if given, h_0 has packed rows."""
         if packing is None or packing.layout is None:
             h_0 = self.placed(self.scaled(tokens_BT), past)
             return h_0 if packing is None else packing.pack(h_0)
@@ -58,17 +58,17 @@ class InputEmbedding(nn.Module):
         return self.dropout(x if table is None else x + F.embedding(places_1P, table))
 
     def scaled(self, tokens_BT: Tensor) -> Tensor:
-        """P E[w] * sqrt(d) + b: the words alone."""
+        """Returns P E[w] * sqrt(d) + b: the embedded words without positions."""
         x = self.project(self.words(tokens_BT)) * self.scale
         return x if self.bias is None else x + self.bias
 
     def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
-        """drop(x + position); positions count from `past` on. TooLongError: beyond the last one learned."""
+        """Returns drop(x + position), with positions from `past` on. TooLongError: a position is beyond the learned table."""
         table = self._table(past, past + x_BTD.shape[1], x_BTD)
         return self.dropout(x_BTD if table is None else x_BTD + table)
 
     def _table(self, past: int, stop: int, x: Tensor) -> Tensor | None:
-        """[stop - past, D]: what positions add."""
+        """Returns the vectors of positions `past` to `stop`: [stop - past, D]; None: no positions."""
         if self.places is not None:
             longest = self.places.num_embeddings
             if stop > longest:
@@ -79,8 +79,8 @@ class InputEmbedding(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """The modules whose sizes are vocabularies: both embeddings and the output layer. width: of the decoder's states; a linear map follows
-    where the output layer reads another one."""
+    """The modules whose sizes depend on the vocabularies: both embeddings and the output layer. width: width of the decoder's states. If it
+    differs from the output layer's input width, a linear map precedes the output layer."""
 
     def __init__(self, site: Site, src_vocab: int, tgt_vocab: int, width: int) -> None:
         super().__init__()

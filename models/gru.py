@@ -1,7 +1,7 @@
-"""Gated recurrent units, a forward and a backward one side by side, and the arithmetic of their scans with gradients by hand.
+"""Bidirectional gated recurrent units, and the arithmetic of their scans with hand-written gradients.
 
-Shapes: d units of a direction, D width of the input, P rows of all steps, n of one step; the leading 2 are the directions. Rows of the
-weights: reset, update, candidate. On a CPU torch's tanh takes several times as long as its sigmoid, hence tanh x = 2 s(2x) - 1.
+Shapes: d units per direction, D width of the input, P rows of all steps, n rows of one step; a leading 2 is the directions. Rows of the
+weights: reset, update, candidate. tanh x is computed as 2 s(2x) - 1: on a CPU, torch's tanh is several times slower than its sigmoid.
 """
 
 from typing import Literal
@@ -19,13 +19,12 @@ GruKind = Literal["recipe", "torch"]
 class Gru(nn.Module):
     """h' = (1 - u) * h + u * c (Cho et al. 2014) of two kinds.
 
-    recipe: THUMT's legacy cell. Only the candidate has a bias, and the reset gate stands before the product: r = s(W_r [x; h]),
-    u = s(W_u [x; h]), c = tanh(W_c [x; r * h] + b): 3 (D + d) d + d numbers a direction.
+    recipe: THUMT's legacy cell. Only the candidate has a bias, and the reset gate is applied before the product: r = s(W_r [x; h]),
+    u = s(W_u [x; h]), c = tanh(W_c [x; r * h] + b). It has 3 (D + d) d + d parameters per direction.
 
-    torch: torch.nn.GRU's form. Biases on all maps, and the reset gate behind the product: r = s(W_r x + b_r + U_r h + b'_r), z likewise,
-    c = tanh(W_c x + b_c + r * (U_c h + b'_c)), h' = (1 - z) * c + z * h: 3 (D + d) d + 6d numbers a direction. (torch initialises with
-    U(+-1/sqrt(d)); here the model's own scheme holds.)
-    """
+    torch: torch.nn.GRU's form. All maps have biases, and the reset gate is applied after the product: r = s(W_r x + b_r + U_r h + b'_r), z
+    likewise, c = tanh(W_c x + b_c + r * (U_c h + b'_c)), h' = (1 - z) * c + z * h. It has 3 (D + d) d + 6d parameters per direction. torch
+    initialises with U(+-1/sqrt(d)); here the model's scheme applies."""
 
     def __init__(self, site: Site, d_input: int, kind: str) -> None:
         super().__init__()
@@ -39,19 +38,19 @@ class Gru(nn.Module):
             self.input_bias, self.state_bias = (nn.Parameter(torch.zeros(2, 3 * d)) for _ in range(2))
 
     def input_offset(self) -> Tensor:
-        """[2, 3d]: what is added to the products of the input."""
+        """Returns the bias of the input's products: [2, 3d]."""
         return F.pad(self.bias, (2 * self.fan_out, 0)) if self.kind == "recipe" else self.input_bias
 
     def state_offset(self) -> Tensor | None:
-        """[2, 3d]: what is added to the products of the state."""
+        """Returns the bias of the state's products: [2, 3d]; None: no bias."""
         return None if self.kind == "recipe" else self.state_bias
 
     def products(self, x: Tensor) -> Tensor:
-        """The input's part of all gates, W x + b: [..., D] -> [..., 2, 3d]."""
+        """Returns the input's part of all gates, W x + b: [..., D] -> [..., 2, 3d]."""
         return F.linear(x, self.input.flatten(0, 1), self.input_offset().flatten()).unflatten(-1, (2, -1))
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        """Each gate's matrix [W; U] as one map from D + d to d."""
+        """Draws each gate's matrix [W; U] as one map from D + d to d."""
         value = torch.empty(self.get_parameter(name).shape)
         if name not in ("input", "state") and self.scheme != "fan-in":
             return value.zero_()
@@ -60,7 +59,7 @@ class Gru(nn.Module):
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """x += a b, batched; in this form torch's counter of operations sees it."""
+    """Adds the batched product a b to x in place. torch's operation counter counts this form."""
     return torch.baddbmm(x, a, b, out=x)
 
 
@@ -71,26 +70,26 @@ def tanh_(x: Tensor) -> Tensor:
 class RecipeCell:
     """h' = (1 - u) h + u c, c = tanh(a_c + W_c (r h)), [r; u] = s(a + W h).
 
-    gates [2, P, 2d] and candidate [2, P, d] hold the input's products, and after a step their own values.
+    gates [2, P, 2d] and candidate [2, P, d] hold the input's products. A step overwrites them with the values of gates and candidate.
     """
 
     def __init__(self, gates: Tensor, candidate: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.gates, self.candidate, d = gates, candidate, candidate.shape[-1]
         self.r, self.u = gates.chunk(2, dim=-1)
         self.to_gates, self.to_candidate = weight[:, : 2 * d], weight[:, 2 * d :]
-        # a product with a contiguous second matrix is half as long again as fast
+        # a product with a contiguous second matrix is 1.5 times as fast
         self.of_gates, self.of_candidate = self.to_gates.mT.contiguous(), self.to_candidate.mT.contiguous()
         self.reset = torch.zeros_like(candidate)
 
     def step(self, at: slice, h: Tensor, out: Tensor) -> None:
-        """The states after step `at`, into `out`; h, out: [2, n, d]."""
+        """Writes the states after step `at` to `out`. h: the states before it; h, out: [2, n, d]."""
         add_product(self.gates[:, at], h, self.of_gates).sigmoid_()
         reset = torch.mul(self.r[:, at], h, out=self.reset[:, at])
         c = tanh_(add_product(self.candidate[:, at], reset, self.of_candidate))
         torch.lerp(h, c, self.u[:, at], out=out)
 
     def begin(self, before: Tensor) -> None:
-        """Before the first `back`: `before` [2, P, d] is the state that each row's step began with."""
+        """Prepares the backward pass. `before` [2, P, d]: the state before each row's step."""
         r, u, c = self.r, self.u, self.candidate
         self.before, self.keep = before, 1.0 - u
         self.by_c = torch.addcmul(u, u * c, c, value=-1.0)
@@ -99,7 +98,7 @@ class RecipeCell:
         self.d_gates, self.d_candidate = torch.zeros_like(self.gates), torch.zeros_like(c)
 
     def back(self, at: slice, dh: Tensor) -> None:
-        """The gradient of the states after step `at` becomes, in place, that of the states before it."""
+        """Turns dh, the gradient of the states after step `at`, into the gradient of the states before it, in place."""
         d_r, d_u = self.d_gates[:, at].chunk(2, dim=-1)
         d_c = torch.mul(dh, self.by_c[:, at], out=self.d_candidate[:, at])
         torch.mul(dh, self.by_u[:, at], out=d_u)
@@ -108,7 +107,7 @@ class RecipeCell:
         add_product(dh.mul_(self.keep[:, at]).addcmul_(d_reset, self.r[:, at]), self.d_gates[:, at], self.to_gates)
 
     def weight_gradients(self) -> tuple[Tensor, Tensor | None]:
-        """Of the state's weight [2, 3d, d] and bias [2, 3d]."""
+        """Returns the gradients of the state's weight [2, 3d, d] and bias [2, 3d]."""
         of_gates = torch.bmm(self.d_gates.mT, self.before)
         return torch.cat((of_gates, torch.bmm(self.d_candidate.mT, self.reset)), dim=1), None
 

@@ -1,7 +1,7 @@
-"""A trained model's linear maps, made ready for decoding, for the time of a `with`.
+"""Prepares a trained model's linear maps for decoding, inside a `with` block.
 
-Every nn.Linear gets another forward: weights packed once, q, k and v in one product, and the precision asked for. Parameters and the state
-dict stay what they were. Where a library function is absent (another device, another build of torch), fp32 stays as it is.
+Every nn.Linear gets another forward: weights are packed once, q, k and v are one product, and the precision is the requested one.
+Parameters and the state dict do not change. If a library function is missing (other device or build of torch), fp32 maps run unchanged.
 """
 
 import functools
@@ -24,24 +24,23 @@ from models.transformer import Transformer
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]
 Make = Callable[[Sequence[nn.Linear], str], Map]
-"""(linear maps of one input, "relu" or "none" behind them) -> one map."""
+"""(linear maps of one input, activation after them: "relu" or "none") -> one map."""
 EXACT = 2**24 // 127**2
-"""So many products of 8-bit numbers have an exact sum in fp32, in any order."""
+"""Maximum number of products of 8-bit numbers whose fp32 sum is exact in any order."""
 
 
 class PrecisionError(ValueError):
-    """The precision asked for cannot be had here; one line."""
+    """The requested precision is not available here. The message is one line."""
 
 
 @contextmanager
 def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
-    """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile. Inside
-    another of the same precision it does nothing: whoever decodes many times packs once.
+    """Context in which `model` computes its linear maps in `precision`. For inference only: its parameters must not change meanwhile.
+    Inside another context of the same precision it does nothing, so callers that decode many times pack once.
 
-    fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
-    row, inputs by position (symmetric, 8 bits), sums exact on every processor; the rest of the model stays fp32. PrecisionError: int8
-    elsewhere than on a CPU.
-    """
+    fp32: the same products, summed in another order. bf16: inputs and weights are rounded to bfloat16; sums are fp32. int8: symmetric 8-bit
+    weights per output row and inputs per position, with exact sums on every processor; the rest of the model stays fp32.
+    PrecisionError: int8 on a device other than a CPU."""
     make = _maker(precision, next(model.parameters()).device)
     if model.__dict__.get("prepared_as") == precision:
         yield
@@ -69,12 +68,12 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """PrecisionError where `prepared` would raise it."""
+    """Raises PrecisionError if `prepared` would raise it."""
     _maker(precision, device)
 
 
 def _maker(precision: Precision, device: torch.device) -> Make | None:
-    """What turns linear maps of one input into one function, with a ReLU behind it where `after` says relu; None: leave them alone."""
+    """Returns a function that joins linear maps of one input into one map, with a ReLU if `after` is relu. None: maps stay unchanged."""
     onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
     if precision == "int8":
         if device.type != "cpu":
@@ -89,13 +88,13 @@ def _maker(precision: Precision, device: torch.device) -> Make | None:
 
 
 def _at_first_use(make: Make, maps: Sequence[nn.Linear], after: str = "none") -> Map:
-    """The map that `make` makes, made when it is called: of some linear maps only a joint one is ever used."""
+    """Returns a map that calls `make` at its first use: for some linear maps, only the joint map is ever used."""
     made = functools.cache(lambda: make(maps, after))
     return lambda x: made()(x)
 
 
 def _plain(module: nn.Module) -> bool:
-    """Whether it is a decoder's layer, or all its layers, of the Transformer's own parts: a variant's may compute something else."""
+    """Returns whether a module is a decoder layer, or a decoder stack, with only the plain Transformer's parts. Variants may differ."""
     if isinstance(module, Stack):
         between = type(module.connection), type(module.aggregation), module.context, module.residual
         return between == (PlainConnection, Top, None, None) and module.block_layers == 0 and all(map(_plain, module.layers))
@@ -111,7 +110,7 @@ def _plain(module: nn.Module) -> bool:
 
 
 def _in_one_call(make: Make, module: Any) -> Callable[..., Any]:
-    """`forward` of what is `_plain`, in one call of C where it decodes step by step and C has all the linear maps."""
+    """Returns a `forward` for a `_plain` module. In step-by-step decoding it is one call of C, if C supports all linear maps."""
     layers: Any = module.layers if isinstance(module, Stack) else [module]
     attention = layers[0].self_attention.attention
 
@@ -152,7 +151,7 @@ def _in_one_call(make: Make, module: Any) -> Callable[..., Any]:
 
 
 def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    """Weights [M, D] and biases [M] one below the other."""
+    """Returns the concatenated weights [M, D] and biases [M]."""
     biases = [m.bias for m in maps]
     bias = None if biases[0] is None else torch.cat([b.detach() for b in biases])
     return torch.cat([m.weight.detach() for m in maps]), bias
@@ -218,7 +217,7 @@ def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
 
 
 def _swap(stack: ExitStack, module: nn.Module, name: str, value: Any) -> None:
-    """Shadow an attribute of the class, or the object's own, for the time of the stack."""
+    """Replaces an attribute of the module until the stack closes."""
     if name in module.__dict__:
         stack.callback(module.__dict__.__setitem__, name, module.__dict__[name])
     else:

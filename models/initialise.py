@@ -1,4 +1,4 @@
-"""Initial values. Each parameter has a random stream of its own, named by its path, so that a new module shifts nothing else."""
+"""Initial values. Each parameter has its own random stream, named by its path, so a new module changes no other initial value."""
 
 import hashlib
 import math
@@ -11,44 +11,42 @@ _DECLARED: tuple[tuple[type[nn.Module], tuple[str, ...]], ...] = (
     (nn.Embedding, ("weight",)),
     (nn.Linear, ("weight", "bias", "direction", "gain")),
 )
-"""The parameters that `_draw` has a rule for; others need the `initialise` of their module."""
+"""Parameters for which `_draw` has a rule. Other parameters need an `initialise` method of their module."""
 
 
 class NoInitialValueError(ValueError):
-    """Nothing says what a parameter starts as; one line."""
+    """No rule gives a parameter its initial value. The message is one line."""
 
 
 def starts_as(value: Tensor) -> nn.Parameter:
-    """A parameter that starts as `value`, whatever the scheme and the seed."""
+    """Returns a parameter that starts as `value`, for every scheme and seed."""
     parameter = nn.Parameter(value)
     parameter.starts = True  # type: ignore[attr-defined]
     return parameter
 
 
 def drawn(*shape: int, std: float = 0.0, bound: float = 0.0) -> nn.Parameter:
-    """A parameter that starts as N(0, std), or U(+-bound), whatever the scheme."""
+    """Returns a parameter that starts as N(0, std), or U(+-bound), for every scheme."""
     parameter = nn.Parameter(torch.zeros(shape))
     parameter.drawn = (std, bound)  # type: ignore[attr-defined]
     return parameter
 
 
 def stream_seed(seed: int, *names: object) -> int:
-    """A 63-bit seed for the stream that `names` name."""
+    """Returns a 63-bit seed for the random stream called `names`."""
     text = "/".join(str(name) for name in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def initialise(model: nn.Module, scheme: str, seed: int) -> None:
-    """Draw every parameter on the CPU, whatever its device.
+    """Draws the initial value of every parameter, always on the CPU. NoInitialValueError: no rule covers a parameter.
 
-    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0;
-    `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), a map of n inputs, of which dropout
-    keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
-    normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
-    Transformer layers are 0 (Zhang et al. 2019, Fixup), unless their residual has a start of its own. A module with
-    `initialise(name, generator)` draws its own; `starts_as` and `drawn` say it for one
-    parameter. NoInitialValueError: none of these covers it.
-    """
+    N(m, s) has standard deviation s. Embeddings: N(0, d^-0.5). Norms: gain 1, offset 0. `xavier`: uniform with variance
+    2/(fan_in + fan_out), biases 0. `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), biases 0;
+    a map of n inputs with dropout p is N(0, sqrt((1 - p) / n)), and twice that before a GLU (Gehring et al. 2017, section 3.5). Gains of
+    weight normalisation are ||v||, so the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
+    Transformer layers are 0 (Zhang et al. 2019, Fixup), unless their residual defines its own start. A module with
+    `initialise(name, generator)` draws its own parameters; `starts_as` and `drawn` define a single parameter."""
     require_all(model)
     done: set[int] = set()
     for path, module in model.named_modules():
@@ -62,7 +60,7 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
 
 
 def require_all(model: nn.Module) -> None:
-    """`require` for every parameter, a tied one at its first path."""
+    """Calls `require` for every parameter; for a tied one, at its first path."""
     owners = dict(model.named_modules())
     for path, _ in model.named_parameters():
         owner, _, name = path.rpartition(".")
@@ -70,7 +68,7 @@ def require_all(model: nn.Module) -> None:
 
 
 def require(module: nn.Module, name: str, path: str) -> None:
-    """NoInitialValueError where no rule gives the module's own parameter `name` its initial value; path: what to call it."""
+    """Raises NoInitialValueError if no rule gives the module's own parameter `name` its initial value. path: its name in the message."""
     if any(isinstance(module, cls) and name in names for cls, names in _DECLARED) or hasattr(module, "initialise"):
         return
     if {"starts", "drawn"} & vars(module.get_parameter(name)).keys():
@@ -82,7 +80,7 @@ def require(module: nn.Module, name: str, path: str) -> None:
 
 
 def uniform_bound(scheme: str, fan_in: int, fan_out: int) -> float:
-    """a of U(-a, a): 1/sqrt(fan_in) for `fan-in`, else Glorot's sqrt(6 / (fan_in + fan_out))."""
+    """Returns a of U(-a, a): 1/sqrt(fan_in) for `fan-in`, else Glorot's sqrt(6 / (fan_in + fan_out))."""
     return 1.0 / math.sqrt(fan_in) if scheme == "fan-in" else math.sqrt(6.0 / (fan_in + fan_out))
 
 

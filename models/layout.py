@@ -1,6 +1,6 @@
-"""Where packed rows stand, counted on the host: a GPU is never waited for, and a captured graph sees few shapes.
+"""Layouts of packed rows, computed on the host: training never waits for the GPU, and captured graphs see few shapes.
 
-Shapes: B sentences, S longest, P packed rows, N sentences of the packed rows, empty ones and those of padding included.
+Shapes: B sentences, S longest sentence, P packed rows, N sentences of the packed rows, including empty sentences and sentences of padding.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,8 @@ PAD = 0
 
 
 class Layout(NamedTuple):
-    """Of one side of a batch. real: [P] long, the place of each row in the flattened [B, S]. starts: [N + 1] int32, the first row of each
-    sentence and the number of all rows. longest: at least the length of each sentence."""
+    """Layout of one side of a batch. real: [P] int64, place of each row in the flattened [B, S]. starts: [N + 1] int32, the first row of
+    each sentence, then the number of rows. longest: an upper bound of the sentence lengths."""
 
     real: Tensor
     starts: Tensor
@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Of both sides of a batch: P, N, and the longest of the N, which is S too."""
+    """Common shape of both sides of a batch: P, N, and the length of the longest of the N sentences, which is also S."""
 
     rows: int
     sentences: int
@@ -30,16 +30,16 @@ class Shape(NamedTuple):
 
 
 ROWS, SENTENCES, LONGEST = 2048, 64, 16
-"""Rows are a multiple of the first, sentences and the longest of them powers of 2 from the others on."""
+"""P is a multiple of ROWS. N and the longest length are powers of 2, at least SENTENCES and LONGEST."""
 
 
 def layouts(src_BS: Tensor, tgt_BT: Tensor) -> tuple[Layout, Layout]:
-    """Of the real positions alone. `longest` is rounded up, since compiled code is made for its value."""
+    """Returns the layouts of both sides, with only real positions. `longest` is rounded up, because code is compiled for its value."""
     return _layout(src_BS, _lengths(src_BS)), _layout(tgt_BT, _lengths(tgt_BT))
 
 
 def shape_of(src_BS: Tensor, tgt_BT: Tensor) -> Shape:
-    """The smallest shape that holds a batch. On each side it has room for a row in every sentence of padding (see `shaped`)."""
+    """Returns the smallest shape that holds a batch. On each side every sentence of padding has at least one row (see `shaped`)."""
     lengths = _lengths(src_BS), _lengths(tgt_BT)
     longest = _power_of_2(max(int(one.max()) for one in lengths), LONGEST)
     least, most = sorted(int(one.sum()) for one in lengths)
@@ -50,8 +50,8 @@ def shape_of(src_BS: Tensor, tgt_BT: Tensor) -> Shape:
 
 
 def shaped(shape: Shape, src_BS: Tensor, *tgts_BT: Tensor) -> tuple[list[Tensor], tuple[Layout, Layout]]:
-    """(all ids, padded to the shape; both layouts of P rows). Rows that no sentence has make up sentences of padding, at the same places on
-    both sides, so that they attend to each other alone."""
+    """Returns (all ids, padded to the shape; both layouts with P rows). Rows without a sentence form sentences of padding. These have the
+    same indices on both sides, so padding attends only to padding."""
     ids = [F.pad(one, (0, shape.longest - one.shape[1], 0, shape.sentences - len(one)), value=PAD) for one in (src_BS, *tgts_BT)]
     lengths = [_lengths(one)[: len(src_BS)] for one in ids[:2]]
     more = -(-(shape.rows - min(int(one.sum()) for one in lengths)) // shape.longest)
@@ -60,7 +60,7 @@ def shaped(shape: Shape, src_BS: Tensor, *tgts_BT: Tensor) -> tuple[list[Tensor]
 
 
 def _layout(ids_BS: Tensor, lengths: Tensor, shape: Shape | None = None, more: int = 0) -> Layout:
-    """more: how many sentences of padding make up the shape's rows."""
+    """Returns one side's layout. more: number of sentences of padding that fill the shape's rows."""
     flat = ids_BS.flatten()
     real, longest = (flat != PAD).nonzero().squeeze(1), _power_of_2(int(lengths.max()), LONGEST)
     if shape is not None:

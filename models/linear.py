@@ -9,7 +9,7 @@ from models.config import MAX_WIDTH, ModelConfig, StackConfig
 class NormedLinear(nn.Linear):
     """y = W x + b with W_i = g_i v_i / ||v_i|| row by row (Salimans and Kingma 2016).
 
-    `direction` v [E, D], `gain` g [E]. W is made anew wherever `weight` is read, so that its gradients reach both.
+    `direction` v [E, D], `gain` g [E]. Each read of `weight` computes W again, so gradients reach v and g.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -34,9 +34,9 @@ def linear(
     gated: bool = False,
     tied: bool = False,
 ) -> nn.Linear:
-    """A linear map, with weight normalisation where the model has it. `tied`: without, because the weight is another module's.
+    """Returns a linear map, with weight normalisation if the model has it. `tied`: never with it, since another module owns the weight.
 
-    `dropped`: dropout of its input; `gated`: a GLU follows. Both are for the initial values (`init: convs2s`) alone.
+    `dropped`: dropout of its input; `gated`: a GLU follows. Only the initial values with `init: convs2s` use both.
     """
     made = (NormedLinear if config.weight_norm and not tied else nn.Linear)(in_features, out_features, bias)
     made.initial_variance = (4.0 if gated else 1.0) * (1.0 - dropped) / in_features  # type: ignore[assignment]
@@ -44,37 +44,37 @@ def linear(
 
 
 def per_layer(value: int | list[int], num_layers: int) -> list[int]:
-    """One number for each layer, from one number or a list of so many."""
+    """Returns one number per layer, from one number or a list of `num_layers` numbers."""
     return [value] * num_layers if isinstance(value, int) else list(value)
 
 
 def output_widths(stack: StackConfig, d_model: int) -> list[int]:
-    """Widths of h_1 .. h_L: `widths` of the layer where it has such an option, else d_model."""
+    """Returns the widths of h_1 .. h_L: the option `widths` of the layer if it has one, else d_model."""
     return per_layer(stack.layer.get("widths", d_model), stack.num_layers)
 
 
 def group_size(sumlen: int, num_layers: int) -> int:
-    """How many layers stand between two summary layers; all of them where there is none (sumlen 0)."""
+    """Returns the number of layers between two summary layers, or `num_layers` without summary layers (sumlen 0)."""
     return sumlen - 1 if sumlen else num_layers
 
 
 def base(layer: int, group: int) -> int:
-    """How many layers lie below the group that `layer` belongs to."""
+    """Returns the number of layers below the group of `layer`."""
     return (layer - 1) // group * group
 
 
 def last_base(stack: StackConfig) -> int:
-    """Behind how many layers the last group of layers begins (0: there is one group)."""
+    """Returns the number of layers below the last group (0: there is one group)."""
     return base(stack.num_layers, group_size(stack.connection.get("sumlen", 0), stack.num_layers))
 
 
 def output_dim(config: ModelConfig) -> int:
-    """Width in front of the softmax."""
+    """Returns the input width of the output layer."""
     return config.output_dim or config.word_dim or config.d_model
 
 
 def list_fault(name: str, value: int | list[int], num_layers: int) -> str | None:
-    """What is wrong with an option that is one number or one for each layer, in one line."""
+    """Returns one line on what is wrong with an option that is one number or one number per layer, or None."""
     if not isinstance(value, int) and len(value) != num_layers:
         return f"{name} has {len(value)} numbers; expected one number or {num_layers}, one for each layer"
     wrong = [number for number in per_layer(value, num_layers) if not 1 <= number <= MAX_WIDTH]

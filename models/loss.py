@@ -14,13 +14,13 @@ from models.paths import PATHS
 from models.precision import operand
 
 CHUNK = 512
-"""Positions at a time: their logits stay in a CPU's last-level cache; `CHUNK_CUDA` keeps a GPU's multiprocessors full."""
+"""Positions per chunk: on a CPU, the chunk's logits fit into the last-level cache; `CHUNK_CUDA` fills a GPU's multiprocessors."""
 CHUNK_CUDA = 8192
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Gradients are made in the forward pass, chunk by chunk. What smoothing adds is the same for every word, so it is taken out of sums:
-    sum_v z_v = h . sum_v w_v + sum_v b_v, and (p - off) W = p W - off sum_v w_v.
+    """The loss whose forward pass also computes the gradients, chunk by chunk. Smoothing adds the same term for every word, so sums over
+    the vocabulary are computed without logits: sum_v z_v = h . sum_v w_v + sum_v b_v, and (p - off) W = p W - off sum_v w_v.
     """
 
     @staticmethod
@@ -63,7 +63,7 @@ class _ChunkedLoss(torch.autograd.Function):
                     if dtype == d_weight.dtype:
                         d_weight.addmm_(p.t(), h)
                     else:
-                        d_weight += (p.t() @ h).to(dtype).float()  # torch adds numbers of two types slowly
+                        d_weight += (p.t() @ h).to(dtype).float()  # torch adds tensors of two types slowly
                 nll_P, loss_P = lse - z_gold, lse - (1.0 - smoothing - off) * z_gold
                 nll += nll_P.sum() if real is None else (nll_P * real).sum()
                 loss += loss_P.sum() if real is None else (loss_P * real).sum()
@@ -89,8 +89,8 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 def gradient_rows(z_PV: Tensor, gold_P1: Tensor, real_P1: Tensor | None, at_gold: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(softmax(z) + at_gold at the gold word, in the type of z; z at the gold word; log sum exp(z)), of fp32 numbers. Compiled, it reads
-    the logits twice and writes them once; as it is, each operation does."""
+    """Returns (softmax(z), plus at_gold at the gold word, in the type of z; z at the gold word; log sum exp(z)), computed in fp32.
+    Compiled, it reads the logits twice and writes them once; otherwise each operation reads and writes them."""
     z = z_PV.float()
     top = z.amax(-1, keepdim=True)
     e = (z - top).exp()
@@ -102,7 +102,7 @@ def gradient_rows(z_PV: Tensor, gold_P1: Tensor, real_P1: Tensor | None, at_gold
 
 
 def chunks(h_PD: Tensor) -> list[slice]:
-    """The rows of [P, D] whose logits exist at the same time, one slice after another."""
+    """Returns slices of the rows of [P, D]. Only the logits of one slice exist at a time."""
     size = CHUNK_CUDA if h_PD.is_cuda else CHUNK
     return [slice(start, start + size) for start in range(0, h_PD.shape[0], size)]
 
@@ -110,7 +110,7 @@ def chunks(h_PD: Tensor) -> list[slice]:
 def _whole(
     hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, real_P: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The definition, over all logits at once."""
+    """Returns the loss by its definition, from all logits at once."""
     z_PV = F.linear(hidden_PD, weight_VD, bias_V)
     log_p = z_PV.to(torch.promote_types(z_PV.dtype, torch.float32)).log_softmax(dim=-1)
     off = smoothing / (weight_VD.shape[0] - 1)
@@ -130,10 +130,9 @@ def label_smoothed_loss(
     real_P: Tensor | None = None,
     fused: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(loss, nll), both summed over positions.
+    """Returns (loss, nll), both summed over positions.
     loss = -sum_v q_v log p_v with q = 1 - smoothing at the target and smoothing / (V - 1) elsewhere (Vaswani et al. 2017, section 5.4).
-    real_P: 1.0 where a position counts, 0.0 where it does not (padding); all count where it is not given. fused: `gradient_rows`, compiled.
-    """
+    real_P: 1.0 for positions that count, 0.0 for padding; None: all positions count. fused: `gradient_rows`, compiled."""
     if not PATHS.chunked_loss:
         return _whole(hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing)
     needs_grad = torch.is_grad_enabled() and (hidden_PD.requires_grad or weight_VD.requires_grad)

@@ -1,7 +1,7 @@
-"""Padding-free rows: the real positions of a padded batch side by side, [1, P, D] for [B, S, D]; documents as their sentences.
+"""Packed rows without padding: the real positions of a padded batch [B, S, D] as [1, P, D]; documents split into sentences.
 
-Shapes: B sentences (or documents), S longest, P real positions, D width; R sentences of all documents, J longest sentence, N most
-sentences of a document.
+Shapes: B sentences (or documents), S longest one, P real positions, D width; R sentences of all documents, J longest sentence, N maximum
+number of sentences of a document.
 """
 
 from functools import cached_property
@@ -17,16 +17,16 @@ from models.paths import PATHS
 EOS = 3
 
 PACK_SHARE = 0.02
-"""Padding from which a batch is packed; below it, packing costs more than it saves."""
+"""Minimum share of padding of a packed batch; with less padding, packing costs more than it saves."""
 
 
 def may_pack(device: torch.device) -> bool:
-    """Whether batches are packed here without a layout: a fast path of training on a CPU."""
+    """Returns whether batches on this device are packed without a layout: a fast path of training on a CPU."""
     return PATHS.packing and device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def worth_packing(mask: Tensor) -> "Packing | None":
-    """The packing of a batch with much padding, None for one with little. mask: [B, S], True = real."""
+    """Returns the packing of a batch with much padding; None: little padding. mask: [B, S], True = real."""
     return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
 
 
@@ -53,8 +53,8 @@ class _Unpack(torch.autograd.Function):
 
 
 class Packing:
-    """Where the real positions of a batch stand. `mask`: [B, S], True = real. `layout`: where the host counted them; attention then reads
-    the rows as they are (`models.attention.attend_rows`). Its rows of padding, which make up a number of rows, are no sentence's."""
+    """Places of the real positions of a batch. `mask`: [B, S], True = real. `layout`: places computed on the host, if available. Attention
+    then reads packed rows directly (`models.attention.attend_rows`). The layout's rows of padding belong to no sentence."""
 
     def __init__(self, mask: Tensor, layout: Layout | None = None) -> None:
         self.mask, self.shape, self.layout = mask, mask.shape, layout
@@ -62,7 +62,7 @@ class Packing:
 
     @cached_property
     def place(self) -> Tensor:
-        """[B * S]: the row of each position; of padding, the last one before it."""
+        """Returns the row of each position [B * S]. Padding gets the last row before it."""
         return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0)
 
     @cached_property
@@ -71,24 +71,24 @@ class Packing:
 
     @cached_property
     def starts(self) -> Tensor:
-        """[B + 1]: the first row of each sentence, and the number of all."""
+        """Returns the first row of each sentence, then the number of rows: [B + 1]."""
         return F.pad(self.mask.sum(1).cumsum(0), (1, 0))
 
     @cached_property
     def row_mask(self) -> Tensor:
-        """The mask of packed rows: [1, P], True = real."""
+        """Returns the mask of the packed rows: [1, P], True = real."""
         if self.layout is not None:
             return self.mask.flatten()[self.real][None]
         return torch.ones(1, len(self.real), dtype=torch.bool, device=self.real.device)
 
     def without_padding(self, x: Tensor) -> Tensor:
-        """[B * S, D], zero at padding; in place."""
+        """Sets x [B * S, D] to zero at padding, in place."""
         if self.layout is not None:
             return x.masked_fill_(~self.mask.flatten()[:, None], 0.0)
         return x.index_fill_(0, self.padding, 0.0)
 
     def ids(self, ids_BS: Tensor) -> tuple[Tensor, Tensor]:
-        """(ids, places in their sentences) of the packed rows, each [1, P]."""
+        """Returns (ids, positions in their sentences) of the packed rows, [1, P] each."""
         return ids_BS.flatten()[self.real][None], (self.real % self.shape[1])[None]
 
     def pack(self, x_BSD: Tensor) -> Tensor:
@@ -96,17 +96,16 @@ class Packing:
         return _Pack.apply(x_BSD.flatten(0, 1), self)[None]
 
     def unpack(self, x_1PD: Tensor) -> Tensor:
-        """[1, P, D] -> [B, S, D]; padding holds copies of real rows, finite numbers that a mask must hide."""
+        """[1, P, D] -> [B, S, D]. Padding gets copies of real rows: finite numbers, which a mask must hide."""
         return _Unpack.apply(x_1PD[0], self).view(*self.shape, -1)
 
 
 class Sentences:
-    """Where sentences stand in source ids [B, S]. A sentence ends with EOS; a document's last token ends its last sentence.
+    """Sentences of documents with source ids [B, S]. A sentence ends with EOS; a document's last token ends its last sentence.
 
-    The encoder reads `rows` [R, J], one sentence each. Real tokens have the same order in rows and documents, so that packed rows [1, P, D]
-    are alike. `ends` [R]: each sentence's last token, as its place among the real tokens; `sentence` [P]: the sentence of each of them.
-    `sentence_mask` [B, N]: True where a document has a sentence; `packing`: of it; `document_packing`: of the real tokens in [B, S].
-    """
+    The encoder reads `rows` [R, J], one sentence per row. Real tokens have the same order in rows and documents: packed rows [1, P, D] are
+    equal. `ends` [R]: index of each sentence's last token among the real tokens. `sentence` [P]: index of each real token's sentence.
+    `sentence_mask` [B, N]: True for real sentences; `packing`: its packing. `document_packing`: packing of the real tokens in [B, S]."""
 
     def __init__(self, src_BS: Tensor) -> None:
         self.mask = src_BS != PAD
@@ -122,5 +121,5 @@ class Sentences:
 
 
 def _first(counts: Tensor) -> Tensor:
-    """[N] -> [N, most]: True at the first places of each row, as many as it counts."""
+    """Returns [N, max(counts)]: row n is True at its first counts[n] places."""
     return torch.arange(int(counts.max()), device=counts.device) < counts[:, None]

@@ -1,18 +1,18 @@
-"""Fast forms of the same arithmetic, which tests and benchmarks take out to compare."""
+"""Switches of fast implementations. Tests and benchmarks turn them off to compare results."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Paths:
-    """True: on.
+    """Fast implementations; True: on.
 
-    packing: padding leaves the batch in training (models.packing). dropout: cheap exact masks (models.dropout). attention: two batched
-    products in place of torch's fused kernel on a CPU. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
-    (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
-    products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
-    (models.precision). native: decoding's small steps in C where there is a compiler (models.native). layouts: no padding in training in
-    bf16 on a GPU (models.layout). graphs: its updates are captured and replayed.
+    packing: training on a CPU removes padding (models.packing). dropout: cheap exact masks (models.dropout). attention: on a CPU, two
+    batched products instead of torch's fused kernel. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
+    (models.loss). fused_optimizer: the optimiser's update in one kernel. matmul: fp32 products by oneDNN if it is faster and still fp32.
+    bf16: bf16 products in fp32 on CPUs without bf16 instructions (models.precision). native: small decoding steps in C, if a compiler
+    exists (models.native). layouts: no padding in bf16 training on a GPU (models.layout). graphs: updates of this training are captured and
+    replayed.
     """
 
     packing: bool = True
@@ -29,4 +29,4 @@ class Paths:
 
 
 PATHS = Paths()
-"""Of this process."""
+"""Switches of this process."""

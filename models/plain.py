@@ -1,4 +1,4 @@
-"""The Transformer itself (Vaswani et al. 2017): the plain choice for each part that a variant may replace."""
+"""The plain Transformer (Vaswani et al. 2017): the default for each part that a variant may replace."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from models.site import Flow, History, Memory, Site
 
 class SubLayer(nn.Module):
     """pre: x + drop(f(LN(x))); post: LN(x + drop(f(x))) (Vaswani et al. 2017, section 3.1 and its pre-norm form); none: without LN.
-    Where the side has another residual than `plain`, it says what f reads and how its output joins; each view has a norm of its own.
+    A residual other than `plain` defines what f reads and how its output joins the stream. Each view has its own norm.
     """
 
     def __init__(self, site: Site, width: int | None = None) -> None:
@@ -29,7 +29,7 @@ class SubLayer(nn.Module):
         self.others = nn.ModuleList(site.layer_norm(width) for _ in range(self.residual.views - 1 if self.pre else 0))
 
     def forward(self, s: Any, function: Callable[..., Tensor]) -> Any:
-        """s: the stream, [B, T, D] unless the residual has several -> the stream behind the sub-layer"""
+        """Returns the stream after the sub-layer. s: the stream, [B, T, D] unless the residual has `streams`."""
         residual = self.residual
         x, s = residual.read(s)
         if residual.views > 1:
@@ -68,7 +68,7 @@ class PlainResidual(Residual):
 
 @CONNECTIONS.register("residual")
 class PlainConnection(Connection):
-    """x_{l+1} = h_l: each layer reads the one below (its residual is inside the layer)."""
+    """x_{l+1} = h_l: each layer reads the layer below (the residual sums are inside the layer)."""
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         return history.kept[layer - 1]
@@ -76,9 +76,9 @@ class PlainConnection(Connection):
 
 @SELF_ATTENTIONS.register("single")
 class SingleSelfAttention(SelfAttention):
-    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017); MHA(q, k, v) where the side's residual gives three views.
+    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017); MHA(q, k, v) if the side's residual gives three views.
 
-    `attention`: another MHA, of a subclass.
+    `attention`: the MHA of a subclass; None: MultiHeadAttention.
     """
 
     takes_views = True
@@ -149,7 +149,7 @@ class TransformerLayer(Layer):
 
 @AGGREGATIONS.register("top")
 class Top(Aggregation):
-    """h = x_{L+1}, through one more norm where the model is pre-norm."""
+    """h = x_{L+1}; in pre-norm h = LN(x_{L+1})."""
 
     top_alone = True
 
