@@ -1,8 +1,9 @@
-"""Where a model computes in fp32, and products of bf16 numbers on a CPU without instructions for them.
+"""fp32 regions of a model, and bf16 products on a CPU without bf16 instructions.
 
-There inputs are rounded to bf16, fp32 does the rest, the result is rounded. Such a processor multiplies bf16 numbers some fifteen times
-slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only by the order of summation. Gradients are rounded where
-autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); outside of autocast nothing changes.
+Such a processor multiplies bf16 numbers about 15 times slower than fp32 numbers. Here inputs are rounded to bf16, the product is computed
+in fp32, and the result is rounded. Sums are fp32 in both forms, so results differ only by the order of summation. Gradients are rounded
+where autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); nothing changes outside of
+autocast.
 """
 
 import os
@@ -19,7 +20,7 @@ from models.paths import PATHS
 
 
 def full_precision(x: Tensor) -> torch.autocast:
-    """A context without autocast, for coefficients that few bits would spoil."""
+    """Returns a context without autocast, for coefficients that need fp32."""
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -33,7 +34,7 @@ _ONEDNN_WITHOUT_BF16 = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX
 
 
 def has_bf16_units() -> bool:
-    """Whether products of bf16 numbers are at least as fast as those of fp32 numbers: the processor multiplies them in one instruction."""
+    """Returns whether the processor has bf16 instructions, with which bf16 products are at least as fast as fp32 products."""
     if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _ONEDNN_WITHOUT_BF16:
         return False
     if platform.machine() in ("aarch64", "arm64"):
@@ -42,22 +43,22 @@ def has_bf16_units() -> bool:
 
 
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "addbmm", "conv1d", "scaled_dot_product_attention")
-"""What autocast computes in bf16 and models use; torch makes other products, such as einsum's, of these."""
+"""Operations of models that autocast computes in bf16. torch computes other products, such as einsum, with these."""
 
 
 def rounds() -> bool:
-    """Whether products of bf16 numbers on the CPU are computed in this form."""
+    """Returns whether bf16 products on the CPU are computed in this module's form."""
     return PATHS.bf16 and not has_bf16_units()
 
 
 def operand(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x rounded to `dtype`, in the type in which this processor is to multiply it."""
+    """Returns x rounded to `dtype`, in the type in which this processor should multiply it."""
     x = x.to(dtype)
     return x.float() if dtype == torch.bfloat16 and x.device.type == "cpu" and rounds() else x
 
 
 def _replace(library: Library, name: str) -> None:
-    """Makes autocast's `name` round its inputs, and its result where they are computed in fp32."""
+    """Replaces autocast's operation `name` by a form that rounds the inputs, and the result if the product is computed in fp32."""
     product = getattr(torch.ops.aten, name).default
 
     def cast(x: Any) -> Any:
@@ -82,4 +83,4 @@ def _install() -> Library:
 
 
 _LIBRARY = None if has_bf16_units() else _install()
-"""Kept: what it replaces ends with it."""
+"""The library must stay alive: its replacements end with it."""

@@ -1,8 +1,8 @@
-"""Recurrence over the source: a bidirectional RNN, and an attentive RNN (Hao et al. 2019, section 3), as scans with gradients by hand.
+"""Recurrence over the source: a bidirectional RNN and an attentive RNN (Hao et al. 2019, section 3), as scans with hand-written gradients.
 
-A step works on the sentences that are longer than its number. Shapes: B sentences, S positions, R rows of the inputs (B * S, or packed),
-P real positions, T steps, n sentences of a step, D width of the input, d units of a direction; a leading 2 are the directions. `mask`
-[B, S]: True = real.
+Step t processes only the sentences with more than t tokens. Shapes: B sentences, S positions, R rows of the inputs (B * S, or packed), P
+real positions, T steps, n sentences of a step, D width of the input, d units per direction; a leading 2 is the directions. `mask` [B, S]:
+True = real.
 """
 
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from models.site import Site
 
 
 def reading_order(mask: Tensor) -> Tensor:
-    """[2, B, S]: the position read at each step, a sentence's real ones first: from its first to its last, from its last to its first."""
+    """Returns the position that each direction reads at each step: [2, B, S]. Real positions come first: forwards, then backwards."""
     forward = (~mask).to(torch.int8).argsort(dim=1, stable=True)
     step = torch.arange(mask.shape[1], device=mask.device)
     last = mask.sum(1, keepdim=True) - 1 - step
@@ -25,7 +25,7 @@ def reading_order(mask: Tensor) -> Tensor:
 
 
 class ScanSchedule:
-    """Which rows each step reads and writes, sentences by falling length. mask [B, S]; packing: the inputs come as its packed rows."""
+    """Rows that each step reads and writes, with sentences in order of decreasing length. mask [B, S]; packing: inputs are packed rows."""
 
     def __init__(self, mask: Tensor, packing: Packing | None = None) -> None:
         B, S = mask.shape
@@ -35,9 +35,9 @@ class ScanSchedule:
         if packing is not None:
             position = packing.place[position]
         rows = position.transpose(1, 2)[:, active_SB] * 2
-        self.rows = torch.stack((rows[0], rows[1] + 1)).flatten()  # [2P] of the inputs' [R, 2]
+        self.rows = torch.stack((rows[0], rows[1] + 1)).flatten()  # [2P], indices of the flattened inputs [R, 2]
         counts = active_SB.sum(1)
-        self.steps: list[tuple[slice, slice, slice]] = []  # of P; of the states before, after, behind the B first ones
+        self.steps: list[tuple[slice, slice, slice]] = []  # slices of the P rows, and of the B + P states before and after
         start, before = 0, 0
         for n in counts.tolist():
             if n:
@@ -88,7 +88,7 @@ def _rnn_backward(cell: Any, states: Tensor, schedule: ScanSchedule, shape: torc
 
 
 LARGEST = 80.0
-"""Of an exponent, so that no power is 0 or infinite, whose product would be no number; tanh is 1 long before 40."""
+"""Largest exponent. Without it powers could be 0 or infinite, and their product NaN. tanh is 1 long before 40."""
 
 
 def powers(x: Tensor) -> Tensor:
@@ -96,16 +96,16 @@ def powers(x: Tensor) -> Tensor:
 
 
 def halved(keys_nSd: Tensor, queries_2nd: Tensor, buffer: Tensor) -> Tensor:
-    """(1 + tanh(q + k)) / 2 of every pair, [2, n, S, d] in the buffer; arguments: exp(-2q), exp(-2k)."""
+    """Returns (1 + tanh(q + k)) / 2 of every pair: [2, n, S, d], stored in the buffer. keys, queries: exp(-2k), exp(-2q)."""
     out = buffer[: 2 * keys_nSd.numel()].view(2, *keys_nSd.shape)
     return torch.addcmul(keys_nSd.new_ones(()), keys_nSd, queries_2nd[:, :, None], out=out).reciprocal_()
 
 
 class ArnScan(torch.autograd.Function):
     """c = sum_j softmax_j(v tanh(q + k_j) + bias_j) x_j, q = W_q h; a = W c + b; h' = GRU(a, h); -> states [2, T, B, d].
-    active: how many sentences take part in each step, the first ones; slots of the others hold zeros.
-    tanh(q + k) = 2s - 1 with s = 1 / (1 + exp(-2q) exp(-2k)), its derivative 4 s (1 - s): one exponential for each q and each k, none for
-    a pair of them. The constant cancels in the softmax, and so does its gradient, for gradients of scores sum to 0.
+    active: number of sentences in each step, which are the first ones. Slots of the other sentences hold zeros.
+    tanh(q + k) = 2s - 1 with s = 1 / (1 + exp(-2q) exp(-2k)) and derivative 4 s (1 - s). This needs one exponential per q and per k, none
+    per pair. The constant term of the scores cancels in the softmax. Its gradient is 0, since the gradients of the scores sum to 0.
     """
 
     @staticmethod
@@ -196,19 +196,20 @@ def _arn_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def mean_states(x_BSD: Tensor, mask: Tensor, d: int) -> Tensor:
-    """[2, B, d]: the mean over a sentence's real positions starts both directions; of a mean 2d wide, one half each."""
+    """Returns first states [2, B, d]: the mean over a sentence's real positions. A mean of width 2d is split between the directions."""
     weight = mask.to(x_BSD.dtype) / mask.sum(1, keepdim=True).clamp(min=1)
     mean = torch.bmm(weight[:, None], x_BSD).squeeze(1)
     return (mean.unflatten(1, (-1, d)) if mean.shape[1] > d else mean[:, None].expand(-1, 2, -1)).transpose(0, 1)
 
 
 def _single(*tensors: Tensor | None) -> list[Tensor | None]:
-    """States are kept in fp32 where the maps around them run in half precision (autocast)."""
+    """Converts tensors to fp32: states stay fp32 if the maps around them run in half precision (autocast)."""
     return [t.float() if t is not None and t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors]
 
 
 class BiRnn(nn.Module):
-    """h_j = [f_j; b_j]: f from left to right, b from right to left, over real positions; both `start` at the mean of the inputs or at 0."""
+    """h_j = [f_j; b_j]: f reads from left to right, b from right to left, over real positions.
+    `start`: the first states are the mean of the inputs, or 0."""
 
     def __init__(self, site: Site, d_input: int, gru: str, *, start: Literal["mean", "zero"] = "mean") -> None:
         super().__init__()
@@ -216,7 +217,7 @@ class BiRnn(nn.Module):
         self.gru = Gru(site, d_input, gru)
 
     def forward(self, x: Tensor, mask: Tensor, packing: Packing | None = None) -> tuple[Tensor, Tensor]:
-        """[B, S, D], or packed rows [1, P, D] -> (states 2d wide in the same form, mask); padding holds zeros."""
+        """[B, S, D], or packed rows [1, P, D] -> (states of width 2d in the same form, mask). States at padding are zeros."""
         if self.start == "zero":
             h = x.new_zeros(2, len(mask), self.d)
         else:
@@ -228,11 +229,11 @@ class BiRnn(nn.Module):
 
 
 class BiArn(nn.Module):
-    """At each step both chains attend to the inputs and take in what they found (Hao et al. 2019, Eq. 9-13).
+    """Attentive RNN: at each step both chains attend to the inputs and read the result (Hao et al. 2019, Eq. 9-13).
 
     h_t = GRU_f(Att(h_{t-1}), h_{t-1}), t = 1..T; g_t = GRU_b(Att(g_{t+1}), g_{t+1}), t = T..1; slot t = [h_t; g_t]
     Att(s) = sum_j softmax_j(v tanh(W_q s + W_k x_j)) x_j, the same for both directions (additive, Bahdanau et al. 2015).
-    `steps` "J": each sentence takes as many steps as it has inputs.
+    `steps` "J": a sentence has as many steps as inputs.
     """
 
     def __init__(self, site: Site, d_input: int, gru: str, steps: int | str) -> None:
@@ -244,7 +245,7 @@ class BiArn(nn.Module):
         self.score = nn.Linear(site.d_model, 1, bias=False)
 
     def forward(self, x: Tensor, mask: Tensor, packing: Packing | None = None) -> tuple[Tensor, Tensor]:
-        """[B, S, D] -> ([B, T, 2d], [B, T]); slots beyond a sentence's own steps hold zeros."""
+        """[B, S, D] -> (slots [B, T, 2d], mask [B, T]). Slots beyond a sentence's steps hold zeros."""
         h, keys = mean_states(x, mask, self.d), self.key(x)
         bias = torch.zeros(mask.shape, dtype=x.dtype, device=x.device).masked_fill(~mask, -1e9)
         if self.steps == "J":
@@ -262,7 +263,7 @@ class BiArn(nn.Module):
         return torch.cat((forward, backward), -1) * slots[..., None], slots
 
     def _scan(self, x: Tensor, keys: Tensor, bias: Tensor, h: Tensor, active: list[int]) -> Tensor:
-        """[2, T, B, d]"""
+        """Returns the states [2, T, B, d]."""
         gru = self.gru
         with torch.autocast(x.device.type, enabled=False):
             parts = _single(x, keys, bias, h, self.query.weight, self.score.weight[0], gru.input, gru.input_offset())

@@ -1,6 +1,6 @@
 """Registries of components: classes with a positional `Site` (place in the network) and keyword-only options (their schema).
 
-`version` is raised when the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
+Raise `version` when the meaning of a class changes. Results of the old meaning then do not count as results of the new one.
 """
 
 import functools
@@ -20,21 +20,21 @@ def _call(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 constructor: ContextVar[Callable[..., Any]] = ContextVar("constructor", default=_call)
-"""Called with a class, its site and its other arguments for every component and stack of a model. A context in which models are only
-counted sets another one, which shares equal parts (`orchestrator.sweeps.parts`)."""
+"""The constructor that every component and stack of a model goes through: (class, site, other arguments) -> instance. Parameter counting
+sets another one, which shares equal parts (`orchestrator.sweeps.parts`)."""
 
 
 def construct(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
-    """An instance of a component class, or of Stack, by the constructor of this context."""
+    """Returns an instance of a component class, or of Stack, made by the current constructor."""
     return constructor.get()(cls, site, *arguments, **keywords)
 
 
 REGISTRIES: dict[str, "Registry"] = {}
-"""By kind."""
+"""Kind of component -> its registry."""
 
 
 class Registry:
-    """Names of one kind of component; all of `models` that registers some is imported at first use."""
+    """Names and classes of one kind of component. The first use imports all modules of `models` that register components."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -56,18 +56,18 @@ class Registry:
         return sorted(self._classes)
 
     def get(self, name: str) -> Any:
-        """The class called `name`; KeyError where there is none."""
+        """Returns the class called `name`. KeyError: unknown name."""
         _load()
         return self._classes[name]
 
     def create(self, component: Component, site: Any) -> Any:
-        """The module of `{kind: NAME, **options}` at a site; KeyError where there is no such kind."""
+        """Returns the module of `{kind: NAME, **options}` at a site. KeyError: unknown kind."""
         return construct(self.get(component["kind"]), site, **options(component))
 
 
 @functools.cache
 def _load() -> None:
-    """Imports the plain parts and every module of the packages of `models`."""
+    """Imports the plain parts and all modules in the packages of `models`."""
     importlib.import_module("models.plain")
     for package in pkgutil.iter_modules(importlib.import_module("models").__path__, "models."):
         if package.ispkg:

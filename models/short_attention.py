@@ -1,8 +1,7 @@
-"""Attention within short sentences of packed rows, in Triton: a program holds all scores of one sentence and head.
+"""Attention within short sentences of packed rows, in Triton. One program holds all scores of one sentence and head.
 
-Flash attention splits long sentences into blocks; of sentences of twenty words it spends most of its time on empty places of its blocks and
-on sums across them. Here nothing but queries, keys and values is read, and the backward pass, which computes the weights again, is
-deterministic.
+Flash attention works on blocks for long sentences. With sentences of 20 words it spends most of its time on empty places of its blocks and
+on sums across blocks. These kernels read only queries, keys and values. The backward pass computes the weights again and is deterministic.
 
 Shapes: P query rows, R key rows, H heads, K width of a head; in a program T queries, S keys (blocks, powers of 2).
 """
@@ -17,7 +16,7 @@ from torch import Tensor
 from models.layout import Layout
 
 LONGEST = 128
-"""Of a sentence, in rows: its scores must stay in a multiprocessor's registers."""
+"""Maximum rows of a sentence: its scores must fit into a multiprocessor's registers."""
 
 
 @triton.jit
@@ -94,13 +93,13 @@ def _backward(  # type: ignore[no-untyped-def]
 
 
 def _blocks(q: Tensor, longest_q: int, longest_k: int) -> dict[str, Any]:
-    """Sizes of a program. Registers hold three blocks of scores, so that a warp has at most 2,048 of each."""
+    """Returns the sizes of a program. Registers hold three blocks of scores, so a warp gets at most 2,048 scores of each block."""
     T, S = (max(16, triton.next_power_of_2(longest)) for longest in (longest_q, longest_k))
     return {"K": q.shape[2], "KB": max(16, triton.next_power_of_2(q.shape[2])), "T": T, "S": S, "num_warps": min(8, max(1, T * S // 1024))}
 
 
 def _dense(x: Tensor) -> Tensor:
-    """Heads side by side in each row."""
+    """Returns x with its heads contiguous in each row."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 
@@ -108,10 +107,10 @@ def _dense(x: Tensor) -> Tensor:
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, q_starts: Tensor, k_starts: Tensor, longest_q: int, longest_k: int, p: float, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    """(z, the seed of its dropout)"""
+    """Returns (attention z, seed of its dropout)."""
     q, k, v = _dense(q), _dense(k), _dense(v)
     z = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    # drawn on the device from torch's generator: a captured graph draws it anew
+    # drawn on the device from torch's generator, so a replayed graph draws a new seed
     seed = torch.randint(2**31 - 1, (1,), device=q.device, dtype=torch.int32) if p > 0.0 else q_starts.new_empty(1)
     _forward[len(q_starts) - 1, q.shape[1]](
         q, k, v, z, q_starts, k_starts, seed, q.stride(0), k.stride(0), v.stride(0), q.shape[1], q.shape[2] ** -0.5, p,
@@ -159,6 +158,6 @@ _attend.register_autograd(_gradients, setup_context=_keep)
 
 
 def attend_short(q: Tensor, k: Tensor, v: Tensor, own: Layout, read: Layout, p: float, *, causal: bool) -> Tensor:
-    """As `models.attention.attend_rows`: [P, H, K], [R, H, K] x 2 -> [P, H, K], for sentences of at most LONGEST rows."""
+    """Computes `models.attention.attend_rows` for sentences of at most LONGEST rows: [P, H, K], [R, H, K] x 2 -> [P, H, K]."""
     z: Tensor = torch.ops.nmt.short_attention(q, k, v, own.starts, read.starts, own.longest, read.longest, p, causal)[0]
     return z

@@ -1,9 +1,9 @@
-"""Fast forms of decoding's small steps, in C, for fp32 on a CPU; compiled at first use where there is a C compiler.
+"""Small decoding steps in C, for fp32 on a CPU, compiled at first use if a C compiler exists.
 
-One call makes one pass over what is needed alone; the same equations to rounding. Where there is no compiler, on another device, in another
-type or while gradients are kept, torch's operations run (`PATHS.native`).
+One call reads only the data that it needs, once. Results equal torch's up to rounding. torch's operations run instead without a compiler,
+on other devices, in other types and while gradients are recorded (`PATHS.native`).
 
-Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words; of linear maps D inputs, M
+Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words. Linear maps: D inputs, M
 outputs.
 """
 
@@ -22,11 +22,11 @@ from models.native.build import BuildError, library
 from models.paths import PATHS
 
 LANES = 16
-"""Numbers are taken by so many: positions of a memory are padded, widths of other sizes are left to torch."""
+"""Numbers per vector. Positions of a memory are padded to a multiple; torch handles widths that are no multiple."""
 HEADS = (16, 32, 64, 128)
-"""Widths of a head."""
+"""Supported widths of a head."""
 HIDDEN = -1e9
-"""Added to the score of what may not be seen."""
+"""Added to the score of hidden positions."""
 _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
 _SIGNATURES = {
     "attend_cells": [_POINTER] * 3 + [_LONG] * 3 + [_POINTER] * 5 + [_LONG] * 8 + [_FLOAT, _INT],
@@ -41,12 +41,12 @@ _SIGNATURES = {
     "group8": [],
 }
 CALLS: dict[str, Callable[..., int]] = {}
-"""The library's functions, once it is `available`."""
+"""Functions of the library, after `available` has returned True."""
 
 
 @functools.cache
 def available() -> bool:
-    """Whether the library is there; it is made now if it never was."""
+    """Returns whether the library exists. The first call compiles it."""
     try:
         loaded = library(Path(__file__).parent)
     except BuildError as error:
@@ -60,21 +60,20 @@ def available() -> bool:
 
 
 def runs_on(x: Tensor) -> bool:
-    """Whether these forms take `x`."""
+    """Returns whether the C functions support `x`."""
     return PATHS.native and x.dtype == torch.float32 and x.device.type == "cpu" and not torch.is_grad_enabled() and available()
 
 
 def _rows(x: Tensor) -> Tensor:
-    """x [B, T, D], copied unless its rows all lie equally far apart."""
+    """Returns x [B, T, D], copied unless all its rows have the same distance in memory."""
     return x if x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1) else x.contiguous()
 
 
 def attend_cells(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, past: Tensor, *, sentences: int, start: int, heads: int
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(K)) V of new positions q, k, v [N, T, D], each over its own cells: [N, T, D].
-    keys, values [B, .., C, D]: `k` and `v` are put into them from cell `start` on. past [N, P]: each row's cells, the new ones last.
-    """
+    """softmax(Q K^T / sqrt(K)) V of new positions q, k, v [N, T, D], each over its own cells -> [N, T, D].
+    keys, values [B, .., C, D]: receive `k` and `v` from cell `start` on. past [N, P]: cells of each row, the new ones last."""
     rows, length, width = q.shape
     d_head, seen = width // heads, past.shape[1]
     threads = torch.get_num_threads()
@@ -91,8 +90,8 @@ def attend_cells(
 
 def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int, *, packed: bool) -> tuple[Tensor, ...]:
     """Keys and values [.., D] of B sentences, whose rows begin at starts [B + 1] (the last is their end), and bias [B, 1, 1, S] -> keys
-    [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions behind which all are hidden. S': S rounded up to LANES.
-    packed: the rows are those alone that `bias` does not hide."""
+    [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]. All positions from a sentence's length on are hidden. S': S rounded up
+    to a multiple of LANES. packed: the rows are only those that `bias` does not hide."""
     k, v = _rows(k), _rows(v)
     (B, _, _, given), D = bias.shape, k.shape[-1]
     S = -(-given // LANES) * LANES
@@ -108,8 +107,8 @@ def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int
 
 
 def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor, *, starts: Tensor | None = None) -> Tensor:
-    """softmax(Q K^T / sqrt(K) + bias) V of queries q over what `memory_layout` has made: [B, Q, D], or rows [.., D] of which those of
-    each sentence begin at starts [B + 1]."""
+    """softmax(Q K^T / sqrt(K) + bias) V of queries q over the results of `memory_layout`. q: [B, Q, D], or rows [.., D]; the rows of each
+    sentence then begin at starts [B + 1]."""
     sentences, heads, d_head, length = keys.shape
     q, threads = _rows(q), torch.get_num_threads()
     z, scratch = q.new_empty(q.shape), q.new_empty(threads, length)
@@ -122,9 +121,9 @@ def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths
 
 
 def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
-    """log-softmax of logits [N, V] (changed by the call); the `count` largest of each row and their words, [N, count], best first, of equal
-    values the lower word first; and that of word `eos` [N]. Words in banned [I] and repeated [N, R] have their share of the probability
-    and are not chosen."""
+    """Returns the `count` largest log-probabilities of each row and their words, [N, count] each, and the log-probability of word `eos`
+    [N]. The best word comes first; of equal values, the lower word. logits [N, V]: overwritten by the call. Words in banned [I] and
+    repeated [N, R] count in the softmax but are not chosen."""
     logits, repeated = logits.contiguous(), repeated.contiguous()
     rows, words = logits.shape
     value, word = logits.new_empty(rows, count), banned.new_empty(rows, count)
@@ -147,8 +146,8 @@ class _LinearMap(ctypes.Structure):
 
 
 class Linear:
-    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`; b [M] or None. W [M, D] in fp32, or as 8-bit numbers with a `scale`
-    [M]: then x is rounded to 8 bits by row, sums are exact and y = s_x s (Q_x W) + b."""
+    """x W^T + b for rows x [.., D]; with `relu`, max(x W^T + b, 0). b [M] or None. W [M, D] is fp32, or 8-bit with a `scale` s [M]. Then
+    each row of x is rounded to 8 bits, sums are exact and y = s_x s (Q_x W) + b."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool, scale: Tensor | None = None) -> None:
         self.outputs, self.inputs = weight.shape
@@ -167,7 +166,7 @@ class Linear:
 
     @staticmethod
     def takes(weight: Tensor, bits: int = 32) -> bool:
-        """Whether this computes with fp32 `weight` [M, D]: the panels are filled, and 8-bit inputs come in whole groups."""
+        """Returns whether C supports fp32 `weight` [M, D]: its outputs fill the panels, and 8-bit inputs form whole groups."""
         if not runs_on(weight):
             return False
         outputs, inputs = weight.shape
@@ -184,7 +183,7 @@ class Linear:
 
 @functools.cache
 def _exact() -> bool:
-    """Whether the largest 8-bit products have exact sums in this process: some processors' instructions cut them off at 16 bits."""
+    """Returns whether sums of the largest 8-bit products are exact here: instructions of some processors saturate at 16 bits."""
     inputs, outputs = 64, CALLS["panel"]()
     map_of = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))
     exact = all((map_of(torch.full((1, inputs), x)) - 127.0 * inputs * x).abs().max() < 1e-2 for x in (1.0, -1.0))
@@ -204,8 +203,8 @@ class _DecoderLayer(ctypes.Structure):
 
 
 class DecoderLayers:
-    """A step of plain decoder layers, of each its maps (x -> [q; k; v], self-attention's output, query and output of attention over the
-    source, the feed-forward's two) and the norms of its three sub-layers, before them with `pre`, else behind them."""
+    """A decoding step of plain decoder layers. Each layer has six maps (x -> [q; k; v], self-attention's output, cross-attention's query
+    and output, the feed-forward network's two) and three norms: before its sub-layers with `pre`, else after them."""
 
     def __init__(self, layers: Sequence[tuple[Sequence[Linear], Sequence[nn.LayerNorm]]], heads: int, pre: bool) -> None:
         self._kept, (maps, norms) = layers, layers[0]
@@ -217,8 +216,8 @@ class DecoderLayers:
             self._layers[i] = _DecoderLayer(*(m.map for m in maps), *vectors, norms[0].eps, pre, heads, d_head)
 
     def __call__(self, x: Tensor, memories: Sequence[tuple[Tensor, ...]], past: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """x [N, T, D] -> (the last layer's output, its output of attention over the source), [N, T, D] each. past and start: those of
-        `attend_cells`; memories: of each layer keys and values there and what `memory_layout` has made."""
+        """x [N, T, D] -> (the last layer's output, its cross-attention's output), [N, T, D] each. past, start: as in `attend_cells`.
+        memories: for each layer the cells of keys and values, then the results of `memory_layout`."""
         (rows, length, _), (keys, _, source, *_), threads = x.shape, memories[0], torch.get_num_threads()
         past, seen, N = past.contiguous(), past.shape[1], rows * length
         y, attended = x.clone(memory_format=torch.contiguous_format), x.new_empty(x.shape)
@@ -234,7 +233,7 @@ class DecoderLayers:
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:
-    """x with zeros behind it; None: zeros alone."""
+    """Returns x padded with zeros to `length`; None: only zeros."""
     padded = torch.zeros(length)
     if x is not None:
         padded[: len(x)] = x

@@ -1,4 +1,4 @@
-"""C files -> a library for this machine's processor, made once and kept in the user's cache folder."""
+"""Compiles the C files to a library for this machine's processor. The user's cache folder keeps it."""
 
 import ctypes
 import functools
@@ -14,17 +14,17 @@ from pathlib import Path
 
 FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = (("-fopenmp",), ("-fopenmp-simd",), ())
-"""Tried in turn, for this processor and then for every one of its kind: the first that the compiler takes."""
+"""Compiler options, tried in order, first for this processor and then for its whole architecture. The first that compiles is used."""
 COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 300
 
 
 class BuildError(Exception):
-    """No library can be made here; one line."""
+    """The library cannot be compiled here. The message is one line."""
 
 
 def library(sources: Path) -> ctypes.CDLL:
-    """The functions of the C files in `sources`. BuildError: no compiler, none that takes them, or no folder that may be written."""
+    """Returns the compiled functions of the C files in `sources`. BuildError: no compiler, a failed compilation or no writable folder."""
     compiler = find_compiler()
     name = f"native-{_key(sources, compiler)}.so"
     try:
@@ -36,12 +36,12 @@ def library(sources: Path) -> ctypes.CDLL:
                 _compile(compiler, sources, made)
                 made.replace(built)
         return ctypes.CDLL(str(built))
-    except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known
+    except (OSError, RuntimeError) as error:  # RuntimeError: unknown home folder
         raise BuildError(f"cannot keep or load {name}: {error}") from None
 
 
 def find_compiler() -> str:
-    """Its path. BuildError: there is none."""
+    """Returns the path of a C compiler. BuildError: none found."""
     for name in filter(None, (os.environ.get("CC"), *COMPILERS)):
         found = shutil.which(name)
         if found:
@@ -51,7 +51,7 @@ def find_compiler() -> str:
 
 def _compile(compiler: str, sources: Path, target: Path) -> None:
     files = sorted(map(str, sources.glob("*.c")))
-    levels = [(f"-march={_level()}",), *([()] if _level() == "native" else [])]  # what is asked for is made, or nothing
+    levels = [(f"-march={_level()}",), *([()] if _level() == "native" else [])]  # an explicit level has no fallback
     for machine, threads in itertools.product(levels, THREADS):
         try:
             done = subprocess.run(
@@ -66,12 +66,12 @@ def _compile(compiler: str, sources: Path, target: Path) -> None:
 
 
 def _level() -> str:
-    """The processor that the library is made for: this one, or one of fewer instructions."""
+    """Returns the -march level: this processor (`native`), or one with fewer instructions."""
     return os.environ.get("NMT_ISA") or "native"
 
 
 def _key(sources: Path, compiler: str) -> str:
-    """Changes with whatever changes the library: the source, the flags, the compiler, the processor."""
+    """Returns a hash of everything that determines the library: source, flags, compiler and processor."""
     about = Path(compiler).resolve().stat()
     text = [path.read_text() for path in sorted(sources.glob("*.[ch]"))]
     parts: Sequence[object] = (text, FLAGS, THREADS, _level(), compiler, about.st_size, about.st_mtime_ns)
@@ -80,7 +80,7 @@ def _key(sources: Path, compiler: str) -> str:
 
 @functools.cache
 def features() -> frozenset[str]:
-    """The processor's flags, as Linux names them; none where it does not tell."""
+    """Returns the processor's flags by their Linux names; empty if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -89,7 +89,7 @@ def features() -> frozenset[str]:
 
 
 def _folder() -> Path:
-    """The user's own: what lies there is run."""
+    """Returns the cache folder. Only the user may write to it, because its files are executed."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "nmt-ablate"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
