@@ -46,10 +46,10 @@ def add(
     pieces: Annotated[Pieces | None, Option("--pieces", help="Kind of the subwords in the lines; they are joined.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check parallel text of your own and give it a name, in search_spaces/data of the working folder. Plain files stay where they are.
+    """Check your own parallel text and register it as a corpus, in search_spaces/data of the working folder. Plain files stay in place.
 
     A file with both sides is .tsv, .jsonl, .tmx or .parquet. All but .parquet may be compressed (gzip, bzip2, xz, zstd).
-    hub:ID[@REVISION][:CONFIG]:SPLIT is a split of a dataset of the Hugging Face Hub.
+    hub:ID[@REVISION][:CONFIG]:SPLIT is a split of a dataset on the Hugging Face Hub.
 
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
     """
@@ -97,7 +97,7 @@ def check(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with a corpus: missing files, the first fault of each split (encoding, empty lines, unequal counts), overlap of splits.
+    """Check a corpus: missing files, the first fault of each split (encoding, empty lines, unequal counts) and overlap of splits.
 
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
@@ -119,7 +119,7 @@ def report(
     cache_dir: CacheDir = CACHE,
     to: Annotated[Path | None, Option("--to", metavar="FILE.html", help="The page. Default: NAME.html in the working folder.")] = None,
 ) -> None:
-    """Write one HTML page on the text of a corpus: lengths, ratios, leaks, unknown subwords, and the worst pairs of each kind.
+    """Write an HTML page about the text of a corpus: lengths, ratios, leaks, unknown subwords, and the worst pairs of each kind.
 
     Example:  nmt-ablate data report multi30k-de-en --data-dir DIR
     """
@@ -171,7 +171,7 @@ def prepare(
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Segment and store the text that rows train on, once for each content. Runs do this by themselves.
+    """Segment and store the text that rows train on, once per content. Runs also do this themselves.
 
     Example:  nmt-ablate data prepare quickstart/fusion
     """

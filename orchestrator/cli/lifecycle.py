@@ -1,4 +1,4 @@
-"""`status`, `gc`, `ui` and `reconcile`: runs, and what they leave behind."""
+"""`status`, `gc`, `ui` and `reconcile`: runs and their files."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def status(
     every: Annotated[bool, Option("--all", help="Every sweep and run. Default: sweeps that run and the last ten, 50 runs each.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The running and the last sweeps of the results folder: their runs, losses, speeds and BLEU, and when they will end.
+    """Show the running and the latest sweeps of the results folder: their runs, losses, speeds and BLEU, and when they will end.
 
     Example:  nmt-ablate status --all
     """
@@ -58,7 +58,7 @@ def ui(
     port: Annotated[int, Option("--port", min=1, max=65535, help="On 127.0.0.1.")] = 5000,
     tracking_uri: TrackingUri = None,
 ) -> None:
-    """Serve the MLflow UI over the results, on this machine only. For a tracking server, which has its own UI, print its address.
+    """Serve the MLflow UI for the results, on this machine only. A tracking server has its own UI: then print its address.
 
     Example:  nmt-ablate ui --port 5001
     """
@@ -70,7 +70,7 @@ def ui(
 
 
 def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_json: AsJson = False) -> None:
-    """Rebuild MLflow from the ledger, from scratch if necessary. Runs that are there already are not written twice.
+    """Rebuild MLflow from the ledger, from scratch if necessary. Existing runs are not written twice.
 
     Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
     """
@@ -104,10 +104,10 @@ def gc(
     weights: Annotated[bool, Option("--weights", help="Also weights of scored rows, which translate, analyse and export need.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Free space: checkpoints of finished runs, tensors of runs that no sweep names any more, and leftovers.
+    """Free space: delete checkpoints of finished runs, tensors of runs that no sweep names any more, and leftovers.
 
-    Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; what an unfinished run resumes from; weights from
-    which another row of a sweep starts. The second table names the rule that keeps each file.
+    Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; checkpoints that an unfinished run resumes from;
+    weights from which another row of a sweep starts. The second table names the rule that keeps each file.
 
     Example:  nmt-ablate gc --results results
     """

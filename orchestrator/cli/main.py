@@ -3,8 +3,8 @@
 Exit codes: 0 done, 1 a row failed or diverged (or an unexpected error), 2 bad input, 3 locked by another process,
 4 no such combination in the grid (`explain`), 130 interrupted.
 
-The modules of `cli` declare arguments and options, and import nothing heavy, so that `--help` is fast. A command imports what it needs when
-it is called; long commands lie in `cli.commands`.
+The modules of `cli` declare arguments and options. They import nothing heavy, so `--help` is fast. A command imports its code when it is
+called; long commands are in `cli.commands`.
 """
 
 import errno
@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
         ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
         return _interrupted(arguments) if ended == 130 else ended if isinstance(ended, int) else 0
     except SystemExit as end:
-        if end.code == 130:  # typer ends so at Ctrl-C
+        if end.code == 130:  # typer's exit code for Ctrl-C
             return _interrupted(arguments)
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except Detached as left:
@@ -135,7 +135,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: Any, arguments: list[str]) -> int:
-    """One line for a wrong option, with the value found; the help where there was no command."""
+    """Prints one line about a wrong option, with the value found, or the help if there is no command. Returns the exit code."""
     message = error.format_message()
     if "\n" in message or not message:
         error.show()

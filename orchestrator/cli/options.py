@@ -1,4 +1,4 @@
-"""Declarations of the options that commands share. Of other packages only light modules are imported: `--help` loads this one."""
+"""Declarations of the options that commands share. It imports only light modules, because `--help` loads it."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ from orchestrator.ledger.bucket import attach
 
 
 def folder(name: str, text: str, variable: str | None = None) -> Any:
-    """An option whose value is a folder."""
+    """Returns an option whose value is a folder."""
     return Option(name, envvar=variable, parser=lambda value: checked(value, name), help=text)
 
 
@@ -62,14 +62,14 @@ SOME: dict[str, Any] = {
     "tune_with": Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")],
     "ladder": Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")],
 }
-"""The same for fields that only some commands take. Commands set the other fields themselves."""
+"""The same for fields that only some commands accept. Commands set the other fields themselves."""
 
 
 def expand_options(*some: str, **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces a command's parameter `options`, a dataclass, by one option for each of its fields in SHARED.
 
     Args:
-        some: Fields of SOME that this command takes too.
+        some: Fields of SOME that this command also accepts.
         defaults: Fields whose default differs for this command.
     """
 
@@ -117,7 +117,7 @@ class Values(tuple[str, ...]):
 
 
 class ManyValues(OnceEach):
-    """An option whose metavar ends in `..` takes all values up to the next option, which click cannot: they become one, split at NUL."""
+    """Lets an option whose metavar ends in `..` take all values up to the next option. click cannot, so NUL joins them to one value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         greedy = {name for param in self.params if str(param.metavar).endswith("..") for name in param.opts if name.startswith("--")}
@@ -130,5 +130,5 @@ class ManyValues(OnceEach):
         values, _, last = joined[-1].rpartition("\0") if joined else ("", "", "")
         arguments = [param.name for param in self.params if param.param_type_name == "argument"]
         if values and None in map(self.make_parser(ctx).parse_args(list(joined))[0].get, arguments) and not Path(last).exists():
-            joined[-1:] = [values, last]  # the argument stands last, behind the values of an option
+            joined[-1:] = [values, last]  # the last value after an option is the argument
         return super().parse_args(ctx, joined)

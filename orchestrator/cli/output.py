@@ -1,4 +1,4 @@
-"""Output of commands: JSON lines, tables of rich, the version, and nothing that libraries print."""
+"""Output of commands: JSON lines, rich tables and the version, without the output of libraries."""
 
 import os
 import sys
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """One compact line of JSON on stdout."""
+    """Prints one compact line of JSON on stdout."""
     sys.stdout.write(json_text(value, separators=(",", ":"), default=str) + "\n")
     sys.stdout.flush()
 
 
 def echo(lines: Iterable[str]) -> None:
-    """Lines on stdout, whose unprintable characters are escaped."""
+    """Prints lines on stdout, with unprintable characters escaped."""
     for line in lines:
         typer.echo(visible(line))
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A console that is 140 columns wide where the stream is no terminal."""
+    """Returns a console. It is 140 columns wide if the stream is no terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -35,8 +35,8 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def version() -> str:
-    """Of the installed distribution."""
-    from importlib import metadata  # 40 ms, which `--help` does not need
+    """Returns the version of the installed distribution."""
+    from importlib import metadata  # deferred: takes 40 ms, which `--help` does not need
 
     try:
         return metadata.version("nmt-layer-fusion")

@@ -1,4 +1,4 @@
-"""`analyse`, `table`, `report`, `verdict`, `translate`, `export` and `repro`: what is made of finished runs."""
+"""`analyse`, `table`, `report`, `verdict`, `translate`, `export` and `repro`: commands on finished runs."""
 
 import sys
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def analyse(
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Analyse trained rows: data as JSON and CSV, figures as PNG, SVG and PDF. Rows without a run are named and left out.
+    """Analyse trained rows: data as JSON and CSV, figures as PNG, SVG and PDF. Rows without a run are listed and left out.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """
@@ -61,9 +61,9 @@ def table(
     baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:
-    """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
+    """Print a paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
 
-    Differences have a 95 % interval over other seeds and other sentences, and a verdict on the paper's claim; both need two seeds or more.
+    Differences have a 95 % interval over other seeds and other sentences, and a verdict on the paper's claim. Both need at least two seeds.
 
     Example:  nmt-ablate table dou2018/table1 --format md
     """
@@ -87,7 +87,7 @@ def report(
         Path | None, Option("--text", metavar="FILE.md", help="With --markdown: begin with it, pages of papers with STEM-PAPER.md.")
     ] = None,
 ) -> None:
-    """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.
+    """Write one self-contained HTML page: results, verdicts, curves, translations, differences of the specs and provenance.
 
     Example:  nmt-ablate report dou2018/table1 --profile mini
     """
@@ -105,12 +105,12 @@ def verdict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say of each claim of a table whether our runs confirm it, on BLEU and on the nll of the references.
+    """Judge for each claim of a table whether our runs confirm it, on BLEU and on the nll of the references.
 
-    The claims are the differences that its paper reports, and those of its file. A row has to beat each of its controls.
+    Claims are the differences that the table's paper reports and the claims in its file. A row has to beat each of its controls.
 
-    Exit codes: 0 all confirmed, without a claim higher or lower; 6 some reversed, or without such an effect; 7 some open: too few seeds, or
-    not run. With --session: 6 as before; 7 if a claim is not accepted.
+    Exit codes: 0: all confirmed, or higher or lower without a claim; 6: some reversed or without such an effect; 7: some open, because of
+    too few seeds or missing runs. With --session: 6 as before; 7 if a claim is not accepted.
 
     Example:  nmt-ablate verdict dou2018/table1 --profile mini --json
     """
@@ -142,9 +142,9 @@ def export(
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """A trained row as a folder that translates by itself: weights, vocabulary, config, capsule, model card, script and code.
+    """Export a trained row as a folder that translates alone: weights, vocabulary, config, capsule, model card, script and code.
 
-    It gives the same words as `translate` on an equal machine, and needs torch but no part of this program.
+    It gives the same words as `translate` on an equal machine. It needs torch but no part of this program.
 
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """
@@ -176,10 +176,10 @@ def repro(
     strict: Annotated[bool, Option("--strict", help="Exit code 1 for anything but the same bits.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a recorded row again from its spec, in a fresh folder, with the rows it starts from, and compare with what was recorded.
+    """Run a recorded row again from its spec, in a new folder, with the rows it starts from, and compare with the record.
 
-    Exit code 0: `same bits`, as equal code, versions, device and threads give; or `within tolerance`, if the capsules differ. Exit code 1:
-    `bits differ`, if no part of the capsules explains it; or `outside tolerance`. The parts that differ are printed.
+    Exit code 0: `same bits`, expected with equal code, versions, device and threads; or `within tolerance`, if the capsules differ. Exit
+    code 1: `bits differ`, although the capsules agree; or `outside tolerance`. The command prints the parts that differ.
 
     Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
     """

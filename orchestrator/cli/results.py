@@ -1,4 +1,4 @@
-"""`results add`, `results export` and `results import`: translations of other systems, and results of other machines."""
+"""`results add`, `results export` and `results import`: translations of other systems and results of other machines."""
 
 import shlex
 from pathlib import Path
@@ -34,7 +34,7 @@ def add(
     note: Annotated[str, Option("--note", help="Anything that a reader should know of them.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Add translations of another system to a row of kind external: scored as ours are, compared by `table` and `verdict`.
+    """Add translations of another system to a row of kind external. They are scored like ours; `table` and `verdict` compare them.
 
     Example:  nmt-ablate results add fairseq.de --row mine/first/fairseq --seed 1 --system "fairseq 0.12.2"
     """
@@ -61,10 +61,10 @@ def export(
     sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep, its search included; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack records, translations, scores, histories and sweeps: two small files a table. Weights stay: copy the folder to move them too.
+    """Pack records, translations, scores, histories and sweeps into two small files per table. To move weights too, copy the folder.
 
-    Runs that a process is working on, and those with a damaged text, are left out and named; a damaged text ends in exit code 1. Corpora,
-    MLflow's files and analyses are not included: they can be rebuilt.
+    Runs in progress and runs with a damaged text are left out and listed. A damaged text gives exit code 1. Corpora, MLflow's files and
+    analyses are not included, because they can be rebuilt.
 
     Example:  nmt-ablate results export packed-results
     """
@@ -89,7 +89,7 @@ def import_(
     dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare, write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge another results folder: absent runs are added, equal runs are left alone, and runs that differ are refused by name.
+    """Merge another results folder: absent runs are added, equal runs stay, and runs that differ are refused by name.
 
     Every record is verified first (keys, digests). `reconcile` then adds the runs to MLflow.
 

@@ -35,9 +35,9 @@ def run(target: Rows, options: ExecutionOptions, seed: Seed = None) -> None:
 def sweep(target: Table, options: ExecutionOptions, seeds: Seeds = None) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 
-    At the cap of --max-gpu-hours it stops as if by Ctrl-C; the same command with a larger cap resumes it.
+    At the cap of --max-gpu-hours the sweep stops as with Ctrl-C. The same command with a larger cap resumes it.
 
-    For a folder: every row of all its tables, with shared work done once; none of them may have a scheduler that stops rows early.
+    A folder runs every row of all its tables and does shared work once. None of its tables may have a scheduler that stops rows early.
 
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
@@ -53,7 +53,7 @@ def noise(
     options: ExecutionOptions,
     seeds: Annotated[int, Option("--seeds", min=2, max=1000, help="How many seeds, from 1.")] = 20,
 ) -> None:
-    """Train one row with many seeds and keep how much its scores vary: the noise floor that plans and tables use.
+    """Train one row with many seeds and record the variance of its scores: the noise floor that plans and tables use.
 
     Example:  nmt-ablate noise shen2018/table1/row1/de-en-e256 --profile mini-short --seeds 20
     """
@@ -103,8 +103,8 @@ def submit(
 ) -> None:
     """Run `nmt-ablate sweep` on a Ray cluster: check the spec, upload this checkout, follow the logs, exit with the sweep's exit code.
 
-    Takes SPEC and the options of `sweep` but --ladder. Without --results, --data-dir or --cache-dir the settings of its nodes apply.
-    Submitting the same sweep again attaches to the running job, or reports that it is done; after a failure or a stop it starts a new
+    It takes SPEC and the options of `sweep` except --ladder. Without --results, --data-dir or --cache-dir, the nodes' settings apply.
+    Submitting the same sweep again attaches to the running job or reports that it is done. After a failure or a stop it starts a new
     attempt. Ctrl-C detaches (exit code 130); the job continues. Token: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 
     Example:  nmt-ablate submit cluster/smoke.yaml --address http://127.0.0.1:8265

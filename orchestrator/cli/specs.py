@@ -19,7 +19,7 @@ from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import RowOptions
 
 NOT_IN_GRID = 4
-"""Exit code of `explain` where no requested combination is a row."""
+"""Exit code of `explain` if no requested combination is a row."""
 
 
 @expand_options("controls", "tune", "tune_with", "ladder")
@@ -33,9 +33,9 @@ def plan(
     rows: Annotated[bool, Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What would run and what it costs: keys, parameters, operations, time, memory, what is done and what is shared. Starts no training.
+    """Show what would run and what it costs: keys, parameters, operations, time, memory, finished and shared work. Starts no training.
 
-    Time and memory come from probes, which --probe measures and stores in results/probes; without probes they are unknown.
+    Time and memory come from probes. --probe measures them and stores them in results/probes. Without probes they are unknown.
 
     Example:  nmt-ablate plan dou2018/table1
     """
@@ -49,7 +49,7 @@ def new(
     corpus: Annotated[str, Option("--corpus", help="Its corpus, as `data add` named it.")] = "toy-quickstart",
     data_dir: DataDir = None,
 ) -> None:
-    """Write a commented table to start from: three rows on a corpus, in search_spaces of the working folder.
+    """Write a commented table as a start: three rows on a corpus, in search_spaces of the working folder.
 
     Example:  nmt-ablate new mine/first --corpus toy-quickstart
     """
@@ -71,7 +71,7 @@ def show(
 ) -> None:
     """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it. A matched control needs its data.
 
-    ROW@tuned: with the values that a search in the ledger has chosen.
+    ROW@tuned prints the row with the values that a search in the ledger has chosen.
 
     Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
     """
@@ -91,7 +91,7 @@ def list_(
     prefix: Annotated[str, Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List tables, or the rows of one. Matched controls are in `plan`.
+    """List tables, or the rows of one table. `plan` shows matched controls.
 
     Example:  nmt-ablate list dou2018/table1
     """
@@ -130,7 +130,7 @@ def explain(
     choices: Annotated[list[str] | None, Argument(metavar="AXIS=VALUE..", help="Axes that are not named take every value.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is this combination a row of the grid, and if not, which condition excludes it? Exit code 0: at least one row; 4: none.
+    """Tell whether a combination is a row of the grid, and if not, which condition excludes it. Exit code 0: at least one row; 4: none.
 
     Example:  nmt-ablate explain search_spaces/sweeps/fusion-grid.yaml fusion=linear side=both memory=msc
     """
@@ -155,7 +155,7 @@ def ablate(
         str | None, Option("--baseline", metavar="ROW", help="Its components replace those left out. Default: the row's parent.")
     ] = None,
 ) -> None:
-    """Leave-one-component-out rows of a row, as a table of its own for `plan`, `run`, `sweep` and `table`.
+    """Print a table of leave-one-component-out rows of a row, for `plan`, `run`, `sweep` and `table`.
 
     Example:  nmt-ablate ablate dou2018/table1/row9 > row9-ablated.yaml && nmt-ablate sweep row9-ablated.yaml --profile smoke --engine local
     """
@@ -170,7 +170,7 @@ def describe(
     kind: Annotated[str | None, Argument(help="A component (hierarchical) or a registry (connection). Default: all names.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """A component's equation, options and defaults.
+    """Print a component's equation, options and defaults.
 
     Example:  nmt-ablate describe hierarchical
     """
@@ -194,7 +194,7 @@ def describe(
 
 
 def schema() -> None:
-    """The JSON schema of a table's file, for editors.
+    """Print the JSON schema of a table's file, for editors.
 
     Example:  nmt-ablate schema > table.schema.json
     """
