@@ -3,7 +3,7 @@
     claims:
       - {row: fused, against: base, metric: bleu, effect: 0.8, margin: 0.3, seeds: 5}
 
-They stand beside the differences that the paper reports. One without an effect asks whether two rows differ.
+They add to the differences that the paper reports. A claim without an effect asks whether two rows differ.
 """
 
 import hashlib
@@ -26,20 +26,20 @@ class Claim(Strict):
     row: str
     """Name of the row that differs."""
     effect: Annotated[float, Field(gt=-1000, lt=1000)] | None = None
-    """The expected difference to `against`, in the metric's units; 0: none, which needs a margin; null: nothing is expected, and the
-    verdict is `higher`, `lower` or `open`."""
+    """The expected difference to `against`, in the metric's units. 0: no difference; this needs a margin. null: no expectation; the verdict
+    is `higher`, `lower` or `open`."""
     against: str | None = None
-    """Name of the row that it differs from; null: the row that the table compares with."""
+    """Name of the other row; null: the row that the table compares with."""
     metric: Metric | None = None
-    """What differs; null: the row's metric."""
+    """Metric of the difference; null: the row's metric."""
     margin: Annotated[float, Field(gt=0, lt=1000)] | None = None
-    """Largest effect that a claim of no effect allows, and below which an effect is too small to be the claimed one; null: 0.5 for bleu,
-    chrf and rougeL."""
+    """Largest effect that a claim of no effect allows. For other claims: an effect below the margin is too small to be the claimed one.
+    null: 0.5 for bleu, chrf and rougeL."""
     seeds: Annotated[int, Field(ge=2, le=1000)] = 2
-    """The fewest seeds of each row with which the claim is judged."""
+    """Minimum number of seeds per row for a verdict on the claim."""
     changes: list[str] | None = None
-    """Dotted keys of the spec in which the row may differ from `against`, with all below them, such as [model.encoder.connection];
-    a session (`verdict --session`) refuses a row that differs in others."""
+    """Dotted keys of the spec in which the row may differ from `against`, such as [model.encoder.connection]; keys below them are included.
+    A session (`verdict --session`) refuses a row that differs in other keys."""
 
     @model_validator(mode="after")
     def _sound(self) -> "Claim":
@@ -53,7 +53,7 @@ class Claim(Strict):
 
     @model_serializer(mode="wrap")
     def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `changes` where there are none, as earlier versions recorded claims."""
+        """Leaves out an absent `changes`, as earlier versions recorded claims."""
         return {name: value for name, value in plain(self).items() if name != "changes" or value is not None}
 
 
@@ -92,12 +92,12 @@ def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:
 
 
 def as_data(address: str, path: Path, claims: Sequence[Claim]) -> dict[str, Any]:
-    """What a sweep's file keeps of the claims of the table in the file `path`."""
+    """Returns the record of a table's claims for a sweep's file. path: file of the table."""
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"table": address, "file_sha256": sha256, "claims": [claim.model_dump(mode="json") for claim in claims]}
 
 
 def of_data(entries: Sequence[Mapping[str, Any]], address: str) -> list[RowClaim]:
-    """The claims of a table in what `as_data` made."""
+    """Returns the claims of a table from records of `as_data`."""
     claims = [Claim.model_validate(claim) for entry in entries if entry["table"] == address for claim in entry["claims"]]
     return of_table(address, claims)

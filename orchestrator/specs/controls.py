@@ -11,7 +11,7 @@ from orchestrator.specs.table import ControlKind, segments
 
 KINDS: tuple[str, ...] = get_args(ControlKind)
 TUNED = "@tuned"
-"""Ending of a row's name with the best configuration of its search (`tuning.choice`)."""
+"""Suffix of the name of a row with the best configuration of its search (`tuning.choice`)."""
 WORDS = {"params": "parameters", "flops": "operations"}
 _NAME = re.compile(r"(?P<of>[^@=]+)@(?P<kind>[^@=/]*)=(?P<against>[^@=]+)")
 
@@ -27,7 +27,7 @@ def split(name: str) -> tuple[str, str, str] | None:
 
 
 def of_address(address: str) -> Control | None:
-    """The control with this address; None for any other text."""
+    """Returns the control with this address; None for other texts."""
     match = _NAME.fullmatch(address.removesuffix(TUNED))
     if match is None or match["kind"] not in KINDS or not segments(match["of"], 3, 4) or not segments(match["against"], 1, 2):
         return None
@@ -45,7 +45,7 @@ def parse(text: str | None) -> list[str] | None:
 
 
 def wanted(rows: Sequence[Row], given: Iterable[str] | None = None) -> dict[str, list[Control]]:
-    """Row -> the controls that it asks for, or those `given`, for whole tables. Baselines have none."""
+    """Returns row -> the controls that it requests, or the `given` ones for whole tables. Baselines have no controls."""
     found = {}
     for table in by_table(rows).values():
         start = starts(table) if given is not None or any(row.controls for row in table) else {}

@@ -11,7 +11,7 @@ from orchestrator.specs.base import Natural, Positive, Strict
 
 
 class Stage(Strict):
-    """Another batch size from an epoch on (epochs count from 0)."""
+    """A batch size that applies from an epoch on (epochs count from 0)."""
 
     from_epoch: Positive
     """First epoch with this size."""
@@ -25,16 +25,16 @@ class BatchSpec(Strict):
     unit: Literal["tokens", "sentences"] = "tokens"
     """What `size` counts: target tokens, padding included, or sentence pairs."""
     size: Positive = 4096
-    """Most tokens, or number of sentence pairs, of a micro-batch."""
+    """Maximum number of tokens, or number of sentence pairs, of a micro-batch."""
     accumulate: Positive = 1
-    """Micro-batches of one update."""
+    """Number of micro-batches per update."""
     stages: list[Stage] = Field(default_factory=list)
     """Batch sizes in later epochs, in order."""
     curriculum: Natural = 0
-    """Number of epochs at the start whose batches come from short to long (Platanios et al. 2019)."""
+    """Number of first epochs whose batches are ordered from short to long (Platanios et al. 2019)."""
     pad_to: Positive = 1
-    """Least length of a micro-batch, source and target; shorter ones are padded to it. 16 makes training on short sentences faster on a CPU
-    with AVX-512, whose softmax over fewer numbers is slow."""
+    """Minimum length of source and target of a micro-batch; shorter ones are padded. On CPUs with AVX-512, 16 makes training on short
+    sentences faster, because softmax over fewer numbers is slow."""
 
     @field_validator("stages")
     @classmethod
@@ -88,17 +88,17 @@ class Schedule(Strict):
     factor: Annotated[float, Field(gt=0)] = 1.0
     """Factor of noam's rate."""
     lr: Annotated[float, Field(gt=0)] | None = None
-    """Learning rate behind the warm-up; needed by every kind but noam, which has none."""
+    """Learning rate after the warm-up; required by all kinds except noam, which does not have it."""
     shrink: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Factor of the rate at each cut of a plateau, 0.1 by default."""
     min_lr: Annotated[float, Field(gt=0)] | None = None
-    """Of wsd and cosine, the rate that the decay would reach at update T + 1 (null: 0): the last update's is higher. Of plateau, the rate
-    below which training ends, 1e-4 by default."""
+    """wsd and cosine: the rate that the decay would reach at update T + 1 (null: 0); the rate of the last update is higher. plateau: the
+    rate below which training ends, 1e-4 by default."""
     cut: Literal["each_rise", "after_first_rise"] | None = None
     """When a plateau's rate is cut. each_rise (default): at each validation whose nll is higher than at the previous one; after_first_rise:
     at the first such validation and at every later one."""
     cooldown: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of T over which wsd decays, at its end; 0.2 by default."""
+    """Share of T at the end over which wsd decays; 0.2 by default."""
     decay: Literal["linear", "1-sqrt"] | None = None
     """Form of wsd's decay, x from 0 to 1: linear: 1 - x; 1-sqrt (default): 1 - sqrt(x) (Haegele et al. 2024)."""
 
@@ -133,7 +133,7 @@ class Schedule(Strict):
 
     @property
     def needs_length(self) -> bool:
-        """Whether the rate depends on the number of updates in the phase."""
+        """Returns whether the rate depends on the number of updates in the phase."""
         return self.kind in ("wsd", "cosine") or self.warmup_ratio is not None
 
     def rate_after(self, cuts: int) -> float:
@@ -170,7 +170,7 @@ class Restart(Strict):
     schedule: Schedule
     """Learning-rate schedule of the second phase."""
     batch: BatchSpec | None = None
-    """Batches of the second phase; null: those of the first."""
+    """Batches of the second phase; null: as in the first phase."""
 
     @model_validator(mode="after")
     def _one(self) -> "Restart":
@@ -188,29 +188,29 @@ class OptimSpec(Strict):
     """The optimiser and its schedule."""
 
     kind: Literal["adam", "nag", "muon"] = "adam"
-    """adam (Kingma and Ba 2015); nag (Nesterov 1983, fairseq's form); muon (Jordan 2024): momentum with orthogonalised updates for the
-    weights of linear maps but the output layer's, scaled to the size of Adam's updates (Liu et al. 2025) so that both share one learning
-    rate; Adam for all other parameters."""
+    """adam (Kingma and Ba 2015). nag (Nesterov 1983, fairseq's form). muon (Jordan 2024): momentum with orthogonalised updates for the
+    weights of linear maps except the output layer, and Adam for all other parameters. muon's updates are scaled to the size of Adam's (Liu
+    et al. 2025), so both share one learning rate."""
     betas: Annotated[list[Probability], Field(min_length=2, max_length=2)] = BETAS
-    """Decay of Adam's first and second moment."""
+    """Decay rates of Adam's first and second moments."""
     eps: Annotated[float, Field(gt=0)] = EPS
-    """What Adam adds to the root of the second moment."""
+    """Epsilon that Adam adds to the root of the second moment."""
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Momentum of nag and muon; null: 0.99 for nag, 0.95 for muon."""
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Decoupled weight decay (Loshchilov and Hutter 2019) of adam and muon. Only the weights of linear maps decay, and the output layer's
-    does not."""
+    """Decoupled weight decay (Loshchilov and Hutter 2019) of adam and muon. Only the weights of linear maps decay, without the output
+    layer."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Decay of an exponential moving average of the weights (`decode.checkpoint: ema`); after update t it is at most (1 + t) / (10 + t).
-    null: there is no average."""
+    """Decay of an exponential moving average of the weights (`decode.checkpoint: ema`). After update t the decay is at most
+    (1 + t) / (10 + t). null: no average."""
     schedule: Schedule = Schedule()
     """Learning-rate schedule."""
     restart: Restart | None = None
-    """A second phase with a schedule of its own; null: there is one phase."""
+    """A second phase with its own schedule; null: one phase."""
     clip_norm: Annotated[float, Field(ge=0)] = 0.0
-    """Norm to which the gradient of an update is clipped; 0: it is not clipped."""
+    """Norm to which the gradient of an update is clipped; 0: no clipping."""
     label_smoothing: Probability = 0.0
-    """Probability that the training loss spreads over the vocabulary."""
+    """Probability mass that the training loss spreads over the vocabulary."""
 
     @model_validator(mode="before")
     @classmethod

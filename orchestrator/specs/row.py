@@ -1,4 +1,4 @@
-"""A resolved row of a table, its figures besides its own score, and the row that each row is compared with."""
+"""A resolved row of a table, its figures besides its own score, and the row with which each row is compared."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,14 +33,14 @@ class Control:
 class Row:
     """A resolved row of a table.
 
-    spec: None for quoted rows and analyses; of an external row only data, score and seed count.
+    spec: None for quoted rows and analyses; only data, score and seed count for an external row.
     parent: the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
-    of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
+    of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or that uses the row.
     significance: the tests whose p-values mark the row (`significance.paired_tests`). failed_below: the BLEU below which a run counts as
-    failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
-    (`cost.controls`). compare_with: address of the row that the file names for comparison; control_rows: of those to beat besides.
-    chosen_by: the metric by which a search has chosen a tuned row; trials: what it minimised in each trial, infinite where one ended early.
+    failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file requests. control: set for a matched control
+    (`cost.controls`). compare_with: address of the row that the file names for comparison. control_rows: addresses of further rows to beat.
+    chosen_by: the metric by which a search has chosen a tuned row. trials: the search's objective per trial, infinite for a stopped trial.
     """
 
     id: str
@@ -70,18 +70,18 @@ class Row:
 
     @property
     def run_spec(self) -> RunSpec:
-        """The spec, of a row that has one."""
+        """Returns the spec. Only for rows that have one."""
         assert self.spec is not None, f"{self.id} is no row that runs"
         return self.spec
 
     @property
     def most_workers(self) -> int:
-        """The workers of a row that has all its nodes."""
+        """Returns the number of workers when the row has all its nodes."""
         return self.workers if isinstance(self.workers, int) else self.workers[1]
 
     @property
     def lineage(self) -> "list[Row]":
-        """The rows that training starts from, the first one first, and the row itself."""
+        """Returns the chain of rows that training starts from, the first one first, then the row itself."""
         return [*([] if self.parent is None else self.parent.lineage), self]
 
     def at(self, seed: int) -> "Row":
@@ -111,7 +111,7 @@ def by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def baseline(rows: Sequence[Row]) -> str | None:
-    """The first pinned row (baselines are pinned so that a search never stops them), else the first that runs."""
+    """Returns the first pinned row, else the first row that runs. Baselines are pinned so that a search never stops them."""
     runs = [row for row in rows if row.kind == "run"]
     return next((row.id for row in runs if row.pinned), runs[0].id if runs else None)
 
@@ -159,7 +159,7 @@ def with_figures(file: Located, document: Document, at: KeyPath) -> Located:
 def row_figures(file: Located, document: Document, at: KeyPath, kind: str) -> Located:
     """Returns the figures of the row at `at`, merged onto the file's. Mistakes become problems of the document.
 
-    An analysis has only its analysis and significance, a quoted or external row nothing.
+    An analysis has only its analysis and significance. A quoted or external row has no figures.
     """
     found = with_figures(file, document, at)
     if kind == "analysis" and "analysis" not in found.data:

@@ -14,7 +14,7 @@ from orchestrator.specs.table_file import TableFile
 
 MAX_RUNS = 20_000
 MOST_LINES = 20
-"""Problems of a table's rows that are listed."""
+"""Maximum number of problems that are listed for a table's rows."""
 
 
 def resolve(

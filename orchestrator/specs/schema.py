@@ -26,19 +26,19 @@ class Subword(Strict):
     joint: bool = True
     """Whether one vocabulary serves both sides."""
     merges: Literal["own", "joint"] = "own"
-    """joint: merges are learned on the text of both sides, but each side has its own vocabulary of the pieces that it uses (as in
-    subword-nmt and fairseq); own: otherwise."""
+    """Text on which merges are learned. joint: both sides together; each side then has its own vocabulary of the pieces that it uses (as in
+    subword-nmt and fairseq). own: the text of each vocabulary."""
     model: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
-    """Files of existing models, one or source and target, in place of learning: a sentencepiece model, a tokenizer.json of
-    Hugging Face, or codes of subword-nmt.
-    Paths are absolute or below the data folder; their content counts, `size` and `merges` do not. null: learn."""
+    """Files of existing models instead of learning: one file, or source and target. A file is a sentencepiece model, a tokenizer.json of
+    Hugging Face or codes of subword-nmt. Paths are absolute or below the data folder. The files' content counts; `size` and `merges` do
+    not. null: learn."""
     dictionary: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
-    """Files of existing vocabularies, one or source and target: dictionaries of fairseq, one piece and its count a line. Without
-    `model` they need kind word. null: the vocabulary of the model or, for codes, of the training text."""
+    """Files of existing vocabularies: one file, or source and target. A file is a fairseq dictionary with one piece and its count per line.
+    Without `model` they need kind word. null: the vocabulary of the model or, for codes, of the training text."""
 
     @property
     def existing(self) -> bool:
-        """Whether a model or a vocabulary is given."""
+        """Returns whether a model or a vocabulary is given."""
         return self.model is not None or self.dictionary is not None
 
     @model_validator(mode="after")
@@ -62,33 +62,33 @@ class VocabSizes(Strict):
 
 
 class Truncate(Strict):
-    """Maximum subwords of each side, in every split; references stay whole. Sentence ends count, the final EOS does not."""
+    """Maximum number of subwords per side, in every split. References are not cut. Sentence ends count; the final EOS does not."""
 
     src: Positive | None = None
-    """Subwords of a source that are kept; null: all."""
+    """Number of source subwords that are kept; null: all."""
     tgt: Positive | None = None
-    """Subwords of a target that are kept; null: all."""
+    """Number of target subwords that are kept; null: all."""
 
 
 class DataSpec(Strict):
     """A corpus and its preprocessing."""
 
     corpus: str
-    """Name of a corpus of `search_spaces/data/`; `nmt-ablate data add` makes one of your own files."""
+    """Name of a corpus in `search_spaces/data/`; `nmt-ablate data add` adds your own files."""
     subword: Subword = Subword()
     """Subword segmentation."""
     tokenizer: Literal["none", "moses"] = "none"
-    """Tokenisation in front of the subwords; none: the text is taken as it is."""
+    """Tokenisation before the subword segmentation; none: the text is used unchanged."""
     lowercase: bool = False
     """Whether all text is lowercased."""
     max_words: Positive | None = None
-    """Training pairs with a longer side, in words, are left out; null: no bound."""
+    """Maximum length of each side in words; longer training pairs are left out. null: no bound."""
     max_length: Positive | None = 250
-    """Training pairs with a longer side, in subwords, are left out; null: no bound."""
+    """Maximum length of each side in subwords; longer training pairs are left out. null: no bound."""
     max_ratio: Annotated[float, Field(gt=1.0)] | None = None
-    """Training pairs of which one side has more than this many times the subwords of the other are left out; null: no bound."""
+    """Maximum ratio of the sides' lengths in subwords; training pairs with a larger ratio are left out. null: no bound."""
     truncate: Truncate | None = None
-    """Cuts longer sentences of every split, before `max_length` and `max_ratio` apply; null: none is cut."""
+    """Lengths to which sentences of every split are cut, before `max_length` and `max_ratio` apply; null: no cut."""
     vocab: VocabSizes = VocabSizes()
     """Declared vocabulary sizes, for parameter counts without data."""
 
@@ -112,13 +112,13 @@ class EncoderSpec(Strict, StackConfig):
 
 
 class DecoderSpec(EncoderSpec):
-    """Depth and components of the decoder; an encoder has the same keys but for cross_attention."""
+    """Depth and components of the decoder. An encoder has the same keys except cross_attention."""
 
     cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
 
 
 class ModelSpec(Strict, ModelConfig):
-    """The network. Encoder and decoder share all widths; they differ only in depth and components."""
+    """The network. Encoder and decoder have the same widths; they differ only in depth and components."""
 
     dropout: DropoutSpec = DropoutSpec()
     encoder: EncoderSpec = EncoderSpec()
@@ -148,25 +148,25 @@ class TrainSpec(Strict):
     max_epochs: Positive | None = None
     """Epochs after which training ends. One of max_steps and max_epochs is needed."""
     validate_every: Every = 1000
-    """Updates from one validation to the next; epoch: at the end of each."""
+    """Updates between two validations; epoch: at the end of each epoch."""
     checkpoint_every: Every = 1000
-    """Updates from one checkpoint to the next, from which an interrupted training goes on; epoch: at the end of each."""
+    """Updates between two checkpoints, from which an interrupted training resumes; epoch: at the end of each epoch."""
     snapshots: Natural = 0
-    """Number of latest weight-only snapshots to retain for averaging (`decode.checkpoint: average`)."""
+    """Number of latest weight-only snapshots that are kept for averaging (`decode.checkpoint: average`)."""
     snapshot_every: Every | None = None
-    """Updates from one snapshot to the next; epoch: at the end of each; null: as checkpoint_every."""
+    """Updates between two snapshots; epoch: at the end of each epoch; null: as checkpoint_every."""
     patience: Positive | None = None
-    """Validations in a row without an improvement of the validation nll after which training ends; null: there may be any number."""
+    """Number of consecutive validations without an improvement of the validation nll after which training ends; null: no limit."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Numbers of the network's computations; weights and the optimiser stay in fp32."""
+    """Precision of the network's computations; weights and the optimiser stay in fp32."""
     threads: Count = 1
-    """Threads of a CPU, of each worker."""
+    """Number of CPU threads of each worker."""
     compile: bool = False
-    """Whether torch.compile compiles the layers and, on a GPU, the loss; what stands between them runs as it is."""
+    """Whether torch.compile compiles the layers and, on a GPU, the loss. Other code is not compiled."""
     log_gradient_norms: Natural = 0
-    """Updates from one logging of each encoder layer's gradient norm to the next; 0: off. It is no part of a run's key."""
+    """Updates between two logs of each encoder layer's gradient norm; 0: off. Not part of a run's key."""
     recompute: Literal["none", "layers"] = "none"
-    """layers: activations of layers are computed again in the backward pass, which saves memory; bitwise equal to none."""
+    """layers: the backward pass computes the activations of layers again, which saves memory. Results are bitwise equal to none."""
 
     @model_validator(mode="after")
     def _sound(self) -> "TrainSpec":
@@ -178,14 +178,14 @@ class TrainSpec(Strict):
 
 
 class LengthPenalty(Strict):
-    """Divisor of the sum of log-probabilities by which hypotheses are compared."""
+    """Divisor of a hypothesis's log-probability when hypotheses are compared."""
 
     kind: Literal["gnmt", "exponent", "none"] = "gnmt"
     """gnmt: ((5+|Y|)/6)^alpha; exponent: |Y|^alpha; none: 1."""
     alpha: Exponent | Literal["tuned"] = 0.6
-    """The exponent. tuned: the one of `candidates` with the best score on the validation set by the row's metric; the first on ties."""
+    """The exponent. tuned: the value in `candidates` with the best score on the validation set by the row's metric; the first on ties."""
     candidates: Annotated[list[Exponent], Field(min_length=1)] | None = None
-    """Values of alpha that are tried, with alpha tuned."""
+    """Values of alpha to try, with alpha tuned."""
 
     @model_validator(mode="after")
     def _tuned(self) -> "LengthPenalty":
@@ -203,22 +203,22 @@ class DecodeSpec(Strict):
     """Checkpoint and search. Output length: |Y| <= max_ratio * |X| + max_extra, and |Y| <= max_length, counting EOS."""
 
     checkpoint: Literal["last", "best", "average", "ema"] = "last"
-    """Weights that translate: the last ones; those with the lowest validation nll (best); the mean of the snapshots (average); the moving
-    average of the weights (ema, with `optim.ema`)."""
+    """Weights used for decoding. last: the last ones; best: the ones with the lowest validation nll; average: the mean of the snapshots;
+    ema: the moving average of the weights (`optim.ema`)."""
     beam_size: Count = 4
-    """Hypotheses kept a sentence; 1: greedy search."""
+    """Number of hypotheses per sentence; 1: greedy search."""
     length_penalty: LengthPenalty = LengthPenalty()
     """How hypotheses of different lengths are compared."""
     max_ratio: Annotated[float, Field(gt=0)] = 1.0
-    """An output has at most max_ratio times its source's subwords, plus max_extra, counting EOS."""
+    """Maximum output length in subwords with EOS, as a multiple of the source length; max_extra is added."""
     max_extra: Natural = 50
-    """Subwords that an output may have beyond max_ratio times its source's."""
+    """Number of subwords that is added to max_ratio times the source length."""
     max_length: Positive | None = None
-    """Most subwords of an output, counting EOS; null: max_ratio and max_extra alone bound it."""
+    """Maximum number of subwords of an output with EOS; null: only max_ratio and max_extra bound it."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=16)] = 0
-    """n > 0 forbids repeated n-grams of subwords in an output (3: trigram blocking, Paulus et al. 2018); 0: nothing is forbidden."""
+    """n > 0: an output repeats no n-gram of subwords (3: trigram blocking, Paulus et al. 2018); 0: off."""
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    """Numbers with which the linear layers compute."""
+    """Precision of the linear layers."""
 
 
 class ScoreSpec(Strict):
@@ -227,21 +227,21 @@ class ScoreSpec(Strict):
     test: str = "test"
     """Split of the corpus that is translated and scored, or a test set of sacreBLEU in its languages, such as `wmt14/full`."""
     metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
-    """sacrebleu and mteval (mteval-v13a) score detokenised text; multi-bleu scores tokenised text without smoothing, as papers do; rouge is
-    the F1 of ROUGE-1, -2 and -L, of stemmed words for English and of the words of `tokenize` for other target languages."""
+    """sacrebleu and mteval (mteval-v13a) score detokenised text. multi-bleu scores tokenised text without smoothing, as papers do. rouge is
+    the F1 of ROUGE-1, -2 and -L: of stemmed words for English, and of the words of `tokenize` for other target languages."""
     tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
-    """sacreBLEU's name of the tokeniser, for sacrebleu and mteval; null: zh for zh, ja-mecab for ja, ko-mecab for ko, 13a for all other
+    """sacreBLEU's name of the tokeniser, for sacrebleu and mteval. null: zh for zh, ja-mecab for ja, ko-mecab for ko, and 13a for all other
     target languages."""
     lowercase: bool = False
     """Whether case is ignored."""
     split_compounds: bool = False
     """Whether multi-bleu splits words at hyphens, as tensor2tensor's get_ende_bleu.sh does."""
     beam_size: Count | None = None
-    """Beam size in place of that of `decode`, for example for greedy search beside beam search in `also`; null: that of `decode`."""
+    """Beam size that replaces `decode.beam_size`, for example for greedy search beside beam search in `also`; null: `decode.beam_size`."""
 
 
 class RunSpec(Strict):
-    """One training, decoding and scoring: everything that determines the number in a table's cell."""
+    """One training with its decoding and scoring: everything that determines the number in a table's cell."""
 
     data: DataSpec
     """The corpus and its preprocessing."""
@@ -258,21 +258,21 @@ class RunSpec(Strict):
     score: ScoreSpec = ScoreSpec()
     """Test set and metric."""
     seed: Natural = 1
-    """Random seed of initial values, order of the data and dropout."""
+    """Random seed of the initial values, the order of the data and dropout."""
     init_from: str | None = None
     """Address of the row whose trained weights initialise this one."""
 
     def sections(self) -> dict[str, Any]:
-        """Plain data of all but seed and init_from."""
+        """Returns all sections as plain data, without seed and init_from."""
         return self.model_dump(exclude={"seed", "init_from"})
 
     @property
     def start(self) -> str | None:
-        """Which weights of the row `init_from` the training starts from (`last`, `best`, ..); None for random ones."""
+        """Returns which weights of the row `init_from` the training starts from (`last`, `best`, ..); None: random weights."""
         return None if self.init_from is None else self.decode.checkpoint
 
     @property
     def search(self) -> DecodeSpec:
-        """`decode`, with the beam size of `score` if it gives one."""
+        """Returns `decode`, with the beam size of `score` if that is set."""
         beam = self.score.beam_size
         return self.decode if beam is None else self.decode.model_copy(update={"beam_size": beam})

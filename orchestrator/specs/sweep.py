@@ -15,7 +15,7 @@ MAX_SEEDS = 1000
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _WORD = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 Word = Annotated[str, Field(pattern=f"^{_WORD}$")]
-"""A value of a label, of Kubernetes and Ray."""
+"""A label value of Kubernetes and Ray."""
 Label = Annotated[str, Field(pattern=f"^([A-Za-z0-9.-]+/)?{_WORD}$")]
 Words = Annotated[
     list[Word], Field(min_length=1), BeforeValidator(lambda value: [value] if isinstance(value, str) else value, list[str] | str)
@@ -23,10 +23,10 @@ Words = Annotated[
 
 
 class Scheduler(Strict):
-    """Which runs go on."""
+    """How a sweep decides which runs continue."""
 
     kind: Literal["asha", "fifo"] = "asha"
-    """asha compares a run at each rung with the runs that reached it before, and stops the weaker ones; fifo gives every run its full
+    """asha compares a run at each rung with the runs that reached the rung before, and stops weaker runs. fifo gives every run its full
     budget."""
     metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
     """Metric of the validation set by which runs are compared."""
@@ -35,7 +35,7 @@ class Scheduler(Strict):
     rungs: Rungs = Field(default_factory=list)
     """Updates at which asha compares runs, increasing."""
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
-    """A run goes on from a rung if it is among the best 1 / reduction_factor there."""
+    """A run continues after a rung if it is among the best 1 / reduction_factor there."""
     shuffle_seed: Natural = 0
     """Seed of the order in which asha starts the rows that are not pinned."""
 
@@ -63,7 +63,7 @@ class Resources(Strict):
     gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
     """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
     memory: str = "auto"
-    """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
+    """Main memory: auto (the estimate, if runs share a machine), none (no request), or a size such as 12G."""
     accelerator_type: Word | None = None
     """On a cluster: only nodes with this GPU, by Ray's name, such as A100 or H100."""
     labels: dict[Label, Words] = Field(default_factory=dict)
@@ -71,24 +71,24 @@ class Resources(Strict):
 
     @property
     def selection(self) -> str:
-        """`accelerator_type=A100, zone=a or b`; empty if all nodes will do."""
+        """Returns the conditions on nodes, `accelerator_type=A100, zone=a or b`; empty if runs may use all nodes."""
         wanted = {"accelerator_type": [self.accelerator_type] if self.accelerator_type else [], **self.labels}
         return ", ".join(f"{name}={' or '.join(values)}" for name, values in wanted.items() if values)
 
     def selects(self, resources: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-        """Whether runs may use a node with these resources and labels, by Ray's names."""
+        """Returns whether runs may use a node with these resources and labels, by Ray's names."""
         kind = self.accelerator_type is None or f"accelerator_type:{self.accelerator_type}" in resources
         return kind and all(labels.get(name) in values for name, values in self.labels.items())
 
     @property
     def selector(self) -> dict[str, str]:
-        """`labels` as a label selector of Ray."""
+        """Returns `labels` as a label selector of Ray."""
         return {name: f"in({','.join(values)})" for name, values in self.labels.items()}
 
     @field_validator("gpu")
     @classmethod
     def _share(cls, value: Any) -> Any:
-        """Ray takes a fraction of one GPU, or a whole number of GPUs."""
+        """Refuses other shares than a fraction of one GPU or a whole number of GPUs, which Ray needs."""
         if value != "auto" and value > 1 and value != int(value):
             raise ValueError(f"gpu is {value}; expected auto, a part of a GPU such as 0.25, or whole ones")
         return value
@@ -123,8 +123,8 @@ class SweepSpec(Strict):
     seeds: Annotated[Seeds, BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(default_factory=lambda: [1])
     """Seeds of every row: a list, or a number N for 1 to N."""
     concurrency: Positive | None = None
-    """Most runs at the same time; null: as many as the resources allow."""
+    """Maximum number of runs at the same time; null: as many as the resources allow."""
     resources: Resources = Resources()
     """Resources of each worker of each run."""
     scheduler: Scheduler = Scheduler(kind="fifo")
-    """Which runs go on; without it every run has its full budget."""
+    """How the sweep decides which runs continue; without a scheduler every run has its full budget."""

@@ -1,4 +1,4 @@
-"""Schema of the section `tune`: the search that every arm of a table gets, and the seeds that judge its best configuration.
+"""Schema of the section `tune`: the search of every arm of a table, and the seeds that judge its best configuration.
 
 An arm is a row: a variant, a baseline or a control. All arms have the same space, the same draws and the same number of trials.
 """
@@ -11,16 +11,16 @@ from pydantic import Field, model_validator
 from orchestrator.specs.base import Bounds, Natural, Rungs, Seeds, Strict
 
 DIGITS = 4
-"""Significant digits of drawn numbers, so that every processor draws the same."""
+"""Significant digits of drawn numbers. Rounding makes the draws equal on every processor."""
 FIXED = ("data", "decode", "score", "train.max_steps", "train.max_epochs")
-"""What all trials share: the validation set, what follows the training, and the budget."""
+"""Keys that all trials share: the validation set, decoding and scoring, and the budget."""
 LARGER_IS_BETTER = ("valid/accuracy",)
 EDGE = 0.1
-"""A number in this share of its range, at either end, lies on the edge."""
+"""Share of a range at either end that counts as its edge."""
 
 
 class Draw(Strict):
-    """One value of a trial: exactly one of its keys. Written as {loguniform: [0.5, 2.0]}."""
+    """How one value of a trial is drawn: exactly one of these keys, such as {loguniform: [0.5, 2.0]}."""
 
     choice: Annotated[list[bool | int | float | str | None], Field(min_length=2)] | None = None
     """One of these values."""
@@ -29,7 +29,7 @@ class Draw(Strict):
     loguniform: Bounds | None = None
     """A number between two positive bounds, uniform in its logarithm."""
     factor: "Draw | None" = None
-    """A draw by which the row's own value is multiplied."""
+    """A draw that multiplies the row's own value."""
 
     @model_validator(mode="after")
     def _one(self) -> "Draw":
@@ -43,7 +43,7 @@ class Draw(Strict):
         return self
 
     def value(self, point: float) -> Any:
-        """The value at a point of [0, 1); numbers of ranges are rounded to DIGITS significant digits."""
+        """Returns the value at a point of [0, 1). Numbers of ranges are rounded to DIGITS significant digits."""
         if self.factor is not None:
             return self.factor.value(point)
         if self.choice is not None:
@@ -52,9 +52,9 @@ class Draw(Strict):
         return rounded(low * (high / low) ** point if self.loguniform else low + (high - low) * point)
 
     def edge(self, value: Any) -> str | None:
-        """`lowest` or `highest` if a value lies on the edge of the range or of three numbers or more to choose from; else None.
+        """Returns `lowest` or `highest` if a value lies on the edge of the range, or of a choice of at least three numbers; else None.
 
-        0 is none: what a search draws cannot be below."""
+        0 is no edge, because a search cannot draw a smaller value."""
         if self.factor is not None:
             return self.factor.edge(value)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or value == 0:
@@ -69,17 +69,17 @@ class Draw(Strict):
 
 
 def rounded(value: float) -> float:
-    """A number with DIGITS significant digits."""
+    """Returns a number with DIGITS significant digits."""
     return float(f"{value:.{DIGITS}g}")
 
 
 class TuneSeeds(Strict):
-    """Seeds of a search and of what follows it."""
+    """Seeds of a search and of the runs that judge its results."""
 
     search: Seeds = Field(default_factory=lambda: [101])
-    """Seeds of every trial. The choice is by their mean."""
+    """Seeds of every trial. The mean over them decides the choice."""
     judge: Seeds = Field(default_factory=lambda: [1, 2, 3])
-    """Seeds with which each arm's best configuration is trained and judged; none of the search's."""
+    """Seeds with which each arm's best configuration is trained and judged; none may be a search seed."""
 
     @model_validator(mode="after")
     def _apart(self) -> "TuneSeeds":
@@ -89,31 +89,32 @@ class TuneSeeds(Strict):
 
 
 class Stop(Strict):
-    """Successive halving within each arm: at each rung, all its trials are compared, and the weaker ones end."""
+    """Successive halving within each arm: at each rung, all its trials are compared and the weaker ones end."""
 
     rungs: Annotated[Rungs, Field(min_length=1)]
     """Updates at which the trials of an arm are compared, increasing."""
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
-    """The best 1 / reduction_factor of an arm's trials go on, at least one."""
+    """The best 1 / reduction_factor of an arm's trials continue, at least one."""
 
 
 class TuneSpec(Strict):
-    """The search that every arm of the table gets. Its first trial is the row as written."""
+    """The search of every arm of the table. Its first trial is the row as written."""
 
     trials: Annotated[int, Field(ge=2, le=1000)] = 8
-    """Trials of every arm."""
+    """Number of trials per arm."""
     space: dict[str, Draw] = Field(default_factory=dict)
     """Key of the spec -> how it is drawn, in every arm."""
     own: dict[str, Draw] = Field(default_factory=dict)
-    """The same for arms that have the key: one of the spec, or an option of components such as `rate`, which all of them then share."""
+    """The same, only for arms that have the key: a key of the spec, or a component option such as `rate`. All components of an arm with
+    this option get the same value."""
     select: Literal["valid/nll", "valid/accuracy"] = "valid/nll"
     """Metric of the validation set that chooses the best trial. Searches never read a test set."""
     seeds: TuneSeeds = TuneSeeds()
-    """Seeds of the search, and those that judge."""
+    """Seeds of the search, and seeds that judge the best configuration."""
     stop: Stop | None = None
     """Which trials end early; null: none."""
     sampler: Literal["sobol", "random", "tpe"] = "sobol"
-    """How points are drawn. sobol and random: the same points for every arm. tpe: Optuna's, each arm by its own results."""
+    """How points are drawn. sobol and random: the same points for every arm. tpe: Optuna's TPE, from each arm's own results."""
     draw_seed: Natural = 1
     """Seed of the points."""
 
@@ -132,16 +133,16 @@ class TuneSpec(Strict):
 
     @property
     def draws(self) -> dict[str, Draw]:
-        """All draws in a fixed order, one dimension of the points each."""
+        """Returns all draws in a fixed order. Each is one dimension of the points."""
         return {name: (self.space | self.own)[name] for name in [*sorted(self.space), *sorted(self.own)]}
 
     def trainings(self, steps: int | None) -> float:
-        """Trainings of an arm's search in units of a whole training of `steps` updates; at most that many if `steps` is None."""
+        """Returns the cost of an arm's search in full trainings of `steps` updates; `steps` None: an upper bound."""
         going, done, spent = float(self.trials), 0, 0.0
         for rung in [] if self.stop is None or steps is None else [rung for rung in self.stop.rungs if rung < steps]:
             spent += going * (rung - done)
             kept, done = math.ceil(going / self.stop.reduction_factor) if self.stop else going, rung
-            going = min(going, kept + 1)  # the row as written goes on in any case
+            going = min(going, kept + 1)  # the row as written always continues
         return len(self.seeds.search) * (going if steps is None else (spent + going * (steps - done)) / steps)
 
     @property
