@@ -1,4 +1,4 @@
-"""Results, learning curves and translations as data frames; the verdict on two rows; trained models; and running what is not done yet."""
+"""Results, learning curves and translations as data frames, the verdict on two rows, trained models, and runs of unfinished work."""
 
 import hashlib
 import os
@@ -36,13 +36,13 @@ from orchestrator.sweeps.options import CACHE, RESULTS, ExecutionOptions, RowOpt
 from orchestrator.tracking.history import flatten, number
 
 Target = str | Path | Mapping[str, Any]
-"""A table, row, file or folder as commands take it, or the content of a table's file as a mapping."""
+"""A table, row, file or folder, as for commands, or the content of a table's file as a mapping."""
 
 
 class Where(TypedDict, total=False):
-    """Scale and places, which every function takes by keyword. They mean what the options of the same names do.
+    """Scale and folders: keyword arguments of every function, with the meaning of the options of the same names.
 
-    The folders are by default those of NMT_DATA_DIR, NMT_RESULTS and NMT_CACHE_DIR, else of the commands.
+    The folders default to NMT_DATA_DIR, NMT_RESULTS and NMT_CACHE_DIR, else to the defaults of the commands.
     """
 
     profile: str | None
@@ -53,7 +53,7 @@ class Where(TypedDict, total=False):
 
 
 def row_options(where: Where) -> RowOptions:
-    """UserError for a folder that does not exist or is none; TypeError for a keyword that is none of `Where`."""
+    """Returns `where` as options. UserError: a path is no existing folder. TypeError: a keyword is not in `Where`."""
     for name in where:
         if name not in Where.__annotations__:
             raise TypeError(f"unexpected keyword argument '{name}'; expected one of {', '.join(Where.__annotations__)}")
@@ -70,14 +70,14 @@ def row_options(where: Where) -> RowOptions:
 
 
 def find(target: Target, where: Where, seed: int | None = None) -> Request:
-    """The rows, and what finds their results. UserError for an unknown target, or one whose specs are not valid."""
+    """Returns the rows of a target with access to their results. UserError: unknown target or invalid specs."""
     with as_text(target) as text:
         return Request.of(text, row_options(where), seed=seed)
 
 
 @contextmanager
 def as_text(target: Target) -> Iterator[str]:
-    """The target as commands take it. A mapping becomes a file while the context lasts; its `extends` is relative to the working folder."""
+    """Context: the target as text for commands. A mapping becomes a temporary file; its `extends` is relative to the working folder."""
     if not isinstance(target, Mapping):
         yield str(target)
         return
@@ -90,24 +90,23 @@ def as_text(target: Target) -> Iterator[str]:
         path.write_text(dumped(content), encoding="utf-8")
         try:
             yield str(path)
-        except UserError as error:  # the lines of a file that the caller never wrote would say nothing
+        except UserError as error:  # the caller does not know the temporary file and its line numbers
             raise UserError(*(re.sub(rf"{re.escape(str(path))}(:\d+)?", "mapping", line) for line in error.lines)) from None
 
 
 def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = False, **where: Unpack[Where]) -> pd.DataFrame:
-    """Results of every row of a table, file or folder: one line per row and seed, also where nothing was run yet.
+    """Returns the results of every row of a table, file or folder: one line per row and seed, also for rows that have not run yet.
 
     Args:
-        seeds: Seeds to list besides those that have results; default: those of the file's sweep section.
+        seeds: Seeds to list besides seeds with results; default: the seeds of the file's sweep section.
         spec: Add the whole spec as columns `spec.model.d_model` and so on.
         where: See `Where`.
 
-    Columns: `row`, `label`, `kind`, `seed`; `status` (done, stopped, diverged, failed, trained: not scored yet, new: not run, needs-data:
-    not run and its corpus is absent, or the kind of a row that does not run) and `reason`; `steps`, `params`, `bleu` (ROUGE-L for
-    summaries), `chrf` and the row's other scorings; `tokens_per_second` in training, `sentences_per_second` in decoding;
-    `reported.NAME`: the paper's figures; `signature` of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come
-    with the product. Figures are missing where a run is not done. Raises UserError for an unknown target or an invalid spec.
-    """
+    Columns: `row`, `label`, `kind`, `seed`; `status` and `reason`; `steps`, `params`, `bleu` (ROUGE-L for summaries), `chrf` and the row's
+    other scorings; `tokens_per_second` in training, `sentences_per_second` in decoding; `reported.NAME`: the paper's figures; `signature`
+    of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come with the product. `status` is done, stopped, diverged,
+    failed, trained (not scored yet), new (not run), needs-data (not run, corpus absent), or the kind of a row that does not run. Figures
+    are missing for unfinished runs. Raises UserError for an unknown target or an invalid spec."""
     found = find(target, where)
     seeds = sweep_of(found.found, found.options.profile).seeds if seeds is None else seeds
     lines: list[dict[str, Any]] = []
@@ -130,12 +129,11 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
 
 
 def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> pd.DataFrame:
-    """Learning curves of every row and seed that has any: one line per report, in order of steps.
+    """Returns the learning curves of every row and seed: one line per report, in order of steps.
 
     Columns: `row`, `seed`, `step` (updates), `time`, and the metrics that runs log: `train/nll` and `valid/nll` in nats per token,
-    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds: also searched for, besides those in the
-    ledger. Raises UserError like `results`.
-    """
+    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds: seeds to search for besides the seeds in
+    the ledger. Raises UserError like `results`."""
     found, seeds, lines = find(target, where), [*seeds] or [1], []
     for row in found.rows:
         for seed, keys in found.finder.seeds(row, seeds).items():
@@ -147,9 +145,9 @@ def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]
 
 
 def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.DataFrame:
-    """Translations of one row's test set, one line per sentence.
+    """Returns the translations of one row's test set, one line per sentence.
 
-    Columns: `source` and `reference` (`reference2` and so on) where the corpus is prepared, and `hypothesis`. Raises UserError like
+    Columns: `hypothesis`, and if the corpus is prepared `source` and `reference` (`reference2` and so on). Raises UserError like
     `results`, and for a row that was not decoded with this seed.
     """
     found = find(target, where, seed)
@@ -181,20 +179,19 @@ def run(
     tracking_uri: str | None = None,
     **where: Unpack[Where],
 ) -> pd.DataFrame:
-    """Trains, decodes and scores what is not done yet, as `nmt-ablate sweep` does, and returns the `results` of the target.
+    """Trains, decodes and scores all unfinished work, as `nmt-ablate sweep` does, and returns the `results` of the target.
 
     Args:
-        target: A table under its scheduler and seeds, or one row, by default with seed 1 and to its end; a mapping holds what a table's
-            file does.
-        seeds: Default: those of the file's sweep section.
+        target: A table, with its scheduler and seeds, or one row, by default with seed 1 and its full budget. A mapping is the content of a
+            table's file.
+        seeds: Default: the seeds of the file's sweep section.
         engine: `local` or `ray`.
-        jobs: Runs side by side with the local engine: a number or `auto`.
+        jobs: Number of simultaneous runs with the local engine: a number or `auto`.
         tracking: Write to MLflow. tracking_uri: its address; default: a file in the results folder.
         where: See `Where`.
 
-    Equal work is done once, and an interrupted call goes on where it stopped. A failed run has its status and reason in the result.
-    Raises UserError for bad input before anything starts.
-    """
+    Equal work is done once. The same call resumes an interrupted one. The result shows status and reason of failed runs. Raises UserError
+    for bad input before anything starts."""
     places = asdict(row_options(where))
     options = ExecutionOptions(**places, engine=engine, jobs=str(jobs), no_tracking=not tracking, tracking_uri=tracking_uri)
     with as_text(target) as text:
@@ -211,14 +208,14 @@ class Comparison:
     """How row `a` differs from row `b`, as `nmt-ablate verdict` judges it (docs/verdicts.md).
 
     Args:
-        b: The strongest control of a, where the table compares a with b.
-        verdict: `confirmed`, `reversed`, `open`, `one seed`, `not run` and so on. reason: why.
-        delta: Mean of a minus mean of b, in points of BLEU (ROUGE-L for summaries); None where one of them has no figures.
+        b: The other row. If the table compares a with b: the strongest control of a.
+        verdict: `confirmed`, `reversed`, `open`, `one seed`, `not run` and so on. reason: its reason.
+        delta: Mean of a minus mean of b, in points of BLEU (ROUGE-L for summaries); None if a row has no figures.
         low, high: The interval of delta, over other seeds and other sentences; None for one seed.
-        p: Two-sided, adjusted for the table's claims; None for one seed.
-        claim: The difference that the paper reports, if it does.
+        p: Two-sided p-value, adjusted for the table's claims; None for one seed.
+        claim: The difference that the paper reports; None if it reports none.
         seeds: Finished seeds of a and of b.
-        seeds_needed: Seeds of each row that would decide; None where that is not known.
+        seeds_needed: Seeds per row that would be enough for a decision; None if unknown.
     """
 
     a: str
@@ -237,10 +234,10 @@ class Comparison:
 def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> Comparison:
     """Compares two rows over all their finished seeds, as a claim of the table of `a`. a, b: rows by address or file.
 
-    If the table compares them itself, this is its verdict, against the strongest of the row's controls. Else they are one claim more.
+    If the table itself compares them, this is its verdict, against the strongest of the row's controls. Otherwise the comparison is an
+    additional claim of the table.
 
-    seeds: also searched for, besides those in the ledger. Raises UserError for rows that are the same, unknown or not valid.
-    """
+    seeds: seeds to search for besides the seeds in the ledger. Raises UserError for equal, unknown or invalid rows."""
     first, second, seeds = find(a, where), find(b, where), [*seeds] or [1]
     ours, base = only(a, first.rows), only(b, second.rows)
     if ours.id == base.id:
@@ -279,9 +276,9 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
 
 
 def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:
-    """The trained model of one row; its `translate` takes a list of sentences and returns their translations.
+    """Returns the trained model of one row. Its `translate` takes a list of sentences and returns their translations.
 
-    Raises UserError where the row was not trained with this seed, its weights are gone, or its corpus is absent.
+    Raises UserError if the row was not trained with this seed, its weights were deleted, or its corpus is absent.
     """
     found = find(target, where, seed)
     return load_translator(only(target, found.rows), found.options)
