@@ -1,6 +1,6 @@
 """The micro-batches of each optimizer step, in order.
 
-The order is a function of the seed, the epoch and the batch size. N workers share every micro-batch, so that 1 and N workers see the same
+The order is a function of the seed, the epoch and the batch size. N workers share every micro-batch, so 1 and N workers see the same
 updates.
 """
 
@@ -24,14 +24,14 @@ from orchestrator.specs.schema import BatchSpec, TrainSpec
 from orchestrator.training.state import Progress
 
 DEPTH = 4  # prefetched updates
-MULTIPLE = 8  # of rows and lengths on a GPU
-PINNING = threading.Lock()  # held while memory is pinned, which must not happen while a graph is captured
+MULTIPLE = 8  # on a GPU, rows and lengths are padded to a multiple
+PINNING = threading.Lock()  # held while memory is pinned: pinning must not happen during the capture of a graph
 
 
 @dataclass(frozen=True)
 class Update:
-    """One optimizer step: this worker's micro-batches, and token counts over all workers. idle: this worker has no share of that
-    micro-batch, but one sentence that must not count. epoch, index: where the next update starts."""
+    """One optimizer step: this worker's micro-batches, and token counts over all workers. idle: True for a micro-batch of which this worker
+    has no share. It then holds one sentence that must not count. epoch, index: start of the next update."""
 
     micro_batches: list[Batch]
     idle: list[bool]
@@ -43,19 +43,19 @@ class Update:
 
 
 class UpdateLoader:
-    """Endless updates over one split, from any position."""
+    """Yields updates over one split without end, from any position."""
 
     def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int, rank: int = 0, world_size: int = 1) -> None:
         self.pairs, self.batch, self.rank, self.world_size = pairs, batch, rank, world_size
         self.batches = Batches(pairs, batch, stream_seed(seed, "data"))
 
     def updates_of(self, first: int, end: int) -> int:
-        """Number of updates of the epochs `first` to `end` - 1: an estimate, because batches are formed anew in each epoch."""
+        """Returns the number of updates of the epochs `first` to `end` - 1. An estimate, because each epoch forms its batches anew."""
         sizes = Counter(self.batch.size_at(epoch) for epoch in range(first, end))
         return sum(epochs * -(-self.batches.count(size) // self.batch.accumulate) for size, epochs in sizes.items())
 
     def epochs_of(self, updates: int) -> int:
-        """Number of epochs that so many updates take, the last one perhaps in part; an estimate like `updates_of`."""
+        """Returns the number of epochs for `updates` updates, including a last partial one. An estimate like `updates_of`."""
         last = self.batch.stages[-1].from_epoch if self.batch.stages else 0
         for epochs in range(1, last + 1):
             if self.updates_of(0, epochs) >= updates:
@@ -63,7 +63,7 @@ class UpdateLoader:
         return last + max(1, -(-(updates - self.updates_of(0, last)) // max(1, self.updates_of(last, last + 1))))
 
     def updates(self, epoch: int, index: int) -> Iterator[Update]:
-        """Starts at micro-batch `index` of `epoch`; never ends."""
+        """Yields updates from micro-batch `index` of `epoch` on, without end."""
         while True:
             order = self.batches.epoch(epoch)
             while index < len(order):
@@ -83,15 +83,15 @@ class UpdateLoader:
 
 
 def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> int:
-    """Number of updates of the whole training; an estimate where it is given in epochs."""
+    """Returns the number of updates of the whole training. An estimate if its length is given in epochs."""
     done = progress.step - progress.index // loader.batch.accumulate  # before the current epoch
     epochs = math.inf if train.max_epochs is None else done + loader.updates_of(progress.epoch, train.max_epochs)
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))
 
 
 def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch], *, depth: int = DEPTH, pin: bool = True) -> Iterator[Update]:
-    """The same updates for a GPU: a thread prepares up to `depth` of them in advance, in one of the forms below and in pinned memory. The
-    form changes only dropout's masks."""
+    """Yields the same updates for a GPU. A thread prepares up to `depth` updates in advance, in pinned memory. `form` (see the functions
+    below) changes only the dropout masks."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:
@@ -113,18 +113,18 @@ def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch], *, depth
 
 
 def rounded(batch: Batch) -> Batch:
-    """Rows and both lengths rounded up to a multiple with PAD: for tensor cores, and for fewer shapes in compiled code."""
+    """Pads rows and both lengths to a multiple: for tensor cores, and for fewer shapes in compiled code."""
     return batch.map(lambda ids: F.pad(ids, (0, -ids.shape[1] % MULTIPLE, 0, -ids.shape[0] % MULTIPLE), value=PAD))
 
 
 def packed(batch: Batch) -> Batch:
-    """With layouts of the real positions."""
+    """Pads the batch as `rounded` does and adds layouts of the real positions."""
     batch = rounded(batch)
     return replace(batch, layouts=layouts(batch.src, batch.tgt_in))
 
 
 def captured(batch: Batch) -> Batch:
-    """In a shape that many batches have, for graphs that replay their kernels: starting them takes longer than they take."""
+    """Pads the batch to a shape that many batches share, so that captured graphs can replay its kernels."""
     shape = shape_of(batch.src, batch.tgt_in)
     (src, tgt_in, tgt_out), both = shaped(shape, batch.src, batch.tgt_in, batch.tgt_out)
     return Batch(src, tgt_in, tgt_out, both, shape)

@@ -1,5 +1,5 @@
-"""Updates on a GPU: the kernels of a forward and a backward pass are captured once for each shape of batch, and replayed. Most kernels take
-less time than it takes to start them one by one."""
+"""CUDA graphs for updates: the kernels of a forward and a backward pass are captured once per batch shape and then replayed. Most kernels
+run for less time than their launch takes."""
 
 import traceback
 import warnings
@@ -20,14 +20,14 @@ from orchestrator.training.objective import Normalizer
 from orchestrator.training.runtime import Runtime
 
 MOST = 16
-"""Shapes that are captured, each the second time it is met; batches of others run kernel by kernel."""
+"""Maximum number of captured shapes. A shape is captured at its second batch. Batches of other shapes run kernel by kernel."""
 
 Run = Callable[[Batch, Normalizer], dict[str, Tensor]]
 
 
 def form_on(runtime: Runtime, model: Transformer, train: TrainSpec) -> Callable[[Batch], Batch] | None:
-    """How batches reach a GPU (None: a CPU): as packed rows where they are attended to, in bf16; captured where no part of the model waits
-    for the device within a pass."""
+    """Returns the form of batches on a GPU; None: a CPU. `packed`: for bf16, if the model attends to packed rows. `captured`: if also no
+    part of the model waits for the device within a pass. Otherwise `rounded`."""
     if runtime.device.type != "cuda":
         return None
     packs = all(model.packable.values()) and model.max_positions is None and not model.bridge.by_sentence
@@ -38,7 +38,7 @@ def form_on(runtime: Runtime, model: Transformer, train: TrainSpec) -> Callable[
 
 
 def both_passes(objective: nn.Module, device: torch.device, *, bf16: bool) -> Run:
-    """Forward and backward of a batch: adds to the gradients and returns sums for the log."""
+    """Returns a function that runs forward and backward pass of a batch, adds to the gradients and returns sums for the log."""
 
     def run(batch: Batch, normalizer: Normalizer) -> dict[str, Tensor]:
         log: dict[str, Tensor]
@@ -51,17 +51,17 @@ def both_passes(objective: nn.Module, device: torch.device, *, bf16: bool) -> Ru
 
 
 class Graphs:
-    """`run` of a batch on the device, which adds to the gradients and returns sums for the log, by graphs where its shape was captured."""
+    """Calls `run` for a batch, or replays a graph if its shape was captured. Both add to the gradients and return sums for the log."""
 
     def __init__(self, run: Run, parameters: Iterable[nn.Parameter], device: torch.device) -> None:
         self.run, self.parameters, self.device = run, list(parameters), device
-        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # never two replays at once: one memory for all
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # replays never overlap, so all graphs share memory
         self.met: Counter[Shape] = Counter()
         self.graphs: dict[Shape, _Graph] = {}
         self.capturable = True
 
     def __call__(self, batch: Batch, normalizer: Normalizer, *, alone: bool = True) -> dict[str, Tensor]:
-        """batch: in the host's memory, pinned. alone: the only one of its update, whose gradients may stay where a graph leaves them."""
+        """batch: in pinned host memory. alone: the only batch of its update, so its gradients may stay in the graph's memory."""
         shape = batch.shape
         if shape is not None and shape not in self.graphs and self.capturable:
             self.met[shape] += 1
@@ -72,12 +72,12 @@ class Graphs:
         return self._replay(self.graphs[shape], batch, normalizer, alone=alone)
 
     def forget(self) -> None:
-        """Of batches that do not come again."""
+        """Deletes all graphs and counts, when other batch shapes follow."""
         self.met.clear()
         self.graphs.clear()
 
     def _capture(self, shape: Shape, batch: Batch, normalizer: Normalizer) -> None:
-        """A model that waits for the device within a pass cannot be captured: it runs kernel by kernel, with a warning."""
+        """Captures a graph for the shape. If the model waits for the device within a pass, it warns, and kernels run one by one."""
         stream, generator = torch.cuda.current_stream(), torch.cuda.default_generators[torch.cuda.current_device()]
         before = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
@@ -89,7 +89,7 @@ class Graphs:
             self.graphs[shape] = _Graph(graph, ours, tokens, log, [parameter.grad for parameter in self.parameters])
         except RuntimeError as error:
             self.capturable = False
-            # torch leaves both as they were within the capture; earlier graphs would not see the seeds of a new generator's state
+            # torch restores neither stream nor generator after a failed capture; earlier graphs would not see the new generator's seeds
             torch.cuda.set_stream(stream)
             generator.graphsafe_set_state(generator.clone_state())
             self.graphs.clear()
@@ -103,14 +103,14 @@ class Graphs:
         graph.tokens[0], graph.tokens[1] = normalizer.src_tokens, normalizer.tgt_tokens
         graph.graph.replay()
         for parameter, grad in zip(self.parameters, graph.gradients, strict=True):
-            if grad is not None and parameter.grad is not grad:  # else kept since the last update, and written anew
+            if grad is not None and parameter.grad is not grad:  # else the replay has overwritten the kept gradient
                 grad = grad if alone else grad.clone()
                 parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
         return {name: value.clone() for name, value in graph.log.items()}
 
 
 def _cause(error: BaseException) -> str:
-    """What failed first, and where: the end of the capture fails too, for no reason of its own."""
+    """Returns the first error and its place. The end of the capture also fails, but only as a consequence."""
     while error.__context__ is not None:
         error = error.__context__
     where = traceback.extract_tb(error.__traceback__)[-1]
@@ -118,7 +118,7 @@ def _cause(error: BaseException) -> str:
 
 
 class _Graph(NamedTuple):
-    """What replaying reads and writes: batch and tokens (its normalizer) before, log and gradients behind."""
+    """A captured graph and its memory. Inputs: batch and tokens (its normalizer). Outputs: log and gradients."""
 
     graph: torch.cuda.CUDAGraph
     batch: Batch

@@ -1,4 +1,4 @@
-"""First weights: copied from a trained parent where name and shape match (Dou 2018, section 4.1), or taken from data."""
+"""Initial weights from a trained parent, if name and shape match (Dou 2018, section 4.1), or from data."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from orchestrator.training.batches import UpdateLoader
 
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """Copies a parent's matching tensors into `model`. Returns names: {"copied", "fresh": the model's others, "unused": the parent's}."""
+    """Copies a parent's matching tensors into `model`. Returns names: "copied", "fresh" (only in the model), "unused" (of the parent)."""
     own = dict(model.named_parameters())
     copied = [name for name, parameter in own.items() if name in weights and weights[name].shape == parameter.shape]
     with torch.no_grad():
@@ -24,7 +24,7 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, lis
 
 
 def profile(model: Transformer, prepared: Prepared, spec: RunSpec, device: torch.device) -> None:
-    """Sets the values that a model takes from data (`models.residuals.scaled`), from the seed's first batch, equal on all workers."""
+    """Sets initial values from data (`models.residuals.scaled`). It uses the seed's first batch, which is equal on all workers."""
     if scaled.profiles(model):
         batch = next(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0)).micro_batches[0]
         torch.manual_seed(stream_seed(spec.seed, "profile"))

@@ -1,6 +1,6 @@
-"""Training metrics between two reports, kept on the device until they are read, and the reporters that receive them.
+"""Training metrics between two reports, which stay on the device until a report, and the reporters that receive them.
 
-Shapes: P tensors that have a gradient.
+Shapes: P tensors with a gradient.
 """
 
 import time
@@ -49,12 +49,12 @@ class Meter:
             self.sums[name] = self.sums[name] + value if name in self.sums else value.double()
 
     def _totals(self) -> dict[str, float]:
-        """The sums over all workers."""
+        """Returns the sums over all workers."""
         names = sorted(self.sums)
         return dict(zip(names, self.runtime.sum(torch.stack([self.sums[name] for name in names])).tolist(), strict=True)) if names else {}
 
     def read(self) -> dict[str, Any]:
-        """nll and loss per target token; accuracy of the sampled positions; regularizers as mean per update."""
+        """Returns nll and loss per target token, accuracy of the sampled positions, and regularizers as mean per update. Then resets."""
         if not self.steps:
             return {}
         totals, metrics = self._totals(), dict[str, Any]()
@@ -68,13 +68,13 @@ class Meter:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """What no report holds yet, for a checkpoint."""
+        """Returns the sums that no report holds yet, for a checkpoint."""
         state = {"sums": self._totals(), "steps": self.steps, "tokens": self.tokens, "seconds": self.seconds}
         self.load(state)
         return state
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Of a checkpoint. The main worker continues the sums of all workers; the others start from 0."""
+        """Loads the sums of a checkpoint. The main worker continues the sums of all workers; the others start from 0."""
         self.steps, self.tokens, self.seconds = state["steps"], state["tokens"], state["seconds"]
         share = float(self.runtime.is_main)
         self.sums = {
@@ -83,7 +83,8 @@ class Meter:
 
 
 class GradientNorms:
-    """Norms of the encoder's layers at every `every`-th update (0: none), on the device until a report (Wei et al. 2020, Fig. 5)."""
+    """Gradient norms of the encoder's layers at every `every`-th update (Wei et al. 2020, Fig. 5); 0: none. On the device until a
+    report."""
 
     def __init__(self, model: Transformer, every: int) -> None:
         self.every = every
@@ -101,7 +102,7 @@ class GradientNorms:
         self.samples.append((step, torch.stack(torch._foreach_norm(list(parts)))))  # the norm of the norms is the layer's norm
 
     def flush(self) -> dict[str, Any]:
-        """Norms since the last call, for a report; empty if there are none. Waits for the device once."""
+        """Returns the norms since the last call, for a report; empty without any. Waits for the device once."""
         if not self.samples:
             return {}
         steps, norms = zip(*self.samples, strict=True)
@@ -111,7 +112,7 @@ class GradientNorms:
 
 
 def history_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """A report as lines of the history: one for each recorded update, then the rest of the report, if there is any."""
+    """Returns a report as lines of the history: one line per recorded update, then the rest of the report, if any."""
     samples = report.get(SAMPLES, [])
     norm_lines = [{"step": step, METRIC: {str(l): norm for l, norm in enumerate(norms, start=1)}} for step, norms in samples]
     rest = {name: value for name, value in report.items() if name != SAMPLES}
@@ -133,7 +134,7 @@ class HistoryReporter:
 
 
 class RungWriter:
-    """Makes a rung's metrics durable."""
+    """Writes a rung's metrics to the ledger."""
 
     def __init__(self, ledger: Ledger, train_key: str) -> None:
         self.ledger, self.train_key = ledger, train_key
@@ -144,7 +145,7 @@ class RungWriter:
 
 
 class RungReporter:
-    """Sends a rung's metrics to `decide`, and ends the run, which is saved by then, if the answer is False. by: who decides."""
+    """Sends a rung's metrics to `decide`. If the answer is False, it ends the run, which is already saved. by: name of the scheduler."""
 
     def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None], by: str = "ASHA") -> None:
         self.name, self.decide, self.by = name, decide, by

@@ -1,4 +1,4 @@
-"""Muon with one batched iteration for all matrices of a shape, beside another optimiser for the other parameters."""
+"""Muon with one batched iteration for all matrices of equal shape, and another optimiser for the other parameters."""
 
 import math
 from collections import defaultdict
@@ -12,18 +12,18 @@ from models.precision import operand
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
-"""Of the Newton-Schulz iteration (Jordan 2024)."""
+"""Coefficients of the Newton-Schulz iteration (Jordan 2024)."""
 
 
 class Muon:
-    """Momentum with orthogonalised updates for matrices (Jordan 2024), and `rest` for all other parameters.
+    """Momentum with orthogonalised updates for matrices (Jordan 2024), and the optimiser `rest` for all other parameters.
     m = momentum * m + (1 - momentum) * g; W = (1 - lr * weight_decay) * W - lr * 0.2 * sqrt(max(rows, columns)) * orthogonal(u)
-    with Nesterov's u = momentum * m + (1 - momentum) * g. The factor gives updates the size of Adam's (Liu et al. 2025).
+    with Nesterov's u = momentum * m + (1 - momentum) * g. The factor 0.2 sqrt(..) gives updates the size of Adam's (Liu et al. 2025).
     On a CPU the batched iteration is about 1.6 times as fast as `torch.optim.Muon`.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rest: torch.optim.Optimizer, *, momentum: float, weight_decay: float) -> None:
-        """groups: mappings with the matrices (`params`), to which the rate is added (`lr`)."""
+        """groups: mappings with the matrices (`params`). `set_lr` adds their learning rate (`lr`)."""
         self.groups, self.rest, self.momentum, self.weight_decay = [group | {"lr": 0.0} for group in groups], rest, momentum, weight_decay
         self.state = rest.state
         self.param_groups = [*self.groups, *rest.param_groups]

@@ -19,13 +19,13 @@ from orchestrator.specs.schema import BatchSpec
 from orchestrator.training.runtime import Runtime
 
 SAMPLE = 16
-"""The training accuracy samples one target position in so many, so that its argmax costs next to nothing."""
+"""The training accuracy uses one of this many target positions, which makes the cost of its argmax negligible."""
 BATCH = BatchSpec(unit="tokens", size=4096)
 """Of the validation."""
 
 
 class Normalizer(NamedTuple):
-    """Divisors of one worker's micro-batch: real tokens of the whole update on each side (in a captured graph: tensors), and the factor
+    """Normalisation of one worker's micro-batch: real tokens of the whole update on each side (tensors in a captured graph), and the factor
     that DDP's mean divides by."""
 
     src_tokens: int | Tensor
@@ -43,7 +43,7 @@ class Objective(nn.Module):
     def forward(
         self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer, layouts: tuple[Layout, Layout] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
+        """Returns (loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output: Output = self.model(src_BS, tgt_in_BT, layouts)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
         loss, nll = self.model.loss(hidden_PD, gold_P, self.smoothing, real_P)
@@ -59,8 +59,8 @@ class Objective(nn.Module):
 
     @staticmethod
     def _positions(output: Output, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Hidden states and gold words of the real positions; on a GPU of all positions, or of the rows of a layout, with a mask, because
-        selecting the real ones would make the host wait for their number."""
+        """Returns hidden states and gold words of the real positions. On a GPU it returns all positions, or all rows of a layout, with a
+        mask: selecting real positions would make the host wait for their number."""
         laid_out = output.packing is not None and output.packing.layout is not None
         if not (tgt_out_BT.is_cuda or laid_out):
             return output.real_hidden(), tgt_out_BT[tgt_out_BT != PAD], None
@@ -69,7 +69,7 @@ class Objective(nn.Module):
 
     @torch.no_grad()
     def _accuracy(self, hidden_PD: Tensor, gold_P: Tensor) -> dict[str, Tensor]:
-        """Sums over a sample of the positions: correct greedy predictions, and positions."""
+        """Returns sums over a sample of the positions: correct greedy predictions, and number of positions."""
         gold = gold_P[::SAMPLE]
         right = (self.model.logits(hidden_PD[::SAMPLE]).argmax(-1) == gold) & (gold != PAD)
         return {"right": right.sum().float(), "sampled": (gold != PAD).sum().float()}
@@ -77,7 +77,7 @@ class Objective(nn.Module):
 
 @torch.no_grad()
 def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of nll, number of correct greedy predictions) over real target positions, both float64 []; logits by chunks of positions."""
+    """Returns (sum of nll, number of correct greedy predictions) over real target positions, both float64 []. Logits exist per chunk."""
     hidden_PD = model(src_BS, tgt_in_BT).real_hidden()
     gold_P = tgt_out_BT[tgt_out_BT != PAD]
     log_p_P1 = torch.empty(len(gold_P), 1, device=gold_P.device)
@@ -86,12 +86,12 @@ def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT:
         logits = model.logits(hidden_PD[rows]).float()
         right += (logits.argmax(-1) == gold_P[rows]).sum()
         log_p_P1[rows] = logits.log_softmax(-1).gather(1, gold_P[rows, None])
-    nll = F.nll_loss(log_p_P1, torch.zeros_like(gold_P), reduction="sum")  # adds in cross entropy's order
+    nll = F.nll_loss(log_p_P1, torch.zeros_like(gold_P), reduction="sum")  # sums in the order of cross entropy
     return nll.double(), right
 
 
 class Validator:
-    """The validation: each batch belongs to one worker, and sums are added in batch order, so that N workers give the bits of one."""
+    """Validation. Each batch belongs to one worker, and sums are added in batch order, so N workers give the same bits as one."""
 
     def __init__(self, pairs: Pairs, runtime: Runtime) -> None:
         order = Batches(pairs, BATCH, 0).epoch(0)
@@ -101,7 +101,7 @@ class Validator:
         self.tokens = int((pairs.tgt_lengths + 1).sum())
 
     def __call__(self, model: Transformer) -> dict[str, float]:
-        """{valid/nll, valid/ppl, valid/accuracy}: per target token, EOS counted."""
+        """Returns valid/nll, valid/ppl and valid/accuracy per target token, including EOS."""
         model.eval()
         sums = torch.zeros(self.count, 2, dtype=torch.float64, device=self.runtime.device)
         for i, batch in self.batches:

@@ -13,11 +13,11 @@ from orchestrator.specs.schema import OptimSpec, Schedule
 from orchestrator.training.muon import Muon
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
-"""Names of the optimisers' state of a parameter."""
+"""Names of the optimisers' state tensors of a parameter."""
 
 
 def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0, length: int = 0) -> float:
-    """The rate of update `step` (from 1) of a phase. cuts: of a plateau, so far. length: updates of the phase, where the rate needs it.
+    """Returns the rate of update `step` (from 1) of a phase. cuts: a plateau's cuts so far. length: updates of the phase, if needed.
 
     noam: Vaswani et al. 2017, Eq. 3; the others: `specs.optim.Schedule`.
     """
@@ -62,8 +62,8 @@ class Adam(_Unwrapped, torch.optim.Adam):
 
 
 class NAG(_Unwrapped, torch.optim.SGD):
-    """Nesterov's momentum: v = m v + g; w = w - rate * (g + m v), as fairseq's, which keeps -rate * v. Velocities start at zero, also of
-    parameters without a gradient."""
+    """Nesterov's momentum: v = m v + g; w = w - rate * (g + m v). It equals fairseq's, which stores -rate * v. All velocities start at
+    zero, also for parameters without a gradient."""
 
     _step = inspect.unwrap(torch.optim.SGD.step)
 
@@ -72,7 +72,7 @@ Optimizer: TypeAlias = Adam | NAG | Muon
 
 
 def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
-    """The optimiser of `spec.kind` over every parameter; the rate is set before each update. Muon: with Adam beside it."""
+    """Returns the optimiser of `spec.kind` for every parameter. The rate is set before each update. Muon includes an Adam."""
     parameters = list(model.parameters())
     if spec.kind == "adam":
         return adam(model, spec, parameters)
@@ -90,14 +90,14 @@ def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Weights of the linear maps, without the output layer's. Mixing weights, embeddings and vectors are none."""
+    """Returns the weights of the linear maps, except the output layer. Mixing weights, embeddings and vectors are not among them."""
     maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not getattr(model, "output", None)]
     return [weight for module in maps if (weight := module._parameters.get("weight")) is not None]
 
 
 def by_rate(model: nn.Module, groups: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Groups of parameters, cut where a module of the model asks for a `rate` of its own, a factor of the learning rate (the innermost
-    module counts); what has none comes first."""
+    """Returns the groups split by `rate`, a module's factor of the learning rate. The innermost module with a rate counts. Parameters
+    without a rate come first."""
     factors = {id(p): rate for m in model.modules() if (rate := getattr(m, "rate", 1.0)) != 1.0 for p in m.parameters()}
     found = []
     for group in groups:
@@ -109,7 +109,7 @@ def by_rate(model: nn.Module, groups: Iterable[dict[str, Any]]) -> list[dict[str
 
 
 def adam(model: nn.Module, spec: OptimSpec, parameters: Sequence[nn.Parameter]) -> Adam:
-    """Fused Adam; AdamW of the hidden matrices where `weight_decay` is above 0."""
+    """Returns fused Adam. With `weight_decay` above 0 it is AdamW for the hidden matrices."""
     groups: list[dict[str, Any]] = [{"params": parameters}]
     if spec.weight_decay > 0:
         decayed = {id(matrix) for matrix in hidden_matrices(model)}
@@ -133,7 +133,7 @@ def set_lr(optimizer: Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state by parameter name."""
+    """Returns the optimiser's state by parameter name."""
     return {
         f"{name}.{key}": value
         for name, parameter in model.named_parameters()
@@ -143,7 +143,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 
 def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`."""
+    """Loads the result of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         state = {key: tensors[f"{name}.{key}"].to(parameter.device, copy=True) for key in STATE if f"{name}.{key}" in tensors}
         if state:
@@ -151,13 +151,13 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str,
 
 
 def clip_gradients(model: nn.Module, max_norm: float) -> Tensor | None:
-    """Scales the gradients to at most `max_norm`; returns their norm before, None where clipping is off."""
+    """Scales the gradients to at most `max_norm`. Returns their norm before; None: clipping is off."""
     return torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) if max_norm > 0 else None
 
 
 class MovingAverage:
     """Moving average of the weights (Polyak and Juditsky 1992; the warm-up of the decay as in TensorFlow):
-    a_t = d_t a_(t-1) + (1 - d_t) w_t, d_t = min(decay, (1 + t) / (10 + t)), in fp32; a_0 are the first weights.
+    a_t = d_t a_(t-1) + (1 - d_t) w_t, d_t = min(decay, (1 + t) / (10 + t)), in fp32; a_0 are the initial weights.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -167,11 +167,11 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """After update `step` (from 1)."""
+        """Updates the average after update `step` (from 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), list(self.weights.values()), 1.0 - decay)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Of a checkpoint."""
+        """Loads the average of a checkpoint."""
         for name, average in self.average.items():
             average.copy_(tensors[name])

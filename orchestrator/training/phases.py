@@ -1,4 +1,4 @@
-"""The phases of a training (an optimiser may restart) and what ends it, as functions of the spec and the progress."""
+"""The phases of a training (the optimiser may restart) and its end, as functions of the spec and the progress."""
 
 from orchestrator.specs.schema import BatchSpec, Every, RunSpec, Schedule
 from orchestrator.training.batches import UpdateLoader, total_steps
@@ -6,7 +6,7 @@ from orchestrator.training.state import Progress
 
 
 def settings(spec: RunSpec, progress: Progress) -> tuple[BatchSpec, Schedule]:
-    """Batch and schedule of the current phase."""
+    """Returns batch and schedule of the current phase."""
     restart = spec.optim.restart
     if progress.phase == 0 or restart is None:
         return spec.batch, spec.optim.schedule
@@ -14,7 +14,7 @@ def settings(spec: RunSpec, progress: Progress) -> tuple[BatchSpec, Schedule]:
 
 
 def length(spec: RunSpec, progress: Progress, loader: UpdateLoader) -> int:
-    """Updates of the phase that begins: exact where steps decide, else estimated."""
+    """Returns the number of updates of the phase that begins: exact if steps end it, else an estimate."""
     restart, p = spec.optim.restart, progress
     left = total_steps(loader, spec.train, p) - p.step
     if restart is None or p.phase > 0:
@@ -41,8 +41,8 @@ def restart(progress: Progress) -> None:
 
 
 def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
-    """Cuts the rate of a plateau after a validation, if it rose over the previous one (Shen et al. 2018, section 4.3, "every time the
-    validation loss increases"; fairseq's ReduceLROnPlateau compares with the best so far)."""
+    """Cuts the rate of a plateau after a validation whose nll is higher than the previous one (Shen et al. 2018, section 4.3: "every time
+    the validation loss increases"). fairseq's ReduceLROnPlateau compares with the best so far."""
     if schedule.kind != "plateau":
         return
     p = progress
@@ -54,13 +54,13 @@ def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
 
 
 def due(every: Every, progress: Progress) -> bool:
-    """Is something that happens `every` so many updates, or every epoch, due after this update?"""
+    """Returns whether an event with the interval `every` (updates, or each epoch) is due after this update."""
     return progress.index == 0 if every == "epoch" else progress.step % every == 0
 
 
 def ended_by(spec: RunSpec, progress: Progress) -> str | None:
-    """max_steps, max_epochs, patience or min_lr: the first that ends the training; None if none does.
-    The smallest rate of a plateau ends the training even before a restart. A restart leaves its epoch, which may have been the last.
+    """Returns the first limit that ends the training: max_steps, max_epochs, patience or min_lr; None: it continues.
+    A plateau's min_lr ends the training even before a restart. A restart leaves its epoch, which may have been the last one.
     """
     p, train = progress, spec.train
     if train.max_steps is not None and p.step >= train.max_steps:

@@ -1,4 +1,4 @@
-"""The process in which a training runs: alone, or one of several workers. The loop is the same."""
+"""The process of a training: the only one, or one of several workers. The training loop is the same."""
 
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Runtime:
-    """claim: for whom this process works; its next attempt may take its lock (see `RunLock`)."""
+    """Rank, device and claim of a process. claim: the task that it works for; the task's next attempt may take its lock (see `RunLock`)."""
 
     rank: int = 0
     world_size: int = 1
@@ -24,13 +24,13 @@ class Runtime:
         return self.rank == 0
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over workers, in place."""
+        """Sums a tensor over workers, in place."""
         if self.world_size > 1:
             torch.distributed.all_reduce(tensor)
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set on any worker."""
+        """Returns whether the flag is set on any worker."""
         return flag if self.world_size == 1 else bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
     def barrier(self) -> None:
@@ -38,13 +38,13 @@ class Runtime:
             torch.distributed.barrier()
 
     def distributed(self, module: nn.Module, *, some_unused: bool) -> nn.Module:
-        """The module, whose gradients are synchronised if there are several workers. some_unused: not all parameters may get one."""
+        """Returns the module; several workers synchronise its gradients. some_unused: some parameters may get no gradient."""
         if self.world_size == 1:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=some_unused)
 
     def no_sync(self, module: nn.Module, off: bool) -> AbstractContextManager[Any]:
-        """Within: gradients are not synchronised if `off` and the module is distributed."""
+        """Context: if `off`, a distributed module does not synchronise gradients."""
         return module.no_sync() if off and hasattr(module, "no_sync") else nullcontext()  # type: ignore[operator]
 
 
@@ -53,18 +53,18 @@ def best_device() -> torch.device:
 
 
 def clock(device: torch.device, *, cpu: bool) -> float:
-    """Seconds, after the device has finished: CPU time of this process if `cpu`, else wall-clock time."""
+    """Waits for the device and returns seconds: CPU time of this process if `cpu`, else wall-clock time."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.process_time() if cpu else time.perf_counter()
 
 
 def gpu_memory() -> int | None:
-    """Bytes of this machine's first GPU; None without one."""
+    """Returns the memory of this machine's first GPU in bytes; None without a GPU."""
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
 class Reporter(Protocol):
-    """Receives metrics, which always have `step`. May raise StopTraining."""
+    """Receives metrics, which always contain `step`. May raise StopTraining."""
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None: ...

@@ -1,4 +1,4 @@
-"""The state of a training beside its tensors, which every checkpoint holds, and its outcome."""
+"""The state of a training without its tensors, which every checkpoint holds, and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -13,12 +13,12 @@ from orchestrator.training.runtime import Runtime
 
 @dataclass
 class Progress:
-    """step: finished updates. phase, phase_step: restarts, and the clock of the schedule. epoch, index: the next micro-batch.
-    phase_length: updates of the current phase, fixed at its start where the schedule needs it; else 0. best_*, last_nll, worse: validation;
-    worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous validation, and cuts of its rate (see
-    `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new rate}. workers: of each
-    change, [finished updates, workers from there on]. origin: what the training is made of (`ledger.component_sources`), for its record.
-    """
+    """Progress of a training. step: finished updates. phase, phase_step: number of restarts, and the schedule's step count.
+    epoch, index: the next micro-batch. phase_length: updates of the current phase, fixed at its start if the schedule needs it; else 0.
+    best_*, last_nll: of validations. worse: number of consecutive validations without improvement. before_nll, cuts: nll of the phase's
+    previous validation, and cuts of its rate (plateau). rate_cuts: all cuts of the training, {"step", "epoch": finished epochs, "lr": new
+    rate}. workers: [finished updates, number of workers from there on] of each change. origin: component sources
+    (`ledger.component_sources`), for the record."""
 
     step: int = 0
     phase: int = 0
@@ -46,11 +46,11 @@ class Progress:
 
     @property
     def tokens_per_second(self) -> float:
-        """Real target tokens trained per second of training (validation and checkpoints not counted)."""
+        """Returns real target tokens per second of training, without the time of validations and checkpoints."""
         return self.tgt_tokens / self.seconds if self.seconds else 0.0
 
     def count_workers(self, number: int) -> None:
-        """The updates that follow have this number of workers."""
+        """Records that the following updates have this number of workers."""
         if not self.workers or self.workers[-1][1] != number:
             self.workers = [*(change for change in self.workers if change[0] < self.step), [self.step, number]]
 
@@ -61,7 +61,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """status: done | stopped | diverged. ended_by: see `phases.ended_by`, None unless done. executed_steps: by this process."""
+    """Outcome of a training. status: done | stopped | diverged. ended_by: see `phases.ended_by`; None unless done. executed_steps: updates
+    of this process."""
 
     status: str
     reason: str

@@ -1,4 +1,4 @@
-"""The training loop. With one worker or several it sees the same updates; it knows nothing of Ray, MLflow, papers or tables."""
+"""The training loop. One worker and several workers see the same updates. It does not depend on Ray, MLflow, papers or tables."""
 
 import math
 import time
@@ -30,18 +30,18 @@ from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.state import Diverged, Progress, TrainResult, check_finite
 
 LOG_EVERY = 50  # steps between two training reports
-STOP_POLL_EVERY = 10  # steps after which several workers on CPUs agree whether to stop
+STOP_POLL_EVERY = 10  # steps between two agreements of several CPU workers on whether to stop
 
 
 class Trainer:
-    """One training, from the last good checkpoint in `store` or from the start, to the end of `spec.train`.
+    """One training, from the last good checkpoint in `store`, or from scratch, to the end of `spec.train`.
 
     Args:
-        reporters: Receive the metrics on the main worker's every report.
-        rungs: Steps at which a validation is reported once a checkpoint is durable. They never change the weights.
-        init_weights: Weights of a trained parent; those that match by name and shape are copied.
-        rung_metrics: Measured in addition at rungs and at the end.
-        origin: What the training is made of (`ledger.component_sources`), for its record.
+        reporters: Receive the metrics at every report of the main worker.
+        rungs: Steps at which a validation is reported after its checkpoint is durable. Rungs never change the weights.
+        init_weights: Weights of a trained parent; tensors with matching name and shape are copied.
+        rung_metrics: Additional metrics at rungs and at the end.
+        origin: Component sources of the training (`ledger.component_sources`), for its record.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Trainer:
         self.executed_steps = 0
 
     def train(self) -> TrainResult:
-        """Trains to the end. KeyboardInterrupt, after a checkpoint, if the process was asked to stop."""
+        """Trains to the end. KeyboardInterrupt: the process was asked to stop; a checkpoint is written before."""
         status, reason = "done", ""
         self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
         try:
@@ -119,7 +119,7 @@ class Trainer:
 
     def train_phase(self) -> None:
         """Trains until the training is finished or the optimizer must restart."""
-        if phases.restart_due(self.spec, self.progress):  # here, because a checkpoint is older than the restart that follows it
+        if phases.restart_due(self.spec, self.progress):  # here, because a checkpoint is written before the restart that follows
             phases.restart(self.progress)
             self.optimizer = optim.build_optimizer(self.model, self.spec.optim)
         self.graphs.forget()
@@ -142,7 +142,7 @@ class Trainer:
                 return
 
     def train_step(self, update: Update, schedule: Schedule) -> None:
-        """One update of the weights."""
+        """Runs one update of the weights."""
         started = time.perf_counter()
         self.model.zero_grad(set_to_none=True)
         sums = self.forward_backward(update)
@@ -150,7 +150,7 @@ class Trainer:
         self.meter.add(self.progress, update, sums, time.perf_counter() - started)
 
     def forward_backward(self, update: Update) -> dict[str, Tensor]:
-        """Accumulates the gradients of all micro-batches; returns sums for the log."""
+        """Accumulates the gradients of all micro-batches. Returns sums for the log."""
         step = self.progress.step + 1
         sums: dict[str, Tensor] = {}
         for i, batch in enumerate(update.micro_batches):
@@ -169,7 +169,7 @@ class Trainer:
         optim.set_lr(self.optimizer, optim.learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts, p.phase_length))
         self.gradient_norms.record(step)
         norm = optim.clip_gradients(self.model, spec.optim.clip_norm)
-        # on a GPU only before a report, so that other steps never wait for the device
+        # on a GPU only before a report, because other steps must not wait for the device
         if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
             check_finite(self.runtime, step, sums["nll"], norm)
         self.optimizer.step()
@@ -178,7 +178,7 @@ class Trainer:
         p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
 
     def after_step(self) -> None:
-        """Validates, saves and reports where that is due."""
+        """Validates, saves and reports if due."""
         p, train = self.progress, self.spec.train
         if self.journal is not None:
             self.journal.step(p.step)
@@ -197,7 +197,8 @@ class Trainer:
         self.report(self.save_checkpoint(metrics, force=bool(ended_by) or rung))
 
     def validate(self, *, counts: bool) -> dict[str, float]:
-        """counts: the result decides on the best weights, patience and the plateau's rate; at a rung alone it does not."""
+        """Returns the validation metrics. counts: the result affects the best weights, patience and the plateau's rate; False: only a
+        rung."""
         p = self.progress
         metrics = self.validator(self.model)
         nll = metrics["valid/nll"]
@@ -222,7 +223,7 @@ class Trainer:
         return phases.ended_by(self.spec, self.progress) is not None
 
     def stop_requested(self) -> bool:
-        """Several workers agree, so that all stop after the same step; on GPUs only at a report, where they synchronise anyway."""
+        """Returns whether to stop. Several workers agree on the step; on GPUs only at a report, where they synchronise anyway."""
         every = 1 if self.runtime.world_size == 1 else STOP_POLL_EVERY if self.runtime.device.type == "cpu" else LOG_EVERY
         return self.progress.step % every == 0 and self.runtime.any(interrupt.requested())
 
@@ -233,17 +234,17 @@ class Trainer:
         self.store.save_weights(name, tensors, {"step": self.progress.step})
 
     def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        """Saves a snapshot and a checkpoint where due (`force`: the checkpoint now). Returns the report, which the checkpoint holds too."""
+        """Saves a snapshot and a checkpoint if due (`force`: the checkpoint now). Returns the report, which the checkpoint also holds."""
         p, train = self.progress, self.spec.train
         due = force or phases.due(train.checkpoint_every, p)
-        meter = self.meter.state() if due else {}  # of all workers
+        meter = self.meter.state() if due else {}  # collective: sums of all workers
         if not self.runtime.is_main:
             return metrics
         if train.snapshots and (phases.due(train.snapshot_every or train.checkpoint_every, p) or self.finished):
             self.store.save_snapshot(p.step, self.weights(), train.snapshots)
         if due:
-            metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
-            # no generator's state: dropout streams are a function of (seed, step, micro-batch, rank)
+            metrics |= self.gradient_norms.flush()  # norms outside of checkpoints would be lost with the process
+            # generator states are not saved: dropout streams are a function of (seed, step, micro-batch, rank)
             state = {"progress": asdict(p), "report": metrics, "meter": meter}
             tensors = {"model": self.weights(), "optimizer": optim.optimizer_tensors(self.model, self.optimizer)}
             if self.average is not None:
