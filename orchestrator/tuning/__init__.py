@@ -1,1 +1,1 @@
-"""Tuned arms: every row of a table is searched with the same budget, and its best configuration is judged with other seeds."""
+"""Tuned arms: every row of a table gets a search with the same budget, and other seeds judge its best configuration."""

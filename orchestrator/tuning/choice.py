@@ -1,4 +1,4 @@
-"""The result of a search: a record for each arm in the ledger, and the rows `ROW@tuned` that it gives."""
+"""The result of a search: a record per arm in the ledger, and the rows `ROW@tuned` from these records."""
 
 import math
 import operator
@@ -19,11 +19,11 @@ from orchestrator.tuning.trials import changed, place
 
 
 def record_of(arm: Arm, search: Search) -> Record:
-    """The record of an arm: its trials with their draws, runs and values, and the number of the chosen one.
+    """Returns the record of an arm: its trials with their draws, runs and values, and the number of the chosen trial.
 
     {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "at_rung", ..}],
-    "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: what the row has where
-    trials differ. ended: the rung that ended the trial. chosen: None if no trial ended well.
+    "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: the row's own values of the keys that
+    trials change. ended: the rung that ended the trial. chosen: None if no trial ended well.
     """
     spec, trials = search.spec, list[dict[str, Any]]()
     for trial in arm.trials:
@@ -50,26 +50,26 @@ def record_of(arm: Arm, search: Search) -> Record:
 
 
 def best(trials: Sequence[Mapping[str, Any]], select: str) -> int | None:
-    """The number of the trial with the best value, of equal ones the first; None if none has a value."""
+    """Returns the number of the trial with the best value, the first on ties; None if no trial has a value."""
     values = losses(trials, select)
     return None if math.isinf(min(values)) else int(trials[values.index(min(values))]["number"])
 
 
 def losses(trials: Sequence[Mapping[str, Any]], select: str) -> tuple[float, ...]:
-    """What the choice minimises: the value of each trial, its negative where a larger one is better; infinite without a value."""
+    """Returns the objective of each trial, which the choice minimises: its value, negated if larger is better; infinite without a value."""
     sign = -1.0 if select in LARGER_IS_BETTER else 1.0
     return tuple(math.inf if trial["value"] is None else sign * float(trial["value"]) for trial in trials)
 
 
 def written(arm: Arm) -> dict[str, Any]:
-    """Key path -> the value as written, of every path that a trial changes."""
+    """Returns key path -> the row's own value, for every path that a trial changes."""
     data = arm.row.run_spec.model_dump()
     paths = dict.fromkeys(path for trial in arm.trials for path in trial.changes)
     return {path: operator.getitem(*place(data, path)) for path in paths}
 
 
 def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: TuneSpec) -> list[str]:
-    """Reasons to doubt that the search of an arm has found its best configuration."""
+    """Returns reasons to doubt that an arm's search has found the best configuration."""
     if chosen is None:
         return ["no trial ended well: the row stays as it is written"]
     found = []
@@ -86,7 +86,7 @@ def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: Tune
 
 
 def write(ledger: Ledger, record: Record) -> None:
-    """Writes the record into the folder of trial 0's first run; nothing if that has the same search with the same result."""
+    """Writes the record into the folder of trial 0's first run, unless the same search with the same result is there."""
     train = next(iter(record["trials"][0]["runs"].values()))
     known = next((each for each in ledger.records(train, "search") if each["key"] == record["key"]), None)
     if known is None or _content(known) != _content(record):
@@ -99,7 +99,7 @@ def _content(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def searches(row: Row, finder: Finder) -> list[Record]:
-    """The searches of a row, the latest first. UserError if a record contradicts itself: in its key, or in what it has chosen."""
+    """Returns the searches of a row, the latest first. UserError: a record contradicts its key or its chosen trial."""
     ledger = finder.ledger
     found = [record for key in finder.trials(row) for record in ledger.records(key, "search")]
     for record in found:
@@ -111,9 +111,9 @@ def searches(row: Row, finder: Finder) -> list[Record]:
 
 
 def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[str, Record]:
-    """Row -> its search, all by one section, in the order of the rows. Rows that it did not search are left out.
+    """Returns row -> its search, in the order of the rows. All searches are of one section; rows without a search are left out.
 
-    section: that of the file; None, or one without a search: the latest of the ledger.
+    section: the file's section. If it is None or has no search, the latest section in the ledger is used.
     """
     found = {row.id: searches(row, finder) for row in rows if row.kind == "run" and row.spec is not None}
     every = sorted((record for own in found.values() for record in own), key=lambda record: -float(record["time"]))
@@ -124,7 +124,7 @@ def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[
 
 
 def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
-    """The row `ROW@tuned`. UserError if no search has tuned it."""
+    """Returns the row `ROW@tuned`. UserError: no search has tuned it."""
     found = used([row], finder, section)
     if not found:
         raise UserError(f"{row.id}{TUNED}: no search has tuned this row; run: nmt-ablate sweep TABLE --tune, with the same options")
@@ -132,7 +132,7 @@ def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:
 
 
 def not_searched(tuned: Sequence[Row], rows: Sequence[Row]) -> list[str]:
-    """Short addresses of rows that tuned ones are compared with, and of their controls, that have no search. rows: of the whole table."""
+    """Returns short addresses of rows and controls that tuned rows are compared with and that have no search. rows: the whole table."""
     here = {row.id for row in tuned}
     wanted = {name for row in tuned for name in (row.compare_with, *row.control_rows) if name is not None}
     wanted |= {row.id for row in rows if row.control is not None and row.control.against in here}
@@ -155,14 +155,14 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
 
 
 def said(record: Mapping[str, Any]) -> str:
-    """The chosen values, as written where the written row was the best."""
+    """Returns the chosen values in words; `as written` if trial 0 was the best."""
     chosen = record["chosen"]
     changes = {} if chosen is None else record["trials"][chosen]["changes"]
     return ", ".join(f"{name.removeprefix('optim.schedule.')} {value}" for name, value in changes.items()) or "as written"
 
 
 def apply(row: Row, record: Mapping[str, Any]) -> Row:
-    """The row `ROW@tuned` that a search gives."""
+    """Returns the row `ROW@tuned` of a search."""
     return replace(with_chosen(row, record), id=f"{row.id}{TUNED}", label=f"{row.label or row.id}, tuned", pinned=False)
 
 
@@ -171,7 +171,7 @@ def plain(section: TuneSpec) -> dict[str, Any]:
 
 
 def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
-    """The row under its own name with the values of the chosen trial; as written if none ended well."""
+    """Returns the row under its own name with the values of the chosen trial; as written if no trial ended well."""
     chosen, select = record["chosen"], record["tune"]["select"]
     made = row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
     return replace(made, trials=losses(record["trials"], select), chosen_by=select)

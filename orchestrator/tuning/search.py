@@ -1,7 +1,7 @@
-"""Searches every arm: trains its trials with the search seeds, ends the weaker ones at rungs, and chooses the best on the validation set.
+"""Searches every arm: trains its trials with the search seeds, ends weaker trials at rungs, and chooses the best on the validation set.
 
-Comparisons at a rung wait for all trials of the arm (successive halving, Jamieson and Talwalkar 2016, in place of the asynchronous form).
-A choice therefore depends on the records of the ledger alone: it is the same for every engine, number of processes, and interruption.
+Comparisons at a rung wait for all trials of the arm (successive halving, Jamieson and Talwalkar 2016, not the asynchronous form). A choice
+therefore depends only on the ledger's records. It is the same for every engine and number of processes, and after interruptions.
 """
 
 import math
@@ -25,7 +25,8 @@ Execute = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 @dataclass
 class Arm:
-    """A row with its trials. at: their points. ended: trial -> the rung at which it was ended; trial 0, the row as written, never is."""
+    """A row with its trials. at: points of the trials. ended: trial -> the rung that ended it. Trial 0, the row as written, is never
+    ended."""
 
     row: Row
     trials: list[Trial]
@@ -38,7 +39,7 @@ class Arm:
 
 
 def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
-    """The arms, with all trials whose points do not depend on results. UserError with a line for each value that does not fit a row."""
+    """Returns the arms with all trials whose points do not depend on results. UserError: one line per value that does not fit a row."""
     at = [] if tuning.spec.sampler == "tpe" else points(tuning.spec)
     made = for_each(lambda row: Arm(row, trials_of(row, tuning, at), list(at)), rows)
     drawn = {name for arm in made for trial in arm.trials for name in trial.draws}
@@ -52,9 +53,9 @@ class Search:
     """A search over arms, whose trials `execute` trains.
 
     Args:
-        execute: runs rows with seeds under options, and returns their results (see `sweeps.driver.execute`).
-        options: of the sweep.
-        suggest: makes the next point of an arm, for sampler `tpe`.
+        execute: runs rows with seeds under options and returns their results (see `sweeps.driver.execute`).
+        options: options of the sweep.
+        suggest: returns the next point of an arm, for sampler `tpe`.
     """
 
     def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger, suggest: Suggest | None = None) -> None:
@@ -68,7 +69,7 @@ class Search:
         self.results: dict[tuple[str, int], Result] = {}
 
     def run(self, arms: Sequence[Arm]) -> None:
-        """Trains the trials, rung by rung or, with `suggest`, one trial of every arm after the other."""
+        """Trains the trials: rung by rung, or with `suggest` one trial of every arm at a time."""
         if (stop := self.spec.stop) is not None:
             for rung in stop.rungs:
                 self._train(arms, rung)
@@ -96,7 +97,7 @@ class Search:
         arm.trials = trials_of(arm.row, self.tuning, arm.at)
 
     def _ranked(self, arm: Arm, rung: int) -> list[int]:
-        """Numbers of the trials that go on and have a value at the rung, the best first; of equal ones the earlier."""
+        """Returns the numbers of active trials with a value at the rung, the best first; the earlier on ties."""
         sign = -1.0 if self.spec.larger_is_better else 1.0
         found = [(sign * known, trial.number) for trial in arm.going if (known := self.at_rung(trial, rung)) is not None]
         return [number for _, number in sorted(found)]
@@ -108,14 +109,15 @@ class Search:
         return [self.results[trial.row.id, seed].outcome.status for seed in self.spec.seeds.search]
 
     def _reached(self, trial: Trial, rung: int) -> bool:
-        """Whether the trial was still training at the rung: a shorter training is not ended there."""
+        """Returns whether the trial was still training at the rung. A rung does not end a shorter training."""
         return all(self._steps(key) >= rung for key in self.keys(trial).values())
 
     def _steps(self, key: str) -> int:
         return int((self.ledger.read_train(key) or {}).get("steps") or 0)
 
     def at_rung(self, trial: Trial, rung: int) -> float | None:
-        """Mean of the metric over the search seeds at a rung, or at the end of a training that ended well before; None without one."""
+        """Returns the mean of the metric over the search seeds at a rung, or at an earlier good end of the training; None without a
+        value."""
         found = []
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
             reports = {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)
@@ -124,20 +126,20 @@ class Search:
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:
-        """Mean of the metric over the search seeds, of the weights that decoding would use; None if a run did not end well."""
+        """Returns the mean of the metric over the search seeds for the weights that decoding would use; None if a run did not end well."""
         if any(status != "done" for status in self.statuses(trial)):
             return None
         return mean([self._last(key, trial) for key in self.keys(trial).values()])
 
     def _last(self, key: str, trial: Trial) -> float | None:
-        """The value of the best weights, of a run that decodes with them, else the last one."""
+        """Returns the value of the best weights if the run decodes with them, else the last value."""
         values = {report["step"]: v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None}
         best = trial.row.run_spec.decode.checkpoint == "best"
         return values.get((self.ledger.read_train(key) or {}).get("best_step") if best else max(values, default=None))
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None if a value is missing."""
+    """Returns the mean; None if a value is missing."""
     known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
 
@@ -148,7 +150,7 @@ def finite(value: Any) -> float | None:
 
 
 def cost(ledger: Ledger, keys: Mapping[int, str]) -> tuple[int, float]:
-    """Updates and device-seconds of the runs under these train keys."""
+    """Returns updates and device-seconds of the runs with these train keys."""
     records = [ledger.read_train(key) or {} for key in keys.values()]
     devices = [int(record.get("world_size") or 1) for record in records]
     seconds = sum(float(record.get("seconds") or 0.0) * n for record, n in zip(records, devices, strict=True))

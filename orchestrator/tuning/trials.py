@@ -1,4 +1,4 @@
-"""The trials of an arm: the row with the values that a search draws. Trial 0 is the row as written."""
+"""The trials of an arm: the row with drawn values. Trial 0 is the row as written."""
 
 import functools
 import math
@@ -23,7 +23,7 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tuning:
-    """A section `tune` and where it stands: `at` gives the position of a key path of its file."""
+    """A section `tune` and its place: `at` returns the position of a key path in its file."""
 
     spec: TuneSpec
     at: Callable[[KeyPath], Position]
@@ -31,7 +31,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Trial:
-    """draws: key of the section -> drawn value (a factor where the draw is one). changes: what they change in the row's spec."""
+    """One trial. draws: key of the section -> drawn value, or drawn factor. changes: new values in the row's spec."""
 
     number: int
     row: Row
@@ -40,7 +40,7 @@ class Trial:
 
 
 def points(spec: TuneSpec) -> list[list[float]]:
-    """The points of trials 1, 2, .. in the unit cube, one dimension for each draw; the same for every arm."""
+    """Returns the points of trials 1, 2, .. in the unit cube, with one dimension per draw. All arms have the same points."""
     dimensions, wanted = len(spec.draws), spec.trials - 1
     if spec.sampler == "random":
         return np.random.default_rng(spec.draw_seed).random((wanted, dimensions)).tolist()
@@ -51,7 +51,7 @@ def points(spec: TuneSpec) -> list[list[float]]:
 
 
 def trials_of(row: Row, tuning: Tuning, at: Sequence[Sequence[float]]) -> list[Trial]:
-    """The row as written, and a trial for each point. UserError with a line for each value that does not fit the row."""
+    """Returns the row as written, then a trial per point. UserError: one line per value that does not fit the row."""
 
     def trial(number: int) -> Trial:
         draws, changes = _drawn(row, tuning, at[number - 1]) if number else ({}, {})
@@ -61,20 +61,20 @@ def trials_of(row: Row, tuning: Tuning, at: Sequence[Sequence[float]]) -> list[T
 
 
 def as_trial(row: Row, number: int, changes: Changes) -> Row:
-    """The row `ROW@trial=N`, which has no claim, control or figure of its own."""
+    """Returns the row `ROW@trial=N`. It has no claims, controls or figures."""
     plain: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": (), "also": {}, "means": {}, "control_rows": ()}
     made = changed(row, changes, f"{row.id}@trial={number}")
     return replace(made, label=f"{row.label or row.id}, trial {number}", compare_with=None, failed_below=None, **plain)
 
 
 def place(data: Any, path: str) -> tuple[Any, Any]:
-    """The mapping or list that holds a key path of a spec's plain data, and the key in it."""
+    """Returns the mapping or list that contains the end of a key path in a spec's plain data, and the last key."""
     *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
     return functools.reduce(operator.getitem, parents, data), last
 
 
 def changed(row: Row, changes: Changes, name: str) -> Row:
-    """The row under another name, with these values in its spec. UserError if they make it invalid."""
+    """Returns the row under another name, with these values in its spec. UserError: they make it invalid."""
     data = row.run_spec.sections()
     for path, value in changes.items():
         section, name_there = place(data, path)
@@ -108,7 +108,7 @@ def _value(draw: Draw, drawn: Any, old: Any, position: Position, row: Row) -> An
 
 
 def _paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Key path -> value of each place in the spec that a key of the section names."""
+    """Returns key path -> value for each place in the spec that a key of the section names."""
     if "." in name:
         value: Any = data
         for part in name.split("."):
