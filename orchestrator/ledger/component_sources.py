@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from orchestrator.ledger.results import Ledger
 
 EQUAL: dict[str, list[str]] = json.loads(Path(__file__).with_name("equal_sources.json").read_text())
-"""File -> sha256 of syntax trees that give the same bits: today's, and those of its earlier forms and of the files that it has taken in.
+"""File -> sha256 of all syntax trees that train to the same bits: the current source, its earlier versions and files merged into it.
 
-A refactor is listed after rows with the component were trained under `smoke` before and after it, with the same `weights_sha256`. Results
-of the old source then count as results of the new one."""
+Add a refactored source only after a test: rows with the component, trained under `smoke` before and after the change, have the same
+`weights_sha256`. Results of the old source then count as results of the new one."""
 SHARED = "models.transformer"
 SEVERAL = "several"
-"""Stands in place of a sha256 if the file was edited while the run trained."""
+"""Replaces the sha256 of a file that was edited while the run trained."""
 PARENT = "the weights that it starts from"
 LISTED = 5
 """Maximum number of runs that a warning names."""
@@ -42,7 +42,7 @@ def hashes(model: Any) -> dict[str, str]:
 
 
 def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
-    """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
+    """Returns the files that changed since a run's record (train.json), and PARENT if its parent changed. Empty without hashes."""
     known = record or {}
     found = _edited(known.get("sources") or {}, _sha256)
     parent = known.get("parent") or {}
@@ -51,7 +51,7 @@ def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
 
 
 def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Marks the files of a training's origin that are others `now` that it resumes, and returns them. Nothing where one is not recorded."""
+    """Marks and returns the files of a training's origin that have changed when it resumes. Does nothing if sources are not recorded."""
     known, sources = origin.get("sources", {}), now.get("sources")
     edited = [] if sources is None else [file for file in _edited(known, sources.get) if known[file] != SEVERAL]
     known |= dict.fromkeys(edited, SEVERAL)
@@ -59,13 +59,14 @@ def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _edited(sources: Mapping[str, str], current: Callable[[str], str | None]) -> list[str]:
-    """The files whose source gives other bits than the current one, which may have another name. current: the sha256 of a file."""
+    """Returns the files whose recorded source gives other bits than the current source, also if the file was renamed. current: file ->
+    sha256 of its current source."""
     edited = [(file, sha) for file, sha in sources.items() if sha != current(file)]
     return [file for file, sha in edited if not any(sha in equal and current(now) in equal for now, equal in EQUAL.items())]
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:
-    """A warning for each set of changed files. found: (row, seed) -> files; given: options that the rows need on a command line."""
+    """Returns a warning per set of changed files. found: (row, seed) -> files; given: options that the rows need on a command line."""
     groups: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for run, files in found.items():
         if files:
@@ -83,7 +84,7 @@ def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> lis
 
 
 def _closure(modules: Iterable[str]) -> frozenset[str]:
-    """Files, relative to ROOT, of modules and of everything that they import from `models`."""
+    """Returns the files, relative to ROOT, of modules and of everything that they import from `models`."""
     found: set[str] = set()
     todo = [file for module in modules for file in _files(module)]
     while todo:
@@ -94,14 +95,14 @@ def _closure(modules: Iterable[str]) -> frozenset[str]:
 
 
 def _files(module: str) -> list[str]:
-    """Source files of a module of `models`; empty for other modules."""
+    """Returns the source files of a module of `models`; empty for other modules."""
     base = module.replace(".", "/")
     names = (f"{base}.py", f"{base}/__init__.py") if module.partition(".")[0] == "models" else ()
     return [name for name in names if (ROOT / name).is_file()]
 
 
 def _sha256(file: str) -> str | None:
-    """sha256 of a file's syntax tree; None if the file is gone or does not parse."""
+    """Returns the sha256 of a file's syntax tree; None if the file is missing or does not parse."""
     try:
         return _read(file)[0]
     except (OSError, SyntaxError):

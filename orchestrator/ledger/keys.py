@@ -33,15 +33,15 @@ FORMAT = 1
 _FIELDS = json.loads(Path(__file__).with_name("grown.json").read_text())
 
 GROWN: dict[str, Any] = _FIELDS["grown"]
-"""Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs had in effect.
+"""Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs effectively had.
 
-A field with that value is left out of the key, so that a new option does not rename finished runs."""
+The key leaves out a field with this value, so a new option does not change the keys of finished runs."""
 
 FORMER: dict[str, dict[str, Any]] = _FIELDS["former"]
-"""Options that components no longer have, and the values that count now. Keys, recorded specs and their digests have them."""
+"""Options that were removed from components, and the values that apply now. Keys, recorded specs and their digests still contain them."""
 
 LATER: list[str] = _FIELDS["later"]
-"""Fields of GROWN added after the first results were shipped. Digests of whole specs, as of looks, leave out their old values too."""
+"""Fields of GROWN added after the first results were shipped. Digests of whole specs (for example of looks) also omit their old values."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Keys:
     tune: str | None = None
 
     def as_dict(self) -> dict[str, str | None]:
-        """The keys as a mapping, without `tune` where nothing is tuned."""
+        """Returns the keys as a mapping, without `tune` if nothing is tuned."""
         return {name: key for name, key in asdict(self).items() if name != "tune" or key is not None}
 
 
@@ -177,7 +177,7 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_meaning(model: ModelSpec) -> dict[str, Any]:
-    """The model section as plain data, with the defaults of its components, without what is as before (GROWN)."""
+    """Returns the model section as plain data with the defaults of its components, without fields of GROWN at their old values."""
     found = _dump("model", model)
     for path, registry, component in list(slots(found)):
         section: Any = functools.reduce(operator.getitem, path[:-1], found)  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ def model_meaning(model: ModelSpec) -> dict[str, Any]:
 
 
 def recorded(spec: RunSpec) -> dict[str, Any]:
-    """The spec as plain data, without its seed and the fields of LATER that have their old value. Records of claims hold its digest."""
+    """Returns the spec as plain data, without its seed and the fields of LATER at their old values. Records of claims hold its digest."""
 
     def kept(section: dict[str, Any], path: str = "") -> dict[str, Any]:
         known = {name: value for name, value in section.items() if path + name not in LATER or not _as_before(path + name, value)}
@@ -199,8 +199,9 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
 
 
 def without_former(spec: Any) -> Any:
-    """A recorded spec with options that components have got since, and without those that they no longer have, at the values that count."""
-    spec = copy.deepcopy(spec)  # a record that was read is shared
+    """Returns a recorded spec in the current form: with options that were added since, and without removed ones at the values that
+    apply."""
+    spec = copy.deepcopy(spec)  # records in the cache are shared
     model = spec.get("model") if isinstance(spec, dict) else None
     for _, registry, component in slots(model) if isinstance(model, dict) else ():
         if isinstance(component, dict):

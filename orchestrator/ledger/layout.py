@@ -46,25 +46,25 @@ def of_a_run(name: str) -> bool:
 
 
 def is_unfinished(run: Path) -> bool:
-    """Whether the run continues from its checkpoint."""
+    """Returns whether the run would continue from its checkpoint."""
     return (read_document(run / "train.json") or {}).get("status") in (None, "stopped", "failed")
 
 
 def of_run(run: Path) -> list[str]:
-    """Sorted names, relative to the ledger, of a run's files; checkpoints only if the run is unfinished."""
+    """Returns the sorted names, relative to the ledger, of a run's files. Checkpoints are included only if the run is unfinished."""
     unfinished, names = is_unfinished(run), files_in(run.parent, run.name)
     return [name for name in names if unfinished or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
 
 
 def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
-    """Names of the files of the given sweeps (None: of all)."""
+    """Returns the names of the files of the given sweeps (None: all sweeps)."""
     found = [f"sweeps/{path.name}" for path in sorted((results / "sweeps").glob("*.json")) if path.is_file() and not path.is_symlink()]
     stems = None if names is None else {f"sweeps/{name}{end}" for name in names for end in (".json", ".asha.json")}
     return [name for name in found if belongs(name) and (stems is None or name in stems)]
 
 
 def of_verdicts(results: Path) -> list[str]:
-    """Names of the looks, of all sessions, and of the measured noise and speeds, which tables and verdicts count too."""
+    """Returns the names of other files that tables and verdicts read: looks, sessions, and measured noise and speeds."""
     measured = sorted(path for folder in MEASURED for path in (results / folder).glob("*.json"))
     paths = (results / LOOKS, *sorted((results / "sessions").glob("*.jsonl")), *measured)
     names = [path.relative_to(results).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
@@ -87,7 +87,7 @@ def group_of(name: str) -> str | None:
 
 
 def claim_of(group: str) -> str:
-    """Name of the object that says which process has the group: the record of its lock."""
+    """Returns the name of the object that states which process has the group: the record of its lock."""
     return f"{group}/lock.json" if of_a_run(group) else f"{group}.lock.json"
 
 
@@ -118,7 +118,7 @@ def on_demand(name: str) -> bool:
 
 
 def is_needed(root: Path, name: str) -> bool:
-    """Returns whether a file that is fetched on demand is of use. Tensors and states whose manifest was replaced are not."""
+    """Returns whether a file that is fetched on demand is needed. Tensors and states with a replaced manifest are not."""
     folder, _, file = name.rpartition("/")
     stem = file.removesuffix(".safetensors")
     manifest = "manifest" if "/ckpt/" in name else stem.rpartition("-")[0] if "/weights/" in name else stem
@@ -126,9 +126,9 @@ def is_needed(root: Path, name: str) -> bool:
 
 
 def problems_of(root: Path, names: list[str]) -> Iterator[str]:
-    """Yields a line for each record, spec or sweep that is not valid, or that is of another run than its folder.
+    """Yields a line for each record, spec or sweep that is invalid or belongs to another run than its folder.
 
-    Tensors are not read: whoever loads them verifies the digest in their record. Translations: see `texts_lacking`.
+    Tensors are not read; their loaders verify the recorded digest. Translations: see `texts_lacking`.
     """
     keys: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (not name.endswith(("train.json", "capsule.json")), name)):
@@ -154,7 +154,7 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
 
 
 def texts_lacking(root: Path, names: Iterable[str]) -> list[str]:
-    """A line for each history that is no text, and each decoding whose translations are missing, or are not the ones that it records."""
+    """Returns a line for each history that is no text, and for each decoding whose translations are missing or differ from its record."""
     names, found = list(names), list[str]()
     for name in (name for name in names if name.endswith("/history.jsonl")):
         try:

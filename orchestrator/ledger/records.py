@@ -24,16 +24,16 @@ Record = dict[str, Any]
 
 FOLDERS = ("rungs", "decode", "score", "tune", "search")
 STATUSES = ("done", "stopped", "diverged", "failed")
-"""Of a run that ended."""
+"""Statuses of a run that ended."""
 FIGURES = ("params", "steps", "seconds", "tokens_per_second")
-"""Of a training, as tables show them."""
+"""Figures of a training that tables show."""
 MAX_SPEC = 1 << 20
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
 
 
 class DamagedError(Exception):
-    """A file of the ledger is no whole record. The message is the reason, without the path."""
+    """A file of the ledger is no complete record. The message is the reason, without the path."""
 
 
 def read_record(path: Path, key: str | None = None) -> Record | None:
@@ -79,7 +79,8 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
 
 @functools.lru_cache(maxsize=2048)
 def _document(data: bytes) -> Record:
-    """Kept, for each table of a page reads the same hundreds of files. What lies below the first level is shared: copy it to change it."""
+    """Parses a record. Cached, because each table of a page reads the same hundreds of files. Nested values are shared: copy before a
+    change."""
     document = dict(LOADER(data).get_single_data())
     if document.get("digest") != digest(unsealed(document)):
         raise DamagedError("its digest is not the one of its content")
@@ -87,7 +88,7 @@ def _document(data: bytes) -> Record:
 
 
 def _wrong(kind: str, record: Mapping[str, Any]) -> str | None:
-    """Describes a status that is none, a figure that none can be, or a score that its own statistics do not give; None if all is right."""
+    """Describes an unknown status, an impossible figure, or a score that contradicts its own statistics; None if the record is valid."""
     if kind == "train":
         if record.get("status") not in STATUSES:
             return f"status: found {describe(record.get('status'))}; expected {', '.join(STATUSES)}"

@@ -1,4 +1,4 @@
-"""Sufficient statistics of a score record: how they are packed as text, and the scores that follow from their sums.
+"""Sufficient statistics of a score record: their text form, and the scores computed from their sums.
 
 Shapes: N sentences, S statistics per sentence (WIDTHS); `...` any leading axes. All are additive over sentences.
 """
@@ -18,16 +18,16 @@ Floats = npt.NDArray[np.float64]
 
 MAX_ORDER = 4
 STATISTICS = 2 + 2 * MAX_ORDER
-"""Of BLEU: hypothesis length, closest reference length, clipped matches of order 1 to 4, n-grams of order 1 to 4."""
+"""Statistics of BLEU: hypothesis length, closest reference length, clipped matches of order 1 to 4, n-grams of order 1 to 4."""
 CHAR_ORDER = 6
 BETA = 2
-"""Of chrF2 (Popovic 2015)."""
+"""Parameters of chrF2 (Popovic 2015)."""
 WIDTHS = {"bleu": STATISTICS, "chrf": 3 * CHAR_ORDER, "rougeL": 2, "nll": 2}
-"""Statistics per sentence. rougeL: F1 in percent and 1; nll: sum over the subwords of the reference with EOS, and their number."""
+"""Number of statistics per sentence. rougeL: F1 in percent and 1. nll: sum over the reference's subwords with EOS, and their number."""
 MOST_BYTES = 1 << 28
-"""Of one unpacked array: a damaged or hostile record does not fill the memory."""
+"""Maximum size of one unpacked array, so that a damaged or hostile record cannot fill the memory."""
 TOLERANCE = 1e-3
-"""Largest difference of a recorded score from its statistics. Those of ROUGE are rounded to float32."""
+"""Largest allowed difference between a recorded score and its statistics. ROUGE statistics are rounded to float32."""
 
 
 def corpus_bleu(sums: Numbers, spec: ScoreSpec) -> Floats:
@@ -97,7 +97,7 @@ def unpack(packed: str | Numbers, width: int) -> Numbers:
 
 
 def contradiction(record: Mapping[str, Any]) -> str | None:
-    """Describes a score of the record that its own statistics do not give; None if there is none, or no statistics."""
+    """Describes a score of the record that contradicts its own statistics; None without a contradiction or without statistics."""
     own = {"bleu": record.get("bleu"), "chrf": (record.get("chrf") or {}).get("score"), "rougeL": record.get("rougeL")}
     for name, packed in (record.get("statistics") or {}).items():
         if (recorded := own.get(name)) is None:

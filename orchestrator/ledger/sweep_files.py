@@ -21,7 +21,7 @@ from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
 
 BESIDE = (".asha.json", ".lock.json")
-"""Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
+"""Suffixes of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SweepFile:
 
     @property
     def asha(self) -> Path:
-        """The decisions of its search."""
+        """Returns the path of its ASHA decisions."""
         return self.path.with_name(f"{self.name}.asha.json")
 
     @property
@@ -143,7 +143,7 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
 
 
 def _digest(record: Mapping[str, Any]) -> str:
-    """The sha256 of all but the digest, as JSON: a sweep may have thousands of rows, for which `canonical` takes long."""
+    """Returns the sha256 of the JSON of everything except the digest. `canonical` would be slow for sweeps with thousands of rows."""
     return sha256(json.dumps(unsealed(record), sort_keys=True, separators=(",", ":")))
 
 
@@ -173,7 +173,7 @@ def read_sweeps(results: Path) -> Sweeps:
 
 
 def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], time: float) -> list[dict[str, Any]]:
-    """The claims in a sweep's file: what is there stays, and a table whose claims are new or differ from its last ones gets an entry.
+    """Returns the claims for a sweep's file: the earlier entries, and a new entry for each table with new or changed claims.
 
     now: {"table", "file_sha256", "claims"} of each table that has claims.
     """

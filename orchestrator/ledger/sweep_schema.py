@@ -1,4 +1,4 @@
-"""What readers of a sweep file rely on. Other fields are not checked."""
+"""Schema of the fields that readers of a sweep file need. Other fields are not checked."""
 
 from typing import Annotated, Any
 
