@@ -8,9 +8,9 @@ Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean sco
                                 of an arm. V1 has it already
     V  = V1 + max(0, V2 - Ve)
 
-D / sqrt(V1) answers "would other seeds agree, on this test set?", D / sqrt(V) answers "would other seeds agree, on other sentences?". Each
-has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), df being those of s^2. A test over
-sentences alone, or over seeds alone where other sentences are meant, calls more differences significant than its level says.
+D / sqrt(V1) answers "would other seeds agree, on this test set?". D / sqrt(V) answers "would other seeds agree, on other sentences?". Each
+has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), where df belongs to s^2. A test only over
+sentences, or only over seeds if other sentences are meant, finds more significant differences than its level allows.
 
 Shapes: k seeds, N sentences, S statistics per sentence, R resamples.
 """
@@ -61,7 +61,7 @@ class Arm:
         return cls(stacked, score, np.asarray(score(stacked.sum(axis=1)), dtype=np.float64))
 
     def resampled(self, times_RN: Floats, order: npt.NDArray[np.intp]) -> Floats:
-        """Scores [k, R] of resampled sentences; `order` [N] says which sentence each column of `times_RN` counts."""
+        """Returns scores [k, R] of resampled sentences. `order` [N]: the sentence that each column of `times_RN` counts."""
         columns = self.statistics[:, order].transpose(1, 0, 2)  # [N, k, S]: one product for all seeds
         sums = times_RN @ columns.reshape(len(order), -1)
         return np.ascontiguousarray(self.score(sums.reshape(-1, *columns.shape[1:])).T)
@@ -69,7 +69,7 @@ class Arm:
 
 @lru_cache(maxsize=4)
 def multiplicities(sentences: int, resamples: int = RESAMPLES, draw: int = DRAW) -> Floats:
-    """How often each resample has each sentence [R, N]; the same for all systems, so that comparisons are paired (Koehn 2004)."""
+    """Returns how often each resample contains each sentence: [R, N]. Equal for all systems, so comparisons are paired (Koehn 2004)."""
     generator = np.random.default_rng(draw)
     return generator.multinomial(sentences, np.full(sentences, 1.0 / sentences), size=resamples).astype(np.float64)
 
@@ -102,24 +102,24 @@ class Difference:
     other_sentences: Answer
 
     def at(self, level: float) -> "Difference":
-        """The same difference, tested at another level of significance."""
+        """Returns the same difference, tested at another level of significance."""
         same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other)
 
     def widened(self, added: float) -> "Difference":
-        """The same difference with a variance of `added` more, which more seeds do not reduce."""
+        """Returns the same difference with additional variance `added`, which more seeds do not reduce."""
         same, other = (answer(self.delta, each.se**2 + added, each.df) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other, sentences=self.sentences + added)
 
 
 def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Difference | None:
-    """D of arm A against arm B. None without a spread, or if an arm has one seed.
+    """Returns D of arm A against arm B. None without a spread, or if an arm has one seed.
 
     Args:
-        spread: what stands for s^2.
-        shift: what to subtract from D because the arms ran on other devices (`mixed.Blocks`).
+        spread: s^2 with its degrees of freedom.
+        shift: correction to subtract from D if the arms ran on different devices (`mixed.Blocks`).
 
-    Raises ValueError if the arms have other numbers of sentences.
+    Raises ValueError if the arms have different numbers of sentences.
     """
     sentences = a.statistics.shape[1]
     if b.statistics.shape[1] != sentences:
@@ -136,7 +136,7 @@ def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Dif
 
 
 def _sentence_variances(a: Arm, b: Arm) -> tuple[float, float]:
-    """(V2, v): bootstrap variances of D, and of a seed about the mean of its arm."""
+    """Returns (V2, v): the bootstrap variances of D, and of a seed around the mean of its arm."""
     times_RN, order = multiplicities(a.statistics.shape[1]), _order(a, b)
     resampled = [arm.resampled(times_RN, order) for arm in (a, b)]
     v2 = float((resampled[0].mean(axis=0) - resampled[1].mean(axis=0)).var(ddof=1))
@@ -145,12 +145,12 @@ def _sentence_variances(a: Arm, b: Arm) -> tuple[float, float]:
 
 
 def _order(a: Arm, b: Arm) -> npt.NDArray[np.intp]:
-    """An order of the sentences [N] that depends on their statistics alone, so that no order of sentences or seeds changes a result."""
+    """Returns an order of the sentences [N] that depends only on their statistics. The order of sentences or seeds changes no result."""
     return np.lexsort([column for arm in (a, b) for seed in np.sort(arm.statistics, axis=0) for column in seed.T])
 
 
 def satterthwaite(v: float, v1: float, df: float) -> float:
-    """Degrees of freedom of V, of which only V1 is estimated from few values."""
+    """Returns the degrees of freedom of V. Only its part V1 is estimated from few values."""
     return v**2 / (v1**2 / df) if v1 else math.inf
 
 
@@ -162,20 +162,19 @@ def answer(delta: float, variance: float, df: float, level: float = LEVEL) -> An
 
 
 def detectable(se: float, df: float, level: float = LEVEL) -> float:
-    """The smallest effect that a two-sided test finds with 80 % power: (t_(1 - level/2) + t_0.8) se."""
+    """Returns the smallest effect that a two-sided test finds with 80 % power: (t_(1 - level/2) + t_0.8) se."""
     return (quantile(1 - level / 2, df) + quantile(POWER, df)) * se
 
 
 def quantile(p: float, df: float) -> float:
-    """Quantile of Student's t; of the normal distribution for infinite df."""
+    """Returns the quantile of Student's t distribution; for infinite df, of the normal distribution."""
     return float(stdtrit(min(df, INFINITE), p))
 
 
 def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0, level: float = LEVEL) -> int | None:
-    """The fewest seeds of each arm that find `effect` with 80 % power; None if 200 do not.
+    """Returns the smallest number of seeds per arm that finds `effect` with 80 % power; None if 200 seeds are too few.
 
-    All rows of the table get k seeds. sentences: max(0, V2 - Ve), which seeds do not
-    reduce.
+    All rows of the table get k seeds. sentences: max(0, V2 - Ve), which more seeds do not reduce.
     """
     for k in range(2, MOST_SEEDS + 1):
         v1, df = 2 * spread.variance / k, degrees(spread.groups, k)
@@ -185,7 +184,7 @@ def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0, level: f
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p-values adjusted for as many tests (Holm 1979), in the given order."""
+    """Returns the p-values adjusted for multiple tests (Holm 1979), in the given order."""
     adjusted, running = [0.0] * len(p), 0.0
     for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
         running = max(running, min(1.0, p[i] * (len(p) - rank)))

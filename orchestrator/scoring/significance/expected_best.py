@@ -1,4 +1,4 @@
-"""What a search finds with fewer trials, and how much more trials may still find."""
+"""The expected best result of a search with fewer trials, and the possible gain of more trials."""
 
 import itertools
 import math
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 MOST = 1000
-"""Halves that are counted; all of up to 12 draws, random ones of more."""
+"""Maximum number of halves. Up to 12 draws all halves are used; with more draws, random ones."""
 
 
 def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
-    """The expected best of n of these values, drawn without replacement, for n = 1, 2, ..
+    """Returns the expected best of n of these values, drawn without replacement, for n = 1, 2, ..
 
     The unbiased form (Tang et al. 2020, eq. 5) of the expected maximum of Dodge et al. (2019, eq. 4): with v_1 the worst of N values,
     sum_i v_i C(i - 1, n - 1) / C(N, n).
@@ -22,12 +22,11 @@ def expected_best(values: Sequence[float], *, larger: bool = False) -> list[floa
 
 
 def gap(row: Sequence[float], other: Sequence[float]) -> float | None:
-    """How far other draws may move the difference between two tuned rows, a root mean square; None where no trial of one ended.
+    """Returns how far other draws may move the difference between two tuned rows (root mean square); None if no trial of a row finished.
 
-    Over halves S of the draws: what the rest has changed in the difference, (min_all row - min_S row) - (min_all other - min_S other).
-    Every search has trial 0, the row as written, and so has every S. Trials of one number are in S together, for they have the same draws.
-    row, other: the losses of as many trials; infinite: ended early. Such a trial counts like the worst that did not; one that ended early
-    for both is left out.
+    The mean is over halves S of the draws, of the change (min_all row - min_S row) - (min_all other - min_S other). Every S contains
+    trial 0, the row as written. Trials with one number have the same draws, so S contains both or none. row, other: losses of the trials,
+    infinite if ended early. A trial that ended early for one row gets the worst finite loss. One that ended early for both is left out.
     """
     losses = np.array([row, other])
     ended = np.isfinite(losses)

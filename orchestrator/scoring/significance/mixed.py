@@ -2,21 +2,21 @@
 
     y_rj = mu_r + c_d(rj) + b_j + e_rj    score of row r with seed j;  b_j ~ N(0, tau^2),  e_rj ~ N(0, sigma_r^2)
 
-b_j is what a seed does to every row that is trained with it, as by the order of its batches. It leaves the difference of two rows with the
-same seeds. c_d is what a kind of device (the block) does to every run on it; it is known only if some row ran on both devices. tau^2 is the
-maximum of the restricted likelihood (REML, Patterson and Thompson 1971) and may be zero. With the rows scaled by their sigma_r, and P the
-projection of that likelihood,
+b_j is the effect of a seed on every row that is trained with it, for example through the order of its batches. It cancels in the difference
+of two rows with the same seeds. c_d is the effect of a kind of device (the block) on every run on it. It is known only if some row ran on
+both devices. tau^2 maximises the restricted likelihood (REML, Patterson and Thompson 1971) and may be zero. With rows scaled by their
+sigma_r, and P the projection of this likelihood,
 
     e = P y,    s_r^2 = sigma_r^2 sum_j e_rj^2 / d_r,    d_r = sum_j P_rj,rj
 
-are the residuals, the variance of each row and its degrees of freedom. Variances of three seeds say little, so they are moderated (Smyth
-2004, as in limma). With s_0^2 the variance that is pooled over the rows, each row uses
+are the residuals, the variance of each row and its degrees of freedom. Variances from three seeds are unreliable, so they are moderated
+(Smyth 2004, as in limma). With s_0^2, the variance pooled over the rows, each row uses
 
     s~_r^2 = (d_0 s_0^2 + d_r s_r^2) / (d_0 + d_r)    with d_0 + d_r degrees of freedom,
 
 which is its sigma_r^2 in the next of `ROUNDS` rounds. d_0 is 1/2 (`WEIGHT`), and less for a row that varies far more than the others. Few
-seeds cannot tell rows with equal variances from a table in which one row varies twice as much. A larger d_0 would call the differences of
-that row significant too often (docs/results/calibration.md).
+seeds cannot distinguish rows with equal variances from a table in which one row varies twice as much. With a larger d_0, differences of
+that row would be significant too often (docs/results/calibration.md).
 
 Shapes: n scores of R rows over J seeds.
 """
@@ -36,9 +36,9 @@ Seeds = Mapping[int, float]
 """Seed -> score."""
 
 WEIGHT = 0.5
-"""d_0: how many degrees of freedom the other rows of a table add to those of a row."""
+"""d_0: the number of degrees of freedom that the other rows of a table add to a row's own."""
 RARE = 0.05
-"""How seldom one row of a table with equal variances varies so much that it counts as less typical."""
+"""Probability below which a row's variance, in a table with equal variances, makes the row count as less typical."""
 ROUNDS = 3
 TINY = 1e-12
 
@@ -57,12 +57,12 @@ class Spread:
 
 
 def degrees(rows: int, k: int) -> float:
-    """Degrees of freedom of the difference of two rows in a table of `rows` rows with k seeds each."""
+    """Returns the degrees of freedom of the difference of two rows in a table of `rows` rows with k seeds each."""
     return min(max(2, rows) * (k - 1.0), 2 * (WEIGHT + k - 1))
 
 
 def own(scores: Sequence[float] | Floats) -> Spread | None:
-    """The plain variance of one row's scores [k]; None of fewer than two."""
+    """Returns the plain variance of one row's scores [k]; None for fewer than two."""
     return Spread(float(np.var(scores, ddof=1)), len(scores) - 1.0) if len(scores) > 1 else None
 
 
@@ -71,9 +71,9 @@ class MixedModel(Generic[Name]):
 
     Args:
         floor: variance of other runs of the same recipe, which counts as one more row.
-        blocks: row -> seed -> the kind of device that trained it; absent: one kind; "": unknown, nothing is subtracted.
+        blocks: row -> seed -> the kind of device that trained it. Absent: one kind. "": unknown, nothing is subtracted.
 
-    tau2: variance of the seeds' effects; moderated: row -> s~^2, empty where no row has two seeds; prior: s_0^2.
+    tau2: variance of the seeds' effects. moderated: row -> s~^2, empty if no row has two seeds. prior: s_0^2.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class MixedModel(Generic[Name]):
         return Spread((prior * self.prior.variance + of.df * of.variance) / df, min(df, self._total), self.prior.groups)
 
     def of(self, name: Name) -> Spread | None:
-        """The moderated variance of a row; None if no row has two seeds."""
+        """Returns the moderated variance of a row; None if no row has two seeds."""
         return self.moderated.get(name)
 
     def between(self, a: Name, b: Name) -> Spread | None:
-        """What stands for s^2 in V1 = s^2 (1/k_A + 1/k_B), the variance of the difference of two rows' means over seeds.
+        """Returns s^2 of V1 = s^2 (1/k_A + 1/k_B), the variance of the difference of two rows' means over seeds.
 
-        V1 = s~_A^2 / k_A + s~_B^2 / k_B + tau^2 sum_j (w_Aj - w_Bj)^2 with w = 1/k where the row has seed j, else 0, and the variance of
-        what is subtracted for other devices. Satterthwaite's (1946) degrees of freedom, at most those of the table.
+        V1 = s~_A^2 / k_A + s~_B^2 / k_B + tau^2 sum_j (w_Aj - w_Bj)^2, with w = 1/k if the row has seed j, else 0, plus the variance of the
+        correction for devices. Degrees of freedom are Satterthwaite's (1946), at most those of the table.
         """
         of_a, of_b = self.of(a), self.of(b)
         if of_a is None or of_b is None:
@@ -121,7 +121,7 @@ class MixedModel(Generic[Name]):
 
 
 class Blocks(Generic[Name]):
-    """What each kind of device adds to a score, c_d, by least squares within rows that ran on several kinds; nothing without any."""
+    """The effect c_d of each kind of device on a score, by least squares within rows that ran on several kinds; zero without such rows."""
 
     def __init__(self, rows: Mapping[Name, Seeds], kinds: Mapping[Name, Mapping[int, str]]) -> None:
         self.kinds = kinds = {name: each for name, each in kinds.items() if "" not in each.values()}
@@ -139,17 +139,17 @@ class Blocks(Generic[Name]):
             self.covariance = inverse * float(((y - X @ self.c) ** 2).sum()) / df
 
     def _design(self, name: Name, seeds: Sequence[int]) -> Floats:
-        """Indicators [k, D - 1] of the kinds but the first."""
+        """Returns indicators [k, D - 1] of all kinds except the first."""
         return np.array([[float(self.kinds[name][seed] == kind) for kind in self.names] for seed in seeds])
 
     def adjusted(self, name: Name, seeds: Seeds) -> Seeds:
-        """The scores of a row as on the first kind of device."""
+        """Returns a row's scores, corrected to the first kind of device."""
         if not self.names or name not in self.kinds:
             return seeds
         return dict(zip(seeds, np.array(list(seeds.values())) - self._design(name, list(seeds)) @ self.c, strict=True))
 
     def between(self, a: Name, b: Name) -> tuple[float, float]:
-        """(what to subtract from the plain difference of two rows' means, its variance); zeros where no rows tell what the kinds add."""
+        """Returns (correction to subtract from the plain difference of two rows' means, its variance); zeros if the effects are unknown."""
         if not self.names or a not in self.kinds or b not in self.kinds:
             return 0.0, 0.0
         share_a, share_b = (self._design(name, list(self.kinds[name])).mean(axis=0) for name in (a, b))
@@ -160,7 +160,7 @@ class Blocks(Generic[Name]):
 
 
 def _fit(rows: Mapping[Name, Seeds], variances: Mapping[Name, float]) -> tuple[dict[Name, Spread], float]:
-    """(row -> s_r^2 with d_r, tau^2) of rows with two seeds or more. variances: sigma_r^2 up to a factor; equal where absent."""
+    """Returns (row -> s_r^2 with d_r, tau^2) for rows with at least two seeds. variances: sigma_r^2 up to a factor; absent: equal."""
     if not rows:
         return {}, 0.0
     names, seeds = list(rows), sorted({seed for each in rows.values() for seed in each})
@@ -171,7 +171,7 @@ def _fit(rows: Mapping[Name, Seeds], variances: Mapping[Name, float]) -> tuple[d
     Z = np.array([[float(seed == other) for other in seeds] for name in names for seed in sorted(rows[name])]) / scale[:, None]
     y = np.array([rows[name][seed] for name in names for seed in sorted(rows[name])]) / scale
     k = X.sum(axis=0)
-    y, Z = y - X @ (X.T @ y / k), Z - X @ (X.T @ Z / k[:, None])  # about the means of the rows
+    y, Z = y - X @ (X.T @ y / k), Z - X @ (X.T @ Z / k[:, None])  # centred at the means of the rows
     lam, vectors = np.linalg.eigh(Z.T @ Z)
     vectors, lam = vectors[:, lam > lam.max(initial=0.0) * 1e-9], lam[lam > lam.max(initial=0.0) * 1e-9]
     Q = Z @ vectors / np.sqrt(lam)  # orthonormal contrasts with variance sigma^2 (1 + rho lam)
@@ -187,7 +187,7 @@ def _fit(rows: Mapping[Name, Seeds], variances: Mapping[Name, float]) -> tuple[d
 
 
 def _ratio(u2: Floats, lam: Floats, rest: float, df: int) -> float:
-    """rho = tau^2 / sigma^2 at the maximum of the restricted likelihood, sigma profiled out; 0 where rows share no seeds."""
+    """Returns rho = tau^2 / sigma^2 at the maximum of the restricted likelihood, with sigma profiled out; 0 if rows share no seeds."""
 
     def deviance(log_rho: float) -> float:
         scale = 1 + math.exp(log_rho) * lam
@@ -202,7 +202,7 @@ def _ratio(u2: Floats, lam: Floats, rest: float, df: int) -> float:
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
-    """s_0^2, with the degrees of freedom of its rows: the variance pooled over rows, each weighted by how typical it is."""
+    """Returns s_0^2 with the degrees of freedom of its rows: the variance pooled over rows, each weighted by `_typical`."""
     variance, df = np.array([[each.variance, each.df] for each in known]).T
     pool = Spread(float(df @ variance / df.sum()), float(df.sum()), len(known))
     for _ in range(ROUNDS):
@@ -212,7 +212,7 @@ def _prior(known: Sequence[Spread]) -> Spread:
 
 
 def _typical(of: Spread, pool: Spread) -> float:
-    """How far a row is one of its table, 0 to 1; 1 unless fewer than `RARE` of such tables have a row that varies as much.
+    """Returns how typical a row is of its table, 0 to 1; 1 unless fewer than `RARE` of such tables have a row that varies as much.
 
     After Phipson et al. (2016).
     """

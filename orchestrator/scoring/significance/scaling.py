@@ -1,7 +1,8 @@
-"""How an effect changes with the size of the models, and which compute of the baseline it stands for.
+"""The change of an effect with model size, and its equivalent in compute of the baseline.
 
-The curve L(C) = Linf + A C^-a goes through the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). The
-compute-equivalent speed-up of a row is C_b(L) / C: the compute with which the baseline would reach the row's loss, over the row's own.
+The curve L(C) = Linf + A C^-a is fitted to the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). The
+compute-equivalent speed-up of a row is C_b(L) / C: the compute with which the baseline reaches the row's loss, divided by the row's
+compute.
 Shapes: S sizes, D draws.
 """
 
@@ -15,12 +16,12 @@ from orchestrator.ledger.statistics import Floats
 from orchestrator.scoring.significance.estimator import DRAW, LEVEL, RESAMPLES, Answer, answer
 
 EXPONENTS = np.linspace(0.02, 2.0, 397)  # candidates of a; the best is taken
-LEAST_SIZES = 3  # of a curve, which has three parameters
+LEAST_SIZES = 3  # minimum for a curve, which has three parameters
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Mean loss of a row's seeds at one size, the standard error of this mean, and what one training took."""
+    """Mean loss of a row's seeds at one size, the standard error of this mean, and the cost of one training."""
 
     mean: float
     se: float
@@ -30,9 +31,9 @@ class Loss:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """C_b(L) / C with its interval over seeds; infinite where the baseline's curve does not reach the loss.
+    """C_b(L) / C with its interval over seeds; infinite if the baseline's curve does not reach the loss.
 
-    time: the same for seconds, at the speeds that were measured. beyond: C_b(L) lies outside of the baseline's sizes.
+    time: the same ratio in seconds, at the measured speeds. beyond: C_b(L) lies outside of the baseline's sizes.
     """
 
     compute: float
@@ -43,11 +44,10 @@ class SpeedUp:
 
 
 def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Answer]) -> tuple[float, Answer] | None:
-    """The change of an effect when the size doubles, by weighted least squares on log2 of the size; None for less than two sizes.
+    """Returns the change of an effect per doubling of size, by weighted least squares on log2 of the size; None for less than two sizes.
 
-    The effects count as independent. They share test sentences, so the interval is somewhat too wide. It has the fewest degrees of freedom
-    of the effects.
-    """
+    The effects count as independent. They share test sentences, so the interval is somewhat too wide. Its degrees of freedom are the
+    minimum over the effects."""
     if len(set(sizes)) < 2 or any(each.se == 0 for each in effects):
         return None
     x, y, weight = np.log2(sizes), np.asarray(deltas), np.asarray([1 / each.se**2 for each in effects])
@@ -58,7 +58,7 @@ def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Ans
 
 
 def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
-    """The speed-up of a row at the size `at` of the baseline's; None for less than three sizes, or losses that do not fall with compute."""
+    """Returns the speed-up of a row at the baseline's size `at`; None for less than three sizes, or if losses do not fall with compute."""
     if len({each.compute for each in baseline}) < LEAST_SIZES:
         return None
     compute = np.asarray([each.compute for each in baseline])
@@ -78,7 +78,7 @@ def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
 
 
 def _compute_at(compute_S: Floats, losses_DS: Floats, loss_D: Floats) -> Floats:
-    """C_b(loss) [D] on the curves through the losses; infinite below Linf, nan where no curve falls."""
+    """Returns C_b(loss) [D] on the curves fitted to the losses; infinite below Linf, nan if no curve falls."""
     relative = compute_S / compute_S[0]
     best = np.full(len(losses_DS), np.inf)
     needed = np.full(len(losses_DS), np.nan)

@@ -1,7 +1,6 @@
-"""Statistics of each sentence, from whose sums a corpus score follows: of BLEU, chrF, ROUGE-L and the nll of the references.
+"""Statistics per sentence whose sums give a corpus score: for BLEU, chrF, ROUGE-L and the nll of the references.
 
-They stand in a run's score record, so that tables with intervals can be made from the ledger alone. Shapes: N sentences, S statistics;
-`...` any leading axes.
+A run's score record holds them, so tables with intervals need only the ledger. Shapes: N sentences, S statistics; `...` any leading axes.
 """
 
 import functools

@@ -8,12 +8,13 @@
     open                 none of these: the data do not decide
     one seed             an arm has one seed; there is no verdict
 
-Without a claim a significant difference is higher or lower. A claim about one metric says of another one only the sign. A claim of no
-effect is confirmed if the interval of confidence 1 - 2 level lies within its margin, and reversed if the effect is significant and beyond
-the margin.
+Without a claim a significant difference is higher or lower. A claim about one metric predicts only the sign of the effect on another
+metric. A claim of no effect is confirmed if the interval of confidence 1 - 2 level lies within its margin. It is reversed if the effect is
+significant and beyond the margin.
 
 A row has to beat each of its controls. If it is better than all, the largest p counts (intersection-union test, Berger 1982). If it is
-worse than the strongest, the p of that comparison is multiplied by the number of controls (Bonferroni), since the strongest was chosen.
+worse than the strongest control, the p of this comparison is multiplied by the number of controls (Bonferroni), since the strongest was
+chosen.
 """
 
 import math
@@ -33,9 +34,9 @@ MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is claimed of D. sign: +1 or -1, the better direction if nothing is claimed; size: the claimed D, or None.
+    """The claim about D. sign: +1 or -1; without a claim the better direction. size: the claimed D, or None.
 
-    claimed: False if the row has no claim. margin: see `MARGINS`; of a claim of no effect (size 0) the largest effect that it allows.
+    claimed: False if the row has no claim. margin: see `MARGINS`; for a claim of no effect (size 0) the largest effect that it allows.
     """
 
     sign: float
@@ -46,7 +47,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of those above. reason: one sentence. seeds: of each arm that would find the claim, or D; None: unknown or over 200."""
+    """A verdict. word: see above. reason: one sentence. seeds: seeds per arm that would find the claim, or D; None: unknown or over 200."""
 
     word: str
     reason: str
@@ -54,10 +55,9 @@ class Verdict:
 
 
 def p_of(differences: Sequence[Difference | None], deltas: Sequence[float], sign: float) -> float | None:
-    """p of the claim that the row differs from its strongest control and from no other one in the other way; None without any.
-
-    differences: to each control, with the differences of the means in `deltas`; the strongest control leaves the row the least.
-    """
+    """Returns p of the claim that the row differs from its strongest control, and from no other control in the other direction; None if
+    a difference is missing. differences: to each control, with the differences of the means in `deltas`. The strongest control has the
+    smallest difference."""
     p = [each.other_sentences.p for each in differences if each is not None]
     if not p or len(p) < len(differences):
         return None
@@ -66,13 +66,13 @@ def p_of(differences: Sequence[Difference | None], deltas: Sequence[float], sign
 
 
 def judge(expected: Expectation, found: Difference | None, p: float | None = None, *, controls: int = 1, level: float = LEVEL) -> Verdict:
-    """The verdict on a difference.
+    """Returns the verdict on a difference.
 
     Args:
-        found: to the strongest control; None if an arm has one seed.
-        p: of the claim, adjusted for the table's other claims; by default that of `found`.
-        controls: how many controls the strongest was chosen from.
-        level: of significance, and of the intervals.
+        found: difference to the strongest control; None if an arm has one seed.
+        p: p-value of the claim, adjusted for the table's other claims; default: p of `found`.
+        controls: number of controls from which the strongest was chosen.
+        level: level of significance, and of the intervals.
     """
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
