@@ -20,11 +20,11 @@ def _differ(values: list[Any]) -> list[Any]:
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1024)]
-"""Of workers, threads and hypotheses: more are a slip of the hand."""
+"""Number of workers, threads or hypotheses. A larger number is a typing error."""
 Natural = Annotated[int, Field(ge=0)]
-Exponent = Annotated[float, Field(ge=0, le=10)]  # of a length: larger ones leave the range of fp32
+Exponent = Annotated[float, Field(ge=0, le=10)]  # exponent of a length; larger exponents overflow fp32
 VocabSize = Annotated[int, Field(gt=4, le=1_000_000)]
-"""Pieces of a vocabulary, its 4 specials included."""
+"""Number of pieces of a vocabulary, including its 4 specials."""
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_differ)]
 Rungs = Annotated[list[Positive], AfterValidator(_increase)]

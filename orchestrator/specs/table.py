@@ -71,7 +71,7 @@ class TableSource(Strict):
 
 
 class FigureHeader(Strict):
-    """Keys of scoring and analysis that both a file and a row may have; a row's own come first."""
+    """Keys of scoring and analysis that both a file and a row may have. A row's own keys have priority."""
 
     also: Also = Field(default_factory=dict)
     """Further figures of the same training, such as `{greedy: {beam_size: 1}}`: name -> its differences to the `score` section; null
@@ -80,11 +80,11 @@ class FigureHeader(Strict):
     """Means of figures, such as `{average: [mt04, mt05]}`: name -> the figures that it averages; null removes a mean that the file
     states."""
     analysis: AnalysisName | None = None
-    """The analysis that `nmt-ablate analyse` makes of the row by default; null: none."""
+    """The analysis that `nmt-ablate analyse` runs on the row by default; null: none."""
     significance: TestName | None = None
     """Tests whose p-values mark the row in the analysis `significance`: sign test, paired bootstrap or both; null: both."""
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
-    """BLEU below which a finished run counts as `failed`; a diverged run then does as well. null: neither does."""
+    """BLEU below which a finished run counts as `failed`. A diverged run then also counts as failed. null: no run counts as failed."""
     controls: list[ControlKind] | None = None
     """Matched controls of each variant: its baseline with the variant's parameters (params), or its training operations (flops)."""
 
@@ -102,21 +102,22 @@ class RowHeader(FigureHeader):
     """Head of a row: its keys other than the spec, in a table's file and in a file printed by `show`."""
 
     label: str = ""
-    """What the row is called in tables; empty: its name."""
+    """Name of the row in tables; empty: the row's name."""
     kind: Kind = "run"
-    """run: the row is trained and scored; quoted: it is never run, the paper's numbers are printed beside the others; analysis: it shows an
-    analysis of other rows; external: another system made its translations, which `results add` takes."""
+    """run: the row is trained and scored. quoted: the row never runs; the table prints only the paper's numbers. analysis: the row shows an
+    analysis of other rows. external: another system made its translations, which `results add` adds."""
     expect: dict[str, Any] = Field(default_factory=dict)
-    """What the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true or false, or null; `bleu: failed` for a failed run."""
+    """Figures that the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true, false or null. `bleu: failed`: a failed
+    run."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, such as `score.metric`."""
     workers: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] = 1
-    """Workers that train the row together, each on a part of every batch: a number, or the fewest and the most, such as [2, 8]. The row
-    then goes on with fewer when a node leaves, from its last checkpoint."""
+    """Number of workers that train the row together, each on a part of every batch: a number, or minimum and maximum, such as [2, 8]. With
+    a range, the row continues with fewer workers from its last checkpoint when a node leaves."""
     pinned: bool = False
     """Whether ASHA never stops the row."""
     of: list[str] = Field(default_factory=list)
-    """Of kind analysis, the rows that it looks at."""
+    """Rows that an analysis reads; only with kind analysis."""
     note: Annotated[str, Field(max_length=1000)] = ""
     """One line below the table, such as which reading of a sentence this is."""
 
@@ -150,7 +151,7 @@ class RowHead(RowHeader):
     init_from: str | None = None
     """Name or address of the row whose trained weights this one starts from; null: random weights."""
     compare_with: str | None = None
-    """Name of the row of this table that this one is compared with; null: the row that it starts from, else the table's baseline."""
+    """Name of the row of this table with which the row is compared; null: the row that it starts from, else the table's baseline."""
     use: list[str] = Field(default_factory=list)
     """Names of templates, which merge in this order onto the file's sections, below the row's own keys."""
 
@@ -166,27 +167,28 @@ class TableHead(FigureHeader):
     """Head of a table's file: its keys other than the sections and figures, which apply to all its rows, and to files that extend it."""
 
     extends: str | None = None
-    """A file, by a path relative to this one, whose sections, templates and figures this one starts from; not its rows, sweep and grid."""
+    """A file whose sections, templates and figures this file inherits; not its rows, sweep and grid. The path is relative to this file."""
     source: TableSource | None = None
     """The paper and the table; addresses of rows are paper/table/row. null: local/FILE/row."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, in every row."""
     sweep: SweepSpec | None = None
-    """How the table is run; null: one seed, every row to its end."""
+    """How the table is run; null: one seed, and every row with its full budget."""
     expect_columns: list[str] = Field(default_factory=list)
     """Order of the columns that the paper reports, such as [params, bleu]; others follow in order of appearance."""
     templates: dict[str, Any] = Field(default_factory=dict)
-    """Named parts of rows, which rows take by `use`."""
+    """Named parts of rows, which rows include with `use`."""
     tune: TuneSpec | None = None
-    """The search that `sweep --tune` gives to every row; null: none."""
+    """The search that `sweep --tune` runs for every row; null: none."""
     ladder: list[str] = Field(default_factory=list)
     """Profiles of several sizes, smallest first, at which `--ladder file` runs and judges the rows."""
     rows: dict[str, Any] = Field(default_factory=dict)
-    """The rows: name -> what differs from the file's sections."""
+    """The rows: name -> differences from the file's sections."""
     grid: dict[str, Any] | None = None
-    """Axes whose combinations are rows; null: the rows are those of `rows`."""
+    """Axes whose combinations are rows; null: only the rows in `rows`."""
     control_rows: list[str] = Field(default_factory=list)
-    """Names of rows that each row which is compared with the usual one has to beat too, such as the baseline trained equally long."""
+    """Names of further rows to beat, such as the baseline trained equally long. They apply to each row that is compared with the usual
+    row."""
     claims: list[Claim] = Field(default_factory=list)
     """Differences that the runs are expected to show, written down before they run."""
 

@@ -28,11 +28,11 @@ UNSET = "unset"
 """A value that sets nothing; the row has the value of the file's sections."""
 
 Condition = dict[str, Any]
-"""Axis -> a value, a list of values, or {not: .., at_least: ..}; all entries must hold."""
+"""Axis -> a value, a list of values, or {not: .., at_least: ..}. All entries must hold."""
 
 
 class Range(Strict):
-    """Numbers that are drawn."""
+    """A range from which numbers are drawn."""
 
     low: Annotated[float, Field(gt=0)]
     """Smallest number, above 0."""
@@ -52,21 +52,21 @@ class Axis(Strict):
     """One dimension of the grid, with exactly one of grid, zip, loguniform and words."""
 
     key: str | None = None
-    """Dotted key that the values are written to, such as `model.encoder.num_layers`; <NAME> in it stands for the words of axis NAME. null:
-    each value is a mapping of such keys."""
+    """Dotted key that the values set, such as `model.encoder.num_layers`. <NAME> in it stands for the words of axis NAME. null: each value
+    is a mapping of dotted keys."""
     grid: list[Any] | dict[str, Any] | None = None
-    """Values that all occur: a list, or names with their values. The value `unset` sets nothing."""
+    """All values of the axis: a list, or names with their values. The value `unset` sets nothing."""
     zip: dict[str, list[Any]] | None = None
-    """Several dotted keys in parallel: key -> its values, as many for each key."""
+    """Several dotted keys in parallel: key -> its values. All keys have equally many values."""
     names: list[str | int] = Field(default_factory=list)
-    """Names of the positions of `zip`; empty: its values."""
+    """Names of the positions of `zip`; empty: the values are the names."""
     loguniform: Range | None = None
-    """A number is drawn from this range for each sample, its logarithm each as likely as another."""
+    """Range from which a number is drawn for each sample, uniformly in its logarithm."""
     words: dict[str, list[str]] | None = None
-    """Name -> words that replace <NAME OF THE AXIS> in the keys of other axes; it sets nothing itself."""
+    """Name -> words that replace <NAME OF THE AXIS> in the keys of other axes. The axis itself sets nothing."""
     when: Condition | None = None
-    """Where the axis applies: axis above it -> a value, a list of values, or a mapping with not, at_least, at_most, above, below; all must
-    hold. null: everywhere."""
+    """Condition under which the axis applies: axis above it -> a value, a list of values, or a mapping with not, at_least, at_most, above,
+    below. All must hold. null: always."""
     id: Annotated[str, Field(max_length=16, pattern=r"^[A-Za-z0-9._-]*$")] | None = None
     """Prefix of its values in row names; null: none for text, else the axis name."""
 
@@ -98,9 +98,9 @@ class Exclusion(Strict):
     """Combinations that are not rows, and the reason."""
 
     when: Condition
-    """Which combinations: axis -> a value, a list of values, or a mapping such as {above: 24}; all must hold."""
+    """Excluded combinations: axis -> a value, a list of values, or a mapping such as {above: 24}. All must hold."""
     reason: Annotated[str, Field(min_length=1, max_length=300)]
-    """Why; `nmt-ablate explain` prints it."""
+    """The reason; `nmt-ablate explain` prints it."""
 
 
 class GridSection(Strict):
@@ -111,7 +111,7 @@ class GridSection(Strict):
     exclude: list[Exclusion] = Field(default_factory=list)
     """Combinations that are not rows."""
     samples: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Draws of the random axes for each combination of the others."""
+    """Number of draws of the random axes for each combination of the other axes."""
     seed: Seed = 1
     """Seed of the draws."""
 
