@@ -1,4 +1,4 @@
-"""A table as columns of text cells, which all formats share, and which of them are shown: the asked ones, or those that say something."""
+"""A table as columns of text cells, which all formats share, and the choice of shown columns: the requested or the informative ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _WORDS = ("against", "verdict", "nll", "chrf_delta", "parts", "controls")
 
 @dataclass(frozen=True)
 class Column:
-    """One column as text. name: of its figure (`bleu`); ours: measured, not reported; numeric: of numbers."""
+    """One column as text. name: name of its figure (`bleu`). ours: measured, not reported. numeric: it has numbers."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Column:
 
 
 def columns(table: Table) -> list[Column]:
-    """Every column. One that is both reported and measured becomes two; the last ones are conditions and status."""
+    """Returns every column. A figure that is both reported and measured has two columns. Conditions and status are last."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     with_bleu = PRINCIPAL not in table.scores or "bleu" in reported or any(map(failed, table.rows))
     hidden = {*RATES, "significant", *(() if with_bleu else ("bleu",))}
@@ -54,7 +54,7 @@ def columns(table: Table) -> list[Column]:
 
 
 def state(line: Line) -> str:
-    """Status of a row: `done`, `done (shipped)`, `not run`, `quoted`, `external: fairseq 0.12.2`, or the reason why it has no figures."""
+    """Returns the status of a row: `done`, `done (shipped)`, `not run`, `quoted`, `external: fairseq 0.12.2`, or why it has no figures."""
     if line.kind not in SCORED:
         kind = f"{line.kind} ({line.analysis})" if line.analysis else line.kind
         return f"{kind}: {line.note}" if line.note else kind
@@ -95,7 +95,7 @@ def _title(column: str, table: Table) -> str:
 
 
 def _conditions(line: Line) -> list[str]:
-    """Cells with corpus, updates and seeds; empty for a row without figures."""
+    """Returns cells with corpus, updates and seeds; empty for a row without figures."""
     ours = line.ours
     if ours is None or (ours.bleu is None and not failed(line)):
         return ["", "", ""]
@@ -110,7 +110,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     if value is None or isinstance(value, bool):
         return figure(column, value)
     base = next((row.reported.get(column) for row in table.rows if row.id == table.base and column in SPEEDS), None)
-    if speed := number(base):  # the paper's, by which its other speeds are divided
+    if speed := number(base):  # the paper's speed of the base row, the divisor of its other speeds
         return f"{(number(value) or 0.0) / speed:.2f}"
     if isinstance(value, float):
         written = [repr(each) for row in table.rows if isinstance(each := row.reported.get(column), float)]  # YAML drops trailing zeros
@@ -120,7 +120,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
 
 
 def _measured(line: Line, column: str) -> str:
-    """A measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, the verdict in words."""
+    """Returns a measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, or the verdict in words."""
     ours, own, nll, effect = line.ours, line.judged.own, line.judged.nll, line.judged.effect
     words = {
         "significant": figure(column, None if own is None else own.significant_gain),
@@ -142,7 +142,7 @@ def _measured(line: Line, column: str) -> str:
 
 
 def seed_list(seeds: Sequence[int]) -> str:
-    """`1-3, 7`: runs of three or more seeds by their ends."""
+    """Returns `1-3, 7`: three or more consecutive seeds are shown by first and last."""
     runs: list[list[int]] = []
     for seed in seeds:
         if not runs or seed != runs[-1][-1] + 1:
@@ -153,16 +153,16 @@ def seed_list(seeds: Sequence[int]) -> str:
 
 ALL = "all"
 LEFT_OUT = ("params_added", "pareto", "controls")
-"""Columns that are shown only when they are asked for."""
+"""Columns that are shown only on request."""
 UNITS = {"params": "M", "params_added": "M"}
-"""Units at the end of each cell of a column, which its head may have instead."""
+"""Units at the end of each cell of a column. The head of the column may show the unit instead."""
 BEST = ("bleu", "chrf", *ROUGE)
 ALWAYS = ("row", "system", "bleu", "delta", "verdict", "nll", "status")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns to show. same: title -> text of those left out because all rows that have figures agree in them.
+    """The columns to show. same: title -> text of the columns that are left out because all rows with figures agree.
 
     scores: names of the columns whose highest value is the best.
     """
@@ -173,11 +173,11 @@ class Layout:
 
     @property
     def notes(self) -> list[str]:
-        """One line about what all rows share, if anything."""
+        """Returns one line about the values that all rows share, if any."""
         return [f"in all rows: {', '.join(f'{title} {text}' for title, text in self.same.items())}"] if self.same else []
 
     def best(self, column: Column) -> set[int]:
-        """Places of the highest score of ours among the rows that run, for formats that set them in bold; empty for other columns."""
+        """Returns the places of our highest score among the rows that run, for bold type; empty for other columns."""
         if not column.ours or column.name not in self.scores:
             return set()
         values = {place: float(cell.split()[0]) for place, cell in enumerate(column.cells) if re.match(r"\d+(\.\d+)?( |$)", cell)}
@@ -185,7 +185,7 @@ class Layout:
 
     @property
     def bold_notes(self) -> list[str]:
-        """What bold figures mean, if there are any."""
+        """Returns the note on bold figures, if there are any."""
         return ["bold: the highest of ours; a verdict says whether it differs"] if any(map(self.best, self.columns)) else []
 
 
@@ -193,8 +193,8 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
     """Chooses columns.
 
     Args:
-        names: of columns, in their order; a name shows the paper's column and ours. `all` stands for every column. By default all but
-            parameters added, the Pareto front, speeds that were not measured and columns that are the same in all rows.
+        names: names of columns, in their order. A name shows the paper's column and ours; `all` shows every column. Default: all columns
+            except added parameters, the Pareto front, speeds without a measurement and columns with equal values in all rows.
 
     UserError for a name that the table does not have.
     """
@@ -229,6 +229,6 @@ def with_units(found: Sequence[Column]) -> list[Column]:
 
 
 def _constant(column: Column) -> bool:
-    """Whether all cells that are not empty agree; the status does only if none is empty, as none is."""
+    """Returns whether a column may be left out: it has at least two non-empty cells, and all of them are equal."""
     filled = [cell for cell in column.cells if cell]
     return column.name not in ALWAYS and len(filled) > 1 and len(set(filled)) == 1

@@ -1,7 +1,7 @@
-"""The family of a table: its claims on each metric, each judged against the strongest of its controls.
+"""The family of a table: its claims on each metric, each judged against its strongest control.
 
-A claim is a difference that the paper reports, one of the file, or a row's difference that nobody predicted. Whatever command or option
-asks, the family is that of the whole table with every control that has results, so that p-values and verdicts are the same.
+A claim is a difference that the paper reports, a claim of the file, or a row's difference without a prediction. Every command and option
+uses the family of the whole table with every control that has results. P-values and verdicts are therefore the same everywhere.
 """
 
 import math
@@ -33,12 +33,12 @@ class Comparisons:
     """The judgements of a whole table.
 
     Args:
-        rows: of the table, with its matched controls.
-        starts: row -> the row it is compared with (`specs.row`).
-        stated: claims of the table's file. They stand beside the differences that the paper reports, in the place of an equal one.
+        rows: rows of the table, with its matched controls.
+        starts: row -> the row with which it is compared (`specs.row`).
+        stated: claims of the table's file. They add to the differences that the paper reports and replace equal ones.
         setting: how our setting differs from the paper's.
-        planned: row -> the number of looks that a sweep takes at it. A claim that was looked at before keeps the number of then.
-        recording: keep this look in the results folder.
+        planned: row -> the number of looks that a sweep plans for it. A claim with an earlier look keeps its earlier number.
+        recording: whether to record this look in the results folder.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Comparisons:
 
     @cached_property
     def judgements(self) -> list[Judgement]:
-        """Each claim on its own metric, then what the nll of the references says of it, if both rows have one."""
+        """Returns the judgement of each claim on its own metric, then on the nll of the references, if both rows have it."""
         own_nll = {(claim.row, claim.against) for claim in self.claims if claim.metric == NLL}
         asked = [each for claim in self.claims for each in self._asked(claim, (claim.row, claim.against) not in own_nll)]
         found = [self._effects_of(claim, expected.sign) for claim, _, expected in asked]
@@ -101,11 +101,11 @@ class Comparisons:
         return made
 
     def of_claims(self) -> list[Judgement]:
-        """The claims of the paper and the file, on each metric."""
+        """Returns the judgements of the claims of the paper and the file, on each metric."""
         return [made for made in self.judgements if made.claim.source != "row"]
 
     def of_rows(self) -> dict[str, OfRow]:
-        """What is found of each row against the one that it is compared with, of rows that have a difference or failed."""
+        """Returns the judgement of each row against the row with which it is compared, for rows with a difference and failed rows."""
         found: dict[str, OfRow] = {}
         for made in self.judgements:
             row = made.claim.row
@@ -118,7 +118,7 @@ class Comparisons:
         return found
 
     def _claims(self, stated: Sequence[RowClaim]) -> list[RowClaim]:
-        """The stated claims whose rows are here, the paper's on other comparisons, and the rows of which nobody claims anything."""
+        """Returns the stated claims whose rows are present, the paper's claims on other comparisons, and the rows without a claim."""
 
         def complete(claim: RowClaim) -> RowClaim:
             against, metric = claim.against or self.starts.get(claim.row), claim.metric or self._metric(claim.row)
@@ -133,7 +133,8 @@ class Comparisons:
         return own + [c for c in rest if (c.row, c.against, c.metric) not in said]
 
     def _asked(self, claim: RowClaim, with_nll: bool) -> Iterator[tuple[RowClaim, bool, Expectation]]:
-        """(claim, whether it is about the metric, what it expects) for the claim's metric and for the nll, of which it says the sign."""
+        """Yields (claim, whether it is about the metric, expectation) for the claim's metric and for the nll, where it predicts the
+        sign."""
         metric = str(claim.metric)
         better = -1.0 if metric in LOWER_IS_BETTER else 1.0
         margin = MARGINS.get(metric) if claim.margin is None else claim.margin
@@ -143,15 +144,15 @@ class Comparisons:
             yield replace(claim, metric=NLL, effect=None, margin=None), False, Expectation(-sign * better, None, claim.effect is not None)
 
     def _controls(self, claim: RowClaim) -> list[str]:
-        """Addresses of what the row has to beat: the row that the claim names and, if that is the usual one, the row's controls."""
+        """Returns addresses of the rows to beat: the row that the claim names, and if that is the usual row, the row's controls."""
         if claim.against is None or claim.against != self.starts.get(claim.row) or claim.effect == 0:
             return [] if claim.against is None else [claim.against]
         return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
     def _effects_of(self, claim: RowClaim, sign: float) -> tuple[Effect, ...]:
-        """The differences to the controls, the strongest first. Of controls with the same runs one counts, of one seed none.
+        """Returns the differences to the controls, the strongest first. Controls with the same runs count once, controls with one seed not.
 
-        Where the row that the claim names has fewer than two seeds, no other control takes its place.
+        If the row that the claim names has fewer than two seeds, no other control replaces it.
         """
         metric, runs = str(claim.metric), dict[frozenset[str], Effect]()
         base = None if claim.against is None else self._effect(metric, claim.row, claim.against)
@@ -170,8 +171,8 @@ class Comparisons:
         return self._between[key]
 
     def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
-        """The effect between tuned rows, with the variance of the choices: the square of what more trials may still change in the
-        difference of what chose them (`expected_best.gap`). A row that is not tuned changes nothing."""
+        """Returns the effect between tuned rows with the additional variance of their choices: the squared change that more trials may
+        cause (`expected_best.gap`), in units of the metric. Rows without tuning add no variance."""
         if effect is None or effect.difference is None or not (by := self.rows[row].chosen_by or self.rows[against].chosen_by):
             return effect
         trials = [self.rows[name].trials for name in (row, against)]
@@ -181,9 +182,9 @@ class Comparisons:
         return replace(effect, difference=effect.difference.widened(added))
 
     def _square_per_unit(self, by: str, metric: str, *rows: str) -> float:
-        """The expected square of what one unit of a validation metric changes in another one, by regression over the runs of these rows.
+        """Returns the expected squared change of a metric per unit of a validation metric, by regression over the runs of these rows.
 
-        For the nll of the validation set stands that of the test set.
+        The nll of the test set represents the nll of the validation set.
         """
         own, nll = self._of_metric(metric).seeds, self._of_metric(NLL).seeds
         known = nll if by == VALID_NLL else {row: self._validated(row, by) for row in rows}
@@ -195,7 +196,7 @@ class Comparisons:
         return float(slope**2 + covariance[0, 0])
 
     def _validated(self, row: str, metric: str) -> dict[int, float]:
-        """Seed -> the last value of a validation metric."""
+        """Returns seed -> the last value of a validation metric."""
         runs = {o.seed: self.reader.ledger.history(str(o.keys.train)) for o in self.outcomes.get(row, ())}
         return {seed: float(report[metric]) for seed, reports in runs.items() for report in reports if metric in report}
 
@@ -250,7 +251,7 @@ class Comparisons:
 
 
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:
-    """A claim for each row of kind run whose difference to the row it is compared with the paper reports, or that failed there."""
+    """Returns a claim per row of kind run whose difference to its comparison row the paper reports, or that failed in the paper."""
     by_id = {row.id: row for row in rows}
     found = []
     for row in rows:

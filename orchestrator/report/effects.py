@@ -24,14 +24,14 @@ from orchestrator.specs.table import FAILED, number
 
 Outcomes = Mapping[str, Sequence[SeedResult]]
 Key = tuple[str, str]
-"""Corpus and signature of a score: runs with one key were scored alike."""
+"""Corpus and signature of a score. Runs with equal keys were scored alike."""
 WHERE = ("device", "git_commit", "matmul")
-"""Fields of a capsule that a comparison names where its runs differ in them."""
+"""Fields of a capsule that a comparison lists if its runs differ in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What precisions and lengths add to a difference in BLEU, in points; the mean precisions and brevity penalties of both rows."""
+    """Contributions of precisions and lengths to a difference in BLEU, in points, and both rows' mean precisions and brevity penalties."""
 
     precision: float
     length: float
@@ -41,10 +41,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Effect:
-    """D of a row against another one, in the units of a metric.
+    """D of a row against another row, in the units of a metric.
 
-    difference: None if an arm has one seed. parts: of a difference in BLEU, see `_parts`. differs: what is not alike where the two rows'
-    runs were made (`ledger.provenance`).
+    difference: None if an arm has one seed. parts: for a difference in BLEU, see `_parts`. differs: fields of the capsules in which the two
+    rows' runs differ (`ledger.provenance`).
     """
 
     row: str
@@ -58,12 +58,12 @@ class Effect:
 
     @property
     def interval(self) -> str:
-        """With its interval over other seeds and sentences."""
+        """Returns D with its interval over other seeds and sentences, as text."""
         return interval(self.metric, self.delta, None if self.difference is None else self.difference.other_sentences)
 
     @property
     def shares(self) -> str:
-        """Its parts, `+0.70, +0.06`; empty without any."""
+        """Returns its parts, `+0.70, +0.06`; empty without parts."""
         return "" if self.parts is None else f"{self.parts.precision:+.2f}, {self.parts.length:+.2f}"
 
     def at(self, level: float) -> "Effect":
@@ -113,18 +113,18 @@ class Effects:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.run_spec.score))
-        unshared = 0 if row.kind == "run" else len(self.seeds) + 1 << 32  # another system's seeds are not ours
+        unshared = 0 if row.kind == "run" else len(self.seeds) + 1 << 32  # another system shares no seeds with ours
         self.seeds[row.id] = {unshared + o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
         self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done if row.kind == "run"]
-        vocabulary = row.run_spec.data.model_dump_json() if metric == "nll" else ""  # its unit is a subword
+        vocabulary = row.run_spec.data.model_dump_json() if metric == "nll" else ""  # the unit of the nll is a subword
         self.keys[row.id] = str(row.run_spec.data.corpus), f"{signatures.pop()} {row.run_spec.score.test} {len(statistics[0])} {vocabulary}"
 
     def spread(self, row: str) -> Spread | None:
-        """The moderated variance of a row over seeds; None without any row of two seeds."""
+        """Returns the moderated variance of a row over seeds; None if no row has two seeds."""
         return self.model(row).of(self.runs[row])
 
     def model(self, row: str) -> MixedModel[frozenset[str]]:
-        """The model of the rows that were scored as this one, each run counted once."""
+        """Returns the mixed model of the rows that were scored like this row. Each run counts once."""
         key = self.keys[row]
         if key not in self._models:
             first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
@@ -141,7 +141,7 @@ class Effects:
         return self._models[key]
 
     def between(self, row: str, against: str) -> Effect | None:
-        """The effect of a row against another; None if one has no figures, they were scored differently or share runs."""
+        """Returns the effect of a row against another row; None if one has no figures, or if they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
         ours, base, model = self.arms[row], self.arms[against], self.model(row)
@@ -154,12 +154,12 @@ class Effects:
 
 
 def main_metric(row: Row) -> str:
-    """The metric of a row's own score: ROUGE-L for summaries, else BLEU."""
+    """Returns the metric of a row's own score: ROUGE-L for summaries, else BLEU."""
     return PRINCIPAL if row.spec is not None and row.spec.score.metric == "rouge" else "bleu"
 
 
 def claimed(row: Row, base: Row | None) -> float | None:
-    """The difference that the paper reports: its `delta`, or else the difference of the two scores that it prints."""
+    """Returns the difference that the paper reports: its `delta`, else the difference of the two printed scores."""
     if row.expect.get("delta") is not None:
         return number(row.expect["delta"])
     name = main_metric(row)
@@ -168,7 +168,7 @@ def claimed(row: Row, base: Row | None) -> float | None:
 
 
 def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict | None:
-    """The verdict on a row that the paper shows as failed, or that failed here although the paper's did not. None for other rows."""
+    """Returns the verdict on a row that failed in the paper, or that failed only here. None for other rows."""
     finished = [o for o in found if o.status == "done" or o.stated]
     failed, stated = sum(o.stated for o in finished), row.expect.get("bleu") == FAILED
     if not finished or (not stated and not failed):
@@ -183,7 +183,7 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
 
 
 def _parts(a: Arm, b: Arm, spec: RunSpec) -> Parts:
-    """The parts of a difference in BLEU, which is P B with P the mean precision and B the brevity penalty.
+    """Returns the parts of a difference in BLEU = P B, with P the mean precision and B the brevity penalty.
 
     length: the mean over pairs of seeds of (B_a - B_b) (P_a + P_b) / 2, before any adjustment for devices.
     """
@@ -201,6 +201,6 @@ def _answer(answer: Answer) -> dict[str, float]:
 
 
 def interval(metric: str, delta: float, found: Answer | None) -> str:
-    """`+0.42 (-0.10 to +0.94)`; without an interval for a single seed. Differences of the nll have three decimals."""
+    """Returns `+0.42 (-0.10 to +0.94)`, without the interval for a single seed. Differences of the nll have three decimals."""
     digits = 3 if metric == "nll" else 2
     return f"{delta:+.{digits}f}" + ("" if found is None else f" ({found.low:+.{digits}f} to {found.high:+.{digits}f})")

@@ -1,4 +1,4 @@
-"""Measured figures of one row: over its seeds, and relative to the row it is compared with. They are rounded only where they are shown.
+"""Measured figures of one row: over its seeds, and relative to the row with which it is compared. Only the output rounds them.
 
 Speeds: `nmt-ablate analyse --kind speed` writes RESULTS/speed/KEY16.json; rows of one file ran together and are comparable.
 
@@ -20,8 +20,8 @@ from orchestrator.specs.row import Row
 OURS = mapped(__file__, "columns.txt")
 """Measured columns in their order, with their heads, besides the row's `also` and `means`.
 
-bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: to the strongest control (against), with its
-interval; nll, chrf_delta: the same of the references' nll and of chrF; parts: what precisions and lengths add to delta;
+bleu: mean over seeds (bleu_spread: standard deviation, null for one seed); delta: difference to the strongest control (against), with its
+interval; nll, chrf_delta: the same for the references' nll and for chrF; parts: contributions of precisions and lengths to delta;
 controls: the other controls; pareto: see `front`;
 train_speed, decode_speed: ratios to the baseline, measured in one run;
 tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
@@ -30,10 +30,10 @@ tokens_per_second, sentences_per_second: rates of the runs themselves, which are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """Measured figures of a row over its finished seeds; None where there is none. A row without a finished seed has a reason.
+    """Measured figures of a row over its finished seeds; None: not available. A row without a finished seed has a reason.
 
     scores: other scorings of the row and means of scores, by name. unfinished: seed -> its status. data: the corpus.
-    same_as: the row whose runs these are. changed: components that changed since the training. Other fields: see `OURS`.
+    same_as: another row that owns these runs. changed: components that changed since the training. Other fields: see `OURS`.
     """
 
     status: str
@@ -63,11 +63,11 @@ class Ours:
 
     @property
     def score(self) -> float | None:
-        """The main score: ROUGE-L of summaries, else BLEU."""
+        """Returns the main score: ROUGE-L for summaries, else BLEU."""
         return self.scores.get(PRINCIPAL, self.bleu)
 
     def as_json(self, judged: OfRow) -> dict[str, Any]:
-        """The figures that the row has, and what was judged of it."""
+        """Returns the row's figures and its judgement."""
         names: tuple[str, ...] = _DONE if self.bleu is not None else _FAILED if self.failed_as_stated else _FAILED[:3]
         names += ("system",) * (self.system is not None) + ("params_added", "delta") * (self.delta is not None)
         plain = asdict(self)
@@ -85,9 +85,9 @@ _LATER = (*SPEEDS, "same_as", "pareto", "changed", "shipped")
 
 
 def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
-    """Means over the finished seeds, or None without a record.
+    """Returns means over the finished seeds, or None without a record.
 
-    Without a finished seed only status and reason, and the parameters if the row failed by its own rule.
+    Without a finished seed, only status and reason are set, and the parameters if the row failed by its own rule.
     """
     if not found:
         return None
@@ -118,7 +118,7 @@ def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
 
 
 def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, float]:
-    """Other scorings of the row and means of scores. A figure missing for any seed is left out."""
+    """Returns other scorings of the row and means of scores. A figure that any seed lacks is left out."""
     each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
     rouge = ROUGE if row.spec is not None and row.spec.score.metric == "rouge" else ()
     wanted = {name: [name] for name in (*rouge, *row.also)} | row.means
@@ -152,10 +152,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def front(ours: Mapping[str, Ours | None]) -> dict[str, bool]:
-    """Row -> whether it is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed; of rows with figures.
+    """Returns, for rows with figures, whether a row is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed.
 
-    A row is off the front if another has at least its score, at most its parameters, at least its speed, and is better in one of them.
-    Speed counts if it was measured for all of these rows (`analyse --kind speed`). Empty with less than two rows.
+    A row is not on the front if another row has at least its score, at most its parameters and at least its speed, and is better in one of
+    them. Speed counts if it was measured for all these rows (`analyse --kind speed`). Empty with less than two rows.
     """
     found = [(row, one.score, one.params, one.train_speed) for row, one in ours.items() if one is not None]
     known = [(row, score, params, speed) for row, score, params, speed in found if score is not None and params is not None]
@@ -167,7 +167,7 @@ def front(ours: Mapping[str, Ours | None]) -> dict[str, bool]:
 
 
 def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
-    """Whether each point is on the front: no other is at least as high in every number and higher in one."""
+    """Returns whether each point is on the front: no other point is at least as high in every number and higher in one."""
     beats = lambda one, other: one != other and all(a >= b for a, b in zip(one, other, strict=True))  # noqa: E731
     return [not any(beats(other, point) for other in points) for point in points]
 

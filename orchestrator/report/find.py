@@ -25,7 +25,7 @@ NO_KEYS = Keys(None, None, None)
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One seed of a row. status: done | stopped | diverged | failed | trained; only a done one has figures.
+    """One seed of a row. status: done | stopped | diverged | failed | trained. Only a done seed has figures.
 
     stated: failed by the row's own rule (see `ledger.run_view`); then `params` is set and the BLEU is in the reason.
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
@@ -54,16 +54,16 @@ class SeedResult:
 
 
 class Finder:
-    """Finds the results of rows; reads of the ledger the runs on the corpora that are asked for, once."""
+    """Finds the results of rows. It reads only runs on the requested corpora from the ledger, once per corpus."""
 
     def __init__(self, ledger: Ledger, data: Data) -> None:
         self.ledger, self.data = ledger, data
-        self._corpora: set[str] = set()  # of which the ledger was read
+        self._corpora: set[str] = set()  # corpora whose runs were read
         self._by_spec: dict[str, dict[int, Keys]] = {}
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
         self._controls: dict[str, set[str]] = {}
-        self._trials: dict[str, set[str]] = {}  # runs that were trained alone, by a search
+        self._trials: dict[str, set[str]] = {}  # runs of searches, which are trained but not decoded
         self.only: frozenset[int] | None = None
 
     @cached_property
@@ -71,14 +71,14 @@ class Finder:
         return StatisticsReader(self.ledger)
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
-        """Every seed of the row that has a record, sorted. `seeds`: also searched for, besides those in the ledger."""
+        """Returns every seed of the row with a record, sorted. `seeds`: seeds to search for besides the seeds in the ledger."""
         if row.spec is None:
             return []
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
         return [outcome for outcome in found if outcome is not None]
 
     def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
-        """Keys of every seed in the ledger and in `seeds`, sorted by seed. Seeds that have no data and never ran are left out."""
+        """Returns the keys of every seed in the ledger and in `seeds`, sorted by seed. Seeds without data that never ran are left out."""
         if row.spec is None:
             return {}
         self._index(row.spec)
@@ -93,19 +93,19 @@ class Finder:
         return made
 
     def trials(self, row: Row) -> set[str]:
-        """Train keys of the row's runs that a search has trained."""
+        """Returns the train keys of the row's runs that a search has trained."""
         self._index(row.run_spec)
         return self._trials.get(training_of(row.run_spec), set()) if self._trials else set()
 
     def control_kinds(self, table: str, rows: Iterable[Row]) -> set[str]:
-        """Kinds of matched controls of which the ledger has runs for the table at this address with these rows."""
+        """Returns the kinds of matched controls that have runs in the ledger, for the table at this address with these rows."""
         for row in rows:
             if row.spec is not None:
                 self._index(row.spec)
         return self._controls.get(table, set())
 
     def keys(self, row: Row) -> Keys | None:
-        """Keys of the row at its own seed; if its data is absent, those of a run with the same spec, or None."""
+        """Returns the keys of the row at its own seed. If its data is absent: the keys of a run with the same spec, or None."""
         if row.spec is None:
             return None
         try:
@@ -119,7 +119,7 @@ class Finder:
         return found
 
     def _by_record(self, row: Row) -> Keys | None:
-        """Keys of a score record with the row's `score`, of a run with the same training and search."""
+        """Returns the keys of a score record with the row's `score`, from a run with the same training and search."""
         trained = self._trained(row)
         if trained is None or trained.train is None:
             return None
@@ -128,7 +128,7 @@ class Finder:
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 
     def _trained(self, row: Row) -> Keys | None:
-        """Keys of a run with the row's training and search. Its parent may have another address if it is the same training."""
+        """Returns the keys of a run with the row's training and search. Its parent may have another address if the training is the same."""
         runs = self._searches.get(search_of(row.run_spec), {}).get(row.run_spec.seed, [])
         found = next((keys for start, keys in runs if start == row.run_spec.init_from), None)
         if found is not None or row.parent is None:
@@ -202,18 +202,18 @@ class Finder:
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:
-    """The row with the same training and search but another test set or metric."""
+    """Returns the row with the same training and search but another test set or metric."""
     return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
 
 
 def is_shipped(ledger: Ledger, key: str) -> bool:
-    """Whether a run (by its train key) is known from the published ledger alone."""
+    """Returns whether a run (by its train key) is only in the published ledger."""
     if ledger.root.resolve() == PUBLISHED_LEDGER:
         return True
     return bool(ledger.mirrors) and not packed.exists(ledger.run_dir(key) / "train.json")
 
 
 def shipped(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[str]]:
-    """Row -> train keys of its shipped runs, of rows all of whose runs are shipped."""
+    """Returns row -> train keys of its shipped runs, for rows with only shipped runs."""
     keys = {row: [o.keys.train for o in found if o.keys.train is not None] for row, found in outcomes.items()}
     return {row: own for row, own in keys.items() if own and all(is_shipped(ledger, key) for key in own)}

@@ -24,20 +24,20 @@ _TEX = (
     | {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "⇑": r"$\Uparrow$", "⇓": r"$\Downarrow$"}
     | {c: f"\\{c}" for c in "&%$#_{}"}
 )
-"""Characters that LaTeX needs escaped, or (`<`, `>`, `|`) shows as others in its default font encoding."""
+"""Characters that need an escape in LaTeX. `<`, `>` and `|` would print as other characters in the default font encoding."""
 _MINUS, _RANGE = re.compile(r"(?<![\w.)-])-(?=\d)"), re.compile(r"(?<=\d)-(?=\d)")
 _INTERVAL = re.compile(r"\((\S+) to (\S+)\)")
 _SETTING = re.compile(r" \([^()]*\)(?=:|$)")
 WRAPPED = 36
-"""Characters from which a text is wrapped."""
+"""Number of characters from which a text is wrapped."""
 COLUMN = 52
-"""Characters that fit one column of a paper; a wider table spans both."""
+"""Number of characters that fit one column of a paper. A wider table spans both columns."""
 FLOAT = Path(__file__).with_name("table.tex")
-"""What stands around the rows in LaTeX; `$NAME` is filled in."""
+"""Template around the rows in LaTeX; `$NAME` is replaced."""
 
 
 def latex(table: Table, names: Sequence[str] = ()) -> str:
-    """The float; it needs the packages array, booktabs and graphicx. names: see `layout`."""
+    """Returns a LaTeX float, which needs the packages array, booktabs and graphicx. names: see `layout`."""
     made = layout(table, names)
     if not names:  # states take much room and are few
         made = replace(made, columns=[column for column in made.columns if column.name != "status"])

@@ -1,4 +1,4 @@
-"""A claim on one metric, judged: what it was judged by, as text, as data and as an exit code."""
+"""The judgement of a claim on one metric: its evidence, as text, as data and as an exit code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ OF_CLAIMS = (CONFIRMED, SMALLER, LARGER, *AGAINST, OPEN)
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim on one metric, and what our runs say of it.
+    """A claim on one metric with the evidence of our runs.
 
     Args:
-        claim: with the addresses of its rows; its effect is None where nothing is claimed of this metric but, perhaps, the sign.
-        stated: whether the claim is about this metric; False: about another one, of which this one shows the sign.
-        claimed: whether somebody claims an effect.
+        claim: the claim with the addresses of its rows. Its effect is None if it predicts at most the sign on this metric.
+        stated: whether the claim is about this metric; False: it is about another metric and predicts only the sign here.
+        claimed: whether an effect is claimed.
         effects: the difference to each control at `level`, the strongest first; empty without results.
-        p: of the claim, adjusted for the `family` claims of the table (Holm); raw: before; None with one seed.
-        look: how many times the claim was judged with new seeds; level: of significance, of this look.
-        chrf: the difference in chrF to the strongest control, which no verdict counts; of a claim on BLEU.
+        p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed.
+        look: number of times that the claim was judged with new seeds. level: significance level of this look.
+        chrf: for a claim on BLEU, the difference in chrF to the strongest control. Verdicts ignore it.
         setting: how our setting differs from the paper's.
-        own: whether it is about a row and the row that it is compared with, on the row's own metric or its nll.
+        own: whether it compares a row with its usual comparison row, on the row's own metric or its nll.
     """
 
     claim: RowClaim
@@ -50,17 +50,17 @@ class Judgement:
 
     @property
     def effect(self) -> Effect | None:
-        """The difference to the strongest control."""
+        """Returns the difference to the strongest control."""
         return self.effects[0] if self.effects else None
 
     @property
     def significant_gain(self) -> bool | None:
-        """Whether the difference is significant and above 0; None with one seed."""
+        """Returns whether the difference is significant and above 0; None with one seed."""
         return None if self.p is None else self.p < self.level and self.effects[0].delta > 0
 
     @property
     def word(self) -> str:
-        """The word of the verdict; of a claim with the setting where it differs from the paper's."""
+        """Returns the word of the verdict. A claim adds the setting if it differs from the paper's."""
         shown = self.claimed and self.setting and self.verdict.word in OF_CLAIMS
         return f"{self.verdict.word} ({self.setting})" if shown else self.verdict.word
 
@@ -70,16 +70,16 @@ class Judgement:
         return self.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
 
     def text(self, word: str | None = None) -> str:
-        """The difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. word: by default with the setting."""
+        """Returns the difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. word: default: with the setting."""
         return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.word if word is None else word])
 
     @property
     def plain(self) -> str:
-        """`text` without the setting."""
+        """Returns `text` without the setting."""
         return self.text(self.verdict.word)
 
     def as_json(self) -> dict[str, Any]:
-        """effect: the difference to the strongest control; controls: those to the others."""
+        """Returns plain data. effect: the difference to the strongest control; controls: the differences to the other controls."""
         claim, verdict, effects = self.claim, self.verdict, [effect.as_json() for effect in self.effects]
         found: dict[str, Any] = {"row": claim.row, "against": claim.against, "metric": claim.metric, "source": claim.source}
         found |= {"stated": self.stated} | ({} if claim.margin is None else {"margin": claim.margin})
@@ -89,7 +89,7 @@ class Judgement:
         return found | {"chrf": None if self.chrf is None else self.chrf.as_json()}
 
     def of_row(self) -> dict[str, Any]:
-        """{"verdict", "controls", "chrf_delta", "effect", "parts", "significant"}: what a row of a table has."""
+        """Returns the entries of a table's row: {"verdict", "controls", "chrf_delta", "effect", "parts", "significant"}."""
         record, said = self.as_json(), ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
         verdict = {"word": record["verdict"]} | {name: record[name] for name in said}
         found = {"verdict": verdict | ({"setting": record["setting"]} if record["setting"] else {}), "controls": record["controls"]}
@@ -100,7 +100,7 @@ class Judgement:
 
 @dataclass
 class OfRow:
-    """A row against the one that it is compared with: on its own metric, and on the nll of the references."""
+    """The comparison of a row with its comparison row: on its own metric, and on the nll of the references."""
 
     own: Judgement | None = None
     nll: Judgement | None = None
@@ -115,7 +115,7 @@ class OfRow:
 
 
 def exit_code(judged: Sequence[Judgement]) -> int:
-    """Of the stated claims: 0: all confirmed, higher or lower; 6: some reversed, or without such an effect; 7: else, if some are open."""
+    """Returns the exit code for the stated claims. 0: all confirmed, higher or lower; 6: some reversed or no such effect; 7: some open."""
     words = {one.verdict.word for one in judged if one.stated}
     if words & set(AGAINST):
         return 6

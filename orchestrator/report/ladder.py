@@ -1,4 +1,4 @@
-"""The ladder of a table: the effect of each row at several sizes, its slope, and what compute of the baseline it stands for."""
+"""The ladder of a table: the effect of each row at several sizes, its slope, and its equivalent in compute of the baseline."""
 
 import statistics
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from orchestrator.specs.row import Row, short_id
 from orchestrator.tables import counted
 
 NLL = "nll"
-UNEVEN = 1.25  # ratio of tokens per parameter between sizes from which a note says so
+UNEVEN = 1.25  # minimum ratio of tokens per parameter between sizes for a note
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Size:
 
     @cached_property
     def losses(self) -> dict[str, Loss]:
-        """Row -> its loss and what one training took, of rows of at least two seeds whose data is prepared."""
+        """Returns row -> its loss and the cost of one training, for rows with at least two seeds and prepared data."""
         rows = [row for row in self.section.rows if row.kind == "run"]
         effects, lengths = Effects(rows, self.section.outcomes, self.section.finder.reader, NLL), Lengths()
         found = {}
         for row in rows:
             scores = effects.arms[row.id].scores if row.id in effects.arms else np.zeros(0)
             if len(scores) > 1 and (took := self._took(row, lengths)) is not None and (spread := effects.spread(row.id)) is not None:
-                variance = spread.variance + effects.model(row.id).tau2  # a mean does not lose what a seed does to all rows
+                variance = spread.variance + effects.model(row.id).tau2  # a mean contains the seeds' common effects
                 found[row.id] = Loss(float(scores.mean()), (variance / len(scores)) ** 0.5, *took)
         return found
 
     def _took(self, row: Row, lengths: Lengths) -> tuple[float, float] | None:
-        """Operations and mean seconds of a training, with those of the rows that it starts from."""
+        """Returns operations and mean seconds of a training, including the rows that it starts from."""
         operations = seconds = 0.0
         for each in row.lineage:
             outcomes = self.section.done(each.id) if each.id in self.section.outcomes else self.section.finder.outcomes(each)
@@ -60,7 +60,7 @@ class Size:
         return operations, seconds
 
     def tokens_per_parameter(self, row: str) -> float | None:
-        """Target tokens of a training over the parameters of the model."""
+        """Returns target tokens of a training per parameter of the model."""
         records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in self.section.done(row)[:1]]
         known = (r["seconds"] * r["tokens_per_second"] / r["params"] for r in records if {"seconds", "tokens_per_second"} <= set(r))
         return next(known, None)
@@ -68,7 +68,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Point:
-    """A row at one size. params: of the row it is compared with, else its own; effect, verdict: as the table at this size has them."""
+    """A row at one size. params: parameters of its comparison row, else its own. effect, verdict: from the table at this size."""
 
     profile: str
     params: int | None
@@ -92,7 +92,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ladder:
-    """All rows that have an effect at some size."""
+    """The ladder of a table, with all rows that have an effect at some size."""
 
     table: str
     profiles: Sequence[str]
@@ -119,7 +119,7 @@ class Ladder:
     HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
 
     def cells(self) -> list[list[str]]:
-        """A line for each row, metric and size, and one for each slope."""
+        """Returns a line per row, metric and size, and a line per slope."""
         found = []
         for line in self.lines:
             for point in line.points:
@@ -131,7 +131,7 @@ class Ladder:
 
 
 def make(sizes: Sequence[Size]) -> Ladder:
-    """The ladder of one table, from the smallest size to the largest. A slope needs one control and one test set and vocabulary."""
+    """Returns the ladder of one table, from the smallest to the largest size. A slope needs one control, test set and vocabulary."""
     starts = {row: base for size in reversed(sizes) for row, base in size.section.starts.items()}
     lines, uneven = [], set[str]()
     for row in dict.fromkeys(line.id for size in sizes for line in size.section.table.rows if line.id in starts):
@@ -147,7 +147,7 @@ def make(sizes: Sequence[Size]) -> Ladder:
 
 
 def _settings(sizes: Sequence[Size], row: str) -> dict[str, str]:
-    """Profile -> data and scoring of the row, of the sizes that have it."""
+    """Returns profile -> data and scoring of the row, for the sizes that have the row."""
     specs = {size.profile: each.spec for size in sizes for each in size.section.rows if each.id == row}
     return {profile: f"{spec.data.model_dump_json()} {spec.score.model_dump_json()}" for profile, spec in specs.items() if spec is not None}
 
@@ -170,7 +170,7 @@ def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
 
 
 def _speed_up(size: Size, sizes: Sequence[Size], row: str, base: str) -> SpeedUp | None:
-    """Relative to the curve of the row's baseline; of the sizes that have both, and one vocabulary."""
+    """Returns the speed-up relative to the curve of the row's baseline, over sizes with both rows and one vocabulary."""
     data = _settings(sizes, row)
     alike = [each for each in sizes if base in each.losses and data.get(each.profile) == data.get(size.profile)]
     if row not in size.losses or size not in alike:

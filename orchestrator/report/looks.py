@@ -1,6 +1,6 @@
-"""Looks: each time that a claim is judged with other seeds, in RESULTS/looks.json, and the level of significance of each look.
+"""Looks in RESULTS/looks.json, and the significance level of each. A look is one judgement of a claim with other seeds.
 
-Two tests of one claim find a difference that is none more often than one does, so each look has a stricter level.
+Two tests of one claim give more false positives than one test, so each look has a stricter level.
 
     {"claims": {ID: [{"time", "row", "against", "seeds": {row: [seed, ..]}, "runs": {row: digest}, "judged": {metric: {"delta", "p",
                       "level", "word"}}, "planned": number of looks or null}]}}
@@ -25,14 +25,14 @@ from orchestrator.specs.row import short_id
 
 KEY = digest("looks")
 POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)
-"""Level of each of n looks at equal steps, 0.05 in all (Pocock 1977, Biometrika 64:191), n = 1 to 10."""
+"""Level of each of n looks at equal steps, 0.05 in total (Pocock 1977, Biometrika 64:191), n = 1 to 10."""
 
 
 def level_of(look: int, planned: int | None = None) -> float:
-    """The level of a claim's n-th look: Pocock's for the planned number of looks.
+    """Returns the level of a claim's n-th look: Pocock's level for the planned number of looks.
 
-    Looks that nobody planned begin at 0.05. The next one has Pocock's level of one look more: 0.05 and 0.0221 find 6.2 % of the
-    differences that are none, at equal steps and with a known variance.
+    Unplanned looks begin at 0.05. Each next look has Pocock's level for one more look. Levels 0.05 and 0.0221 give 6.2 % false positives,
+    at equal steps and with a known variance.
     """
     looks = planned if planned is not None and look <= planned else look + (look > 1)
     return POCOCK[looks - 1] if looks <= len(POCOCK) else POCOCK[-1] * len(POCOCK) / looks
@@ -40,7 +40,7 @@ def level_of(look: int, planned: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class State:
-    """What a claim was judged with: row, its controls and the seeds of each; runs: digests of their records.
+    """The evidence of a look: row, its controls and the seeds of each. runs: digests of their records.
 
     claim: digest of the claim in its setting.
     """
@@ -52,7 +52,7 @@ class State:
     runs: Mapping[str, str]
 
     def follows(self, record: Record) -> bool:
-        """Whether a row or control that the recorded look had already has other runs now. A control more makes no new look."""
+        """Returns whether a row or control of the recorded look has other runs now. An additional control makes no new look."""
         return _differ(record["runs"], self.runs)
 
 
@@ -60,7 +60,7 @@ class State:
 class Looks:
     """The looks that a ledger and its mirrors record. A published ledger is only read.
 
-    claims: claim -> its looks in the order of time; new: those that this process adds.
+    claims: claim -> its looks in the order of time. new: looks that this process adds.
     """
 
     ledger: Ledger
@@ -72,17 +72,18 @@ class Looks:
             self.claims = together(self.claims, read(root))
 
     def number(self, state: State) -> int:
-        """Which look at the claim this is, from 1."""
+        """Returns the number of this look at the claim, from 1."""
         records = self.claims.get(state.claim, [])
         steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records)]
         return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
 
     def planned(self, state: State, now: Mapping[str, int]) -> int | None:
-        """How many looks a sweep planned for the claim before its first one. now: row -> looks that one plans, if this is the first."""
+        """Returns the number of looks that a sweep planned before the claim's first look. now: row -> planned looks, if this is the
+        first."""
         return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), now.get(state.row))
 
     def add(self, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
-        """Adds a look, unless its records are those of the last one. `save` writes it."""
+        """Adds a look, unless it has the same records as the last look. `save` writes it."""
         records = self.claims.get(state.claim, [])
         if not records or state.follows(records[-1]) or not state.runs.keys() <= records[-1]["runs"].keys():
             time = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -90,24 +91,24 @@ class Looks:
             self.new[state.claim] = {"time": time, **about, "judged": dict(judged), "planned": planned}
 
     def save(self) -> None:
-        """Writes the new looks into the results folder, where there is one; one line on stderr if it cannot be written."""
+        """Writes the new looks into the results folder, if it exists. One line on stderr if writing fails."""
         root = self.ledger.root
         if not self.new or not root.is_dir() or root.resolve() == PUBLISHED_LEDGER:
             return
         try:
-            with RunLock(root / "looks.lock").acquire(timeout=60):  # with a bucket this fetches the others' looks
+            with RunLock(root / "looks.lock").acquire(timeout=60):  # with a bucket, the lock fetches the looks of other processes
                 write(root, together(read(root), {claim: [record] for claim, record in self.new.items()}))
         except (OSError, RemoteError) as error:
             log_once(f"warning: {root / LOOKS}: {getattr(error, 'strerror', None) or error}; this look at the results is not recorded")
 
 
 def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Whether a row that both looks have has other runs in the newer one."""
+    """Returns whether a row of both looks has other runs in the newer look."""
     return any(new[name] != run for name, run in old.items() if name in new)
 
 
 def read(root: Path) -> dict[str, list[Record]]:
-    """The looks of one folder. UserError if the file is damaged: without it a later look would be taken for the first."""
+    """Returns the looks of one folder. UserError: the file is damaged. Without it, a later look would count as the first."""
     document = read_or_refuse(root / LOOKS, "the looks at these results; restore the file")
     return {} if document is None else dict(document["claims"])
 
@@ -117,7 +118,7 @@ def write(root: Path, claims: Mapping[str, Sequence[Record]]) -> None:
 
 
 def together(ours: Mapping[str, Sequence[Record]], theirs: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
-    """The looks of both, each once, in the order of time."""
+    """Returns the looks of both, each once, in the order of time."""
     both = {claim: [*ours.get(claim, ()), *theirs.get(claim, ())] for claim in {**ours, **theirs}}
     unlike = {claim: [one for i, one in enumerate(each) if one not in each[:i]] for claim, each in both.items()}
     return {claim: sorted(each, key=lambda record: str(record["time"])) for claim, each in unlike.items()}

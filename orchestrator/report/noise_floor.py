@@ -1,7 +1,7 @@
-"""The noise floor of a recipe: how much scores vary over seeds of one row, measured by `nmt-ablate noise`, in RESULTS/noise/KEY16.json.
+"""The noise floor of a recipe: the variance of scores over seeds of one row, from `nmt-ablate noise`, in RESULTS/noise/KEY16.json.
 
-Rows of one spec family differ in nothing but the model, its start and the seed, so that the spread of one row's seeds is a good guess of
-another's. Plans use it to say what their seeds can find, in tables it counts as one row more.
+Rows of one spec family differ only in the model, its start and the seed. The spread of one row's seeds is therefore a good estimate for the
+other rows. Plans use it to compute detectable effects; in tables it counts as one more row.
 """
 
 import math
@@ -37,12 +37,12 @@ class Floor:
 
 
 def family(spec: RunSpec) -> dict[str, Any]:
-    """What rows of a family have in common."""
+    """Returns the part of a spec that all rows of a family share."""
     return {name: section for name, section in recorded(spec).items() if name in SECTIONS}
 
 
 def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
-    """The record of a floor from the finished seeds of `row`.
+    """Measures a floor from the finished seeds of `row`.
 
     Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences"}}}; sentences: bootstrap standard error of one run
     over sentences.
@@ -60,13 +60,13 @@ def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str,
 
 
 def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
-    """Writes the floor; one of the same family is replaced."""
+    """Writes the floor. It replaces a floor of the same family."""
     key = digest(record["family"])
     write_document(ledger.root / FOLDER / f"{short(key)}.json", record, key)
 
 
 def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
-    """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
+    """Returns the floor of the spec's family, else a floor with the same corpus and test set. Of several, the one with the most seeds."""
     wanted = family(spec)
     found: list[Floor] = []
     for record in ledger.documents(FOLDER):
@@ -77,16 +77,15 @@ def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
 
 
 def of_family(ledger: Ledger, table: Collection[str], spec: RunSpec, metric: str) -> Spread | None:
-    """The `floor` of `Effects`: of the same family, and not of a row of the table, whose seeds count anyway."""
+    """Returns the `floor` of `Effects`: a floor of the same family, but not of a row of the table, because its seeds already count."""
     found = load(ledger, spec, metric)
     return found.spread if found is not None and found.same_family and found.row not in table else None
 
 
 def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> dict[str, Any]:
-    """What a plan can find: {"floor", "sd", "df", "same_family", "seeds", "mde", "seeds_needed": {row: seeds or None}}.
+    """Returns the power of a plan: {"floor", "sd", "df", "same_family", "seeds", "mde", "seeds_needed": {row: seeds or None}}.
 
-    rows: rows of the table; claims: row -> claimed difference. The part of the variance that sentences
-    add is not known before the runs.
+    rows: number of rows of the table; claims: row -> claimed difference. The variance over sentences is unknown before the runs.
     """
     spread = Spread(floor.spread.variance, floor.spread.df, rows)
     mde = None if seeds < 2 else detectable(math.sqrt(2 * spread.variance / seeds), degrees(rows, seeds))
@@ -96,6 +95,6 @@ def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> d
 
 
 def sentence_error(arm: Arm) -> float:
-    """Standard error of one run's score over sentences: the bootstrap's, mean over seeds."""
+    """Returns the bootstrap standard error of one run's score over sentences: the root of the mean variance over seeds."""
     size = arm.statistics.shape[1]
     return float(np.sqrt(arm.resampled(multiplicities(size), np.arange(size)).var(axis=1, ddof=1).mean()))

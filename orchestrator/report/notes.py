@@ -40,7 +40,7 @@ def notes(
 
 
 def claim_note(one: Judgement) -> str:
-    """A note on a claim that is not about a row's difference to the one it starts from."""
+    """Returns a note on a claim about another comparison than a row and the row it starts from."""
     metric = "" if one.metric == "bleu" else f" in {one.metric}"
     claimed = "" if one.claim.effect is None else f"claimed {one.claim.effect:+.2f}, "
     return f"{short_id(one.claim.row)} against {short_id(str(one.claim.against))}{metric}: {claimed}ours {one.text()}"
@@ -86,7 +86,7 @@ def _differences(done: Sequence[SeedResult]) -> list[str]:
 
 
 def _effects(judged: Sequence[Judgement]) -> list[str]:
-    """What the intervals are, and how large the spread over seeds is."""
+    """Returns notes on the meaning of the intervals and on the spread over seeds."""
     effects = [one.effect for one in judged if one.effect is not None]
     tested = [one for one in judged if one.effect is not None and one.effect.difference is not None]
     lines = []
@@ -102,7 +102,7 @@ def _effects(judged: Sequence[Judgement]) -> list[str]:
 
 
 def _spreads(effects: Sequence[Effect]) -> str:
-    """The standard deviations over seeds, each moderated by those of the other rows."""
+    """Returns the standard deviations over seeds, each moderated by the other rows."""
     spreads = [effect.difference.spread for effect in effects if effect.difference is not None]
     low, high = min(spread.sd for spread in spreads), max(spread.sd for spread in spreads)
     several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
@@ -122,7 +122,7 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
 
 
 def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
-    """A line for each doubt about whether a metric suits its references, from the score records."""
+    """Returns a line per doubt whether a metric suits its references, from the score records."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         done = next((o for o in outcomes[row.id] if o.status == "done"), None)

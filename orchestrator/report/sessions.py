@@ -3,8 +3,8 @@
     RESULTS/sessions/NAME.jsonl    a sealed line a claim, in the order of arrival:
                                    {"number", "time", "row", "against", "metric", "claim", "delta", "p", "level", "accepted"}
 
-A claim is known by its metric and its runs: another name, another expectation or a second call gives it no second chance. With more seeds
-it is another claim, at a level of its own.
+Metric and runs identify a claim. Another name, another expectation or a second call gives no second chance. With more seeds it is another
+claim with its own level.
 """
 
 import math
@@ -31,9 +31,9 @@ from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
 
 
 def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcomes) -> list[Record]:
-    """The lines of these claims, which have a p, in the session; those that are new are appended, each at the level of its place.
+    """Returns the lines of these claims in the session. New claims are appended, each with the level of its position. All have a p.
 
-    outcomes: of the rows that they name.
+    outcomes: outcomes of the rows that the claims name.
     """
     if not SEGMENT.fullmatch(name):
         raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
@@ -55,7 +55,7 @@ def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcom
 
 
 def read(path: Path) -> dict[str, Record]:
-    """Key -> line of a session. UserError for an altered or missing line: the levels depend on all of them."""
+    """Returns key -> line of a session. UserError: a line was changed or is missing. The levels depend on all lines."""
     found: dict[str, Record] = {}
     for line in read_lines(path):
         if line.get("digest") != digest(unsealed(line)) or line.get("number") != len(found) + 1:
@@ -71,15 +71,15 @@ def key_of(one: Judgement, outcomes: Outcomes) -> str:
 
 
 def p_of(one: Judgement) -> float:
-    """The two-sided p of the claim, not adjusted; 1 if the difference has the other sign, which is no discovery of the claim."""
+    """Returns the two-sided p of the claim, not adjusted; 1 if the difference has the other sign, since that does not support the claim."""
     sign = math.copysign(1.0, one.claim.effect or (-1.0 if one.metric in LOWER_IS_BETTER else 1.0))
     return one.raw if one.raw is not None and sign * one.effects[0].delta > 0 else 1.0
 
 
 def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:
-    """A line for each claim whose row differs from the other one in keys of the spec that its `changes` do not name.
+    """Returns a line per claim whose row differs from the other row in spec keys that its `changes` do not name.
 
-    rows: by address; starts: row -> the row that it is compared with.
+    rows: rows by address; starts: row -> the row with which it is compared.
     """
     problems = []
     for i, (claim, full) in enumerate(zip(claims, of_table(address, claims), strict=True)):
@@ -98,7 +98,7 @@ def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: 
 
 
 def differing(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Dotted keys in which two parts of a spec differ. A component of another kind is one key."""
+    """Returns the dotted keys in which two parts of a spec differ. A component of another kind is one key."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.get("kind") == theirs.get("kind"):
         names = dict.fromkeys([*ours, *theirs])
         return [key for name in names for key in differing(ours.get(name), theirs.get(name), f"{path}.{name}" if path else name)]

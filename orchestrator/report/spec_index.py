@@ -1,4 +1,4 @@
-"""The specs and keys that a ledger records: digests by which a row finds its runs where its data is absent, and its other seeds."""
+"""The specs and keys that a ledger records. By their digests a row finds its other seeds, and its runs if its data is absent."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ _CORPUS = re.compile(rb"^  data:\n    corpus: ['\"]?(.*?)['\"]?$", re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """One run with its scoring. id: address of the row; others: (meaning, keys) of its other scorings."""
+    """One run with its scoring. id: address of the row. others: (meaning, keys) of its other scorings."""
 
     id: str
     seed: int
@@ -33,8 +33,8 @@ class Entry(NamedTuple):
 
 
 def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
-    """From sweep files, the last started first, then from the spec.yaml of runs whose keys no sweep file contains; without those that state
-    another corpus, for a thousand of them take seconds to parse."""
+    """Yields entries from sweep files, the latest first, then from the spec.yaml of runs that no sweep file contains. It skips specs with
+    another corpus, because parsing a thousand specs takes seconds."""
     said: set[frozenset[str]] = set()
     seen: set[str] = set()
     roots = (ledger.root, *ledger.mirrors)
@@ -78,13 +78,13 @@ def _entry(record: Mapping[str, Any], corpus: str) -> Entry | None:
 
 @functools.lru_cache(maxsize=1024)
 def _validated(text: str) -> tuple[RunSpec, str, str, str]:
-    """Of a spec without its seed, as JSON, which the seeds of a row share."""
+    """Returns the validated spec and its digests from JSON without a seed. All seeds of a row share this result."""
     spec = RunSpec.model_validate(without_former(json.loads(text)))
     return spec, meaning_of(spec), search_of(spec), training_of(spec)
 
 
 def external_of(row_id: str, score: ScoreSpec | None = None) -> str:
-    """Digest of an external row with its scoring; without one it is shared by all its results."""
+    """Returns the digest of an external row with its scoring. Without a scoring, all its results share the digest."""
     return digest(["external", row_id, None if score is None else score.model_dump(mode="json")])
 
 
@@ -93,13 +93,13 @@ def meaning_of(spec: RunSpec) -> str:
 
 
 def search_of(spec: RunSpec) -> str:
-    """Digest shared by rows that differ at most in seed, scoring and the address of the parent row."""
+    """Returns a digest that is equal for rows that differ at most in seed, scoring and the address of the parent row."""
     return digest(spec.model_dump(mode="json", exclude={"seed", "score", "init_from"}))
 
 
 def training_of(spec: RunSpec) -> str:
-    """Digest shared by rows that may share a training: seed, decoding, scoring and the address of the parent row may differ.
+    """Returns a digest that is equal for rows that may share a training: seed, decoding, scoring and the parent's address may differ.
 
-    The weights of the parent from which a row starts may not (`ledger.keys`).
+    The choice of the parent's weights may not differ (`ledger.keys`).
     """
     return digest([spec.start, spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"})])

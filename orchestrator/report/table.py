@@ -1,4 +1,4 @@
-"""A table as data: reported and measured figures of each row. A row that was stopped or failed has a status but no figures."""
+"""A table as data: reported and measured figures of each row. A stopped or failed row has a status but no figures."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,9 @@ from orchestrator.specs.table import FAILED, number
 
 @dataclass(frozen=True)
 class Line:
-    """One row. reported, note, analysis: as in the table's file. ours: None if the row was not run and its speed not measured.
+    """One row. reported, note, analysis: as in the table's file. ours: None if the row was not run and its speed was not measured.
 
-    judged: against the row that it is compared with.
+    judged: judgement against the row with which it is compared.
     """
 
     id: str
@@ -47,8 +47,8 @@ class Line:
 class Table:
     """A whole table.
 
-    base: the row that speeds are relative to. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code
-    changed, which are among the notes too. claims: of the paper and the file. outcomes: the results of each row.
+    base: the reference row of speeds. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code changed; the
+    notes also contain them. claims: judgements of the claims of the paper and the file. outcomes: the results of each row.
     """
 
     table: str
@@ -63,7 +63,7 @@ class Table:
 
     @property
     def address(self) -> str:
-        """The first part of its rows' names."""
+        """Returns the address, which is the first part of its rows' names."""
         return self.table.partition(",")[0]
 
     def as_json(self) -> dict[str, Any]:
@@ -89,13 +89,13 @@ def make(
     """Makes the table of resolved rows.
 
     Args:
-        columns: order of the reported columns; by default the order of appearance.
+        columns: order of the reported columns; default: order of appearance.
         scale: how our setting differs from the published one, for a note.
-        base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
-        stated: claims of the table's file, which are judged beside the paper's differences.
-        full_size: the models are as published, so their parameters are compared with the reported ones.
+        base: row to compare with; default: the row that a row starts from if it is in the table, else the table's `baseline`.
+        stated: claims of the table's file, which are judged together with the paper's differences.
+        full_size: whether the models have the published sizes, so that their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
-        named: the rows to show; None: all. All are judged.
+        named: the rows to show; None: all. All rows are judged.
     """
     seeds, whole = list(seeds), rows
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
@@ -152,7 +152,7 @@ def make(
 
 
 def _untested(rows: Sequence[Row], lines: Sequence[Line], start: Mapping[str, str]) -> list[str]:
-    """A note about rows that have figures, as their base rows do, but were not tested."""
+    """Returns a note about rows that were not tested although they and their base rows have figures."""
     done = {line.id for line in lines if line.ours is not None and line.ours.bleu is not None}
     own = [line.id for row, line in zip(rows, lines, strict=True) if row.control is None and line.judged.effect is None]
     lacking = [row for row in own if {row, start.get(row)} <= done]

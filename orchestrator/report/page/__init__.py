@@ -1,1 +1,1 @@
-"""A report as one HTML page that needs nothing else: tables, curves, translations, differences of specs, provenance."""
+"""A report as one self-contained HTML page: tables, curves, translations, differences of specs, provenance."""

@@ -28,27 +28,27 @@ def tip(field: str, title: str = "", form: str = "") -> Spec:
 
 
 def chart(values: Sequence[Spec], height: int, **rest: Any) -> Spec:
-    """A chart as wide as the page."""
+    """Returns a chart with the width of the page."""
     return {"data": {"values": values}, "width": "container", "height": height, **rest}
 
 
 def layer(mark: Spec, encoding: Spec, only: str = "") -> Spec:
-    """only: a condition of the points that are drawn."""
+    """Returns a layer of a chart. only: condition on the points to draw."""
     return ({"transform": [{"filter": only}]} if only else {}) | {"mark": mark, "encoding": encoding}
 
 
 def zero(axis: str) -> Spec:
-    """A line where `axis` is 0."""
+    """Returns a line at 0 of `axis`."""
     line = layer({"type": "rule", "color": "var(--ink)"}, {axis: {"datum": 0, "type": "quantitative"}})
     return {"data": {"values": [{}]}, **line}
 
 
 COLOURS = 8
-"""Of the page (`--c0` to `--c7`). Tables with more rows colour the baseline and the best; the others are grey."""
+"""Number of colours of the page (`--c0` to `--c7`). Tables with more rows colour the baseline and the best row; other rows are grey."""
 
 
 def chosen(section: Section) -> list[str]:
-    """Rows with a colour of their own: the baseline and the best, in the table's order."""
+    """Returns the rows with their own colour: the baseline and the best, in the table's order."""
     lines = [line for line in section.table.rows if line.kind == "run" and section.outcomes.get(line.id)]
     ranked = sorted((line for line in lines if line.score is not None), key=lambda line: line.score or 0.0, reverse=True)
     first = [line.id for line in lines if line.id == section.table.base] + [line.id for line in ranked] + [line.id for line in lines]
@@ -57,7 +57,7 @@ def chosen(section: Section) -> list[str]:
 
 
 def curves(section: Section) -> Spec | None:
-    """Learning curves with a choice of metric and of seeds or their mean; None without a history."""
+    """Returns learning curves with a choice of the metric, and of seeds or their mean; None without a history."""
     order = [line.id for line in section.table.rows if section.outcomes.get(line.id)]
     data = points(section, order)
     if not data:
@@ -96,7 +96,7 @@ def curves(section: Section) -> Spec | None:
 
 
 def colour_of(section: Section) -> Spec:
-    """One colour a row; grey for rows without one of their own, which have no entry in the legend."""
+    """Returns one colour per row. Rows without their own colour are grey and not in the legend."""
     own = [short_id(row_id) for row_id in chosen(section)]
     all_rows = [short_id(line.id) for line in section.table.rows if section.outcomes.get(line.id)]
     rest = [name for name in all_rows if name not in own]
@@ -118,13 +118,13 @@ def colour_of(section: Section) -> Spec:
 
 METRICS = {"valid/nll": "validation nll", "train/nll": "training nll", "valid/bleu": "validation BLEU"}
 MOST_POINTS = 40
-"""Points of one curve on the page: a page of 100 rows and three seeds stays below 5 MB."""
+"""Maximum number of points of a curve. A page with 100 rows and three seeds stays below 5 MB."""
 
 
 def points(section: Section, order: Sequence[str]) -> list[Spec]:
     """{"r": place of the row in `order`, "v": "seed" or "mean", "s": seed, "m": metric, "x": update, "y": value, "l", "h": least and most}.
 
-    Runs that did not finish are among them: their curves say why.
+    Unfinished runs are included, because their curves show the reason.
     """
     found: list[Spec] = []
     for place, row_id in enumerate(order):
@@ -153,14 +153,14 @@ def _curves(section: Section, key: str) -> dict[str, list[tuple[int, float]]]:
 
 
 def thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most MOST_POINTS points at even distances, the first and the last among them."""
+    """Returns at most MOST_POINTS points at even distances, including the first and the last."""
     if len(curve) <= MOST_POINTS:
         return list(curve)
     return [curve[round(i * (len(curve) - 1) / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
 
 
 def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
-    """The mean at steps that all seeds have."""
+    """Returns the mean at the steps that all seeds have."""
     by_step = [dict(curve) for curve in curves]
     steps = sorted(set(by_step[0]).intersection(*by_step[1:]))
     values = {step: [each[step] for each in by_step] for step in steps}
@@ -171,7 +171,7 @@ def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
 
 
 def quality(section: Section) -> dict[str, Spec]:
-    """Name of a chart -> the score against parameters and against speed. Empty below two rows."""
+    """Returns chart name -> chart of the score against parameters or speed. Empty with less than two rows."""
     lines = [(line, line.ours, y) for line in section.table.rows if line.ours is not None and (y := line.score) is not None]
     if len(lines) < 2:
         return {}
@@ -195,7 +195,7 @@ def _dot(line: Line, ours: Ours, x: float, y: float) -> Spec:
 
 
 def front(dots: Sequence[Spec], *, fewer: bool) -> list[Spec]:
-    """The points that no other beats in both x and y, by x. fewer: less of x is better."""
+    """Returns the points that no other point beats in both x and y, in order of x. fewer: smaller x is better."""
     points = [(dot["y"], -dot["x"] if fewer else dot["x"]) for dot in dots]
     kept = [dot for dot, best in zip(dots, unbeaten(points), strict=True) if best]
     return sorted(kept, key=lambda dot: dot["x"])
@@ -219,14 +219,14 @@ def _scatter(section: Section, dots: list[Spec], title: str, name: str, *, fewer
 
 
 def _domain(values: Sequence[float]) -> list[float]:
-    """The range with a margin, which does not go below zero where no value does."""
+    """Returns the range of the values with a margin. It is not negative if no value is negative."""
     low, high = min(values), max(values)
     margin = 0.07 * (high - low) or 1.0
     return [round(max(low - margin, 0.0) if low >= 0 else low - margin, 4), round(high + margin, 4)]
 
 
 def of_ladder(found: Ladder) -> Spec | None:
-    """A panel for each metric: a line for each row over the parameters, with its intervals. None without a point."""
+    """Returns a panel per metric with a line per row over the parameters, and its intervals. None without a point."""
     points: list[dict[str, Any]] = []
     for line in found.lines:
         for each in line.points:

@@ -1,4 +1,4 @@
-"""All claims of a page: a table with the paper's effect beside ours and what seeds can find; claims without a verdict; a forest plot."""
+"""All claims of a page: a table with the paper's effect, our effect and the detectable effect; claims without a verdict; a forest plot."""
 
 import math
 import re
@@ -24,7 +24,7 @@ LACKING = (NOT_RUN, NOT_COMPARED)
 
 
 class Answer(NamedTuple):
-    """A judgement that the page shows, and the same claim on the nll of the references."""
+    """A judgement on the page, with the judgement of the same claim on the nll of the references."""
 
     judgement: Judgement
     nll: Judgement | None
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimsTable:
-    """heads, rows: the table. left: table -> reason -> names of rows whose claims have no verdict."""
+    """The table (heads, rows). left: table -> reason -> names of rows whose claims have no verdict."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -45,7 +45,7 @@ class ClaimsTable:
 
 
 def begins_with_claims(sections: Sequence[Section]) -> bool:
-    """Whether a page begins with this table: it has several tables, or a second corpus to show beside the claims of one."""
+    """Returns whether a page begins with this table: the page has several tables, or claims with a second corpus."""
     return len(sections) > 1 or any(section.second for section in sections)
 
 
@@ -54,9 +54,9 @@ SHORT = ("row", "system", "strongest control", "paper", "ours", "verdict", "test
 
 
 def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsTable:
-    """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left.
+    """Returns every row with a verdict, with or without a reported difference, every other claim of a file, and the remaining claims.
 
-    twice: only claims that have results on a second corpus too, with the columns of `SHORT`.
+    twice: only claims that also have results on a second corpus, with the columns of `SHORT`.
     """
     asked = any(section.second for section in sections)
     rows: list[list[str]] = []
@@ -74,14 +74,14 @@ def claims_table(sections: Sequence[Section], *, twice: bool = False) -> ClaimsT
 
 
 def on_corpora(section: Section) -> Iterator[tuple[Answer, dict[str, Answer]]]:
-    """(answer, corpus -> the answer to the same claim on a second corpus) of the section's table."""
+    """Yields (answer, corpus -> answer to the same claim on a second corpus) of the section's table."""
     second = {corpus: {one.question: one for one in answers(table)} for corpus, table in section.second.items()}
     for one in answers(section.table):
         yield one, {corpus: others[one.question] for corpus, others in second.items() if one.question in others}
 
 
 def answers(table: Table) -> list[Answer]:
-    """Of each row with a verdict, and of each claim beside the rows."""
+    """Returns the answers for each row with a verdict, and for each claim that is not about such a row."""
     found = [Answer(own, line.judged.nll) for line in table.rows if (own := line.judged.own) is not None and "@" not in line.id]
     nll = {(one.claim.row, one.claim.against): one for one in table.claims if one.metric == "nll"}
     for one in table.claims:
@@ -97,7 +97,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
     label = next(line.label for line in section.table.rows if line.id == one.claim.row)
     return [
         one.claim.row + "".join(section.table.table.partition(", ")[1:]),  # `, tuned`, `, mini`
-        re.sub(r" \([^()]*\)$", "", label),  # a remark at its end stands in the table of the row
+        re.sub(r" \([^()]*\)$", "", label),  # the row's own table shows a remark at the end of the label
         short_id(str(one.claim.against) if effect is None else effect.against),
         "" if one.claim.effect is None else f"{one.claim.effect:+.2f}",
         "" if effect is None else effect.interval,
@@ -112,7 +112,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
 
 
 def _lacking(section: Section) -> dict[str, list[str]]:
-    """Reason -> rows whose claims have no verdict; with the row they are compared with where it is not the usual one."""
+    """Returns reason -> rows whose claims have no verdict, with the comparison row if it is not the usual one."""
     lines = {line.id: line for line in section.table.rows}
     found: dict[str, list[str]] = {}
     for one in section.table.claims:
@@ -126,19 +126,19 @@ def _lacking(section: Section) -> dict[str, list[str]]:
 
 
 ROW = 18
-"""Pixels of a row of one corpus; another corpus takes half as much more."""
+"""Height of a row with one corpus in pixels. Each further corpus adds half of it."""
 LETTERS, LETTER = 60, 5.6
-"""Longest label of a row; pixels of a letter in the widest of the fonts that a reader may have."""
+"""Longest label of a row in letters, and pixels per letter in the widest likely font."""
 FAR = 10.0
-"""A difference larger than this many times the third quartile of all is named below the plot, not drawn: the others would have no room."""
+"""A difference larger than this many times the third quartile is listed below the plot: drawing it would make the axis too wide."""
 SCORES = ("bleu", PRINCIPAL)
-"""Metrics of the first panel. A claim about another one, except the nll, is not drawn."""
+"""Metrics of the first panel. Claims about other metrics, except the nll, are not drawn."""
 WIDTHS = {"score": 300, "nll": 170}
 _COLOURS = ("var(--c1)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)", "var(--c7)")
 
 
 def forest(sections: Sequence[Section], *, twice: bool = False) -> Spec | None:
-    """The plot of all claims of these tables; None below two. twice: only of claims that have results on a second corpus too."""
+    """Returns the plot of all claims of these tables; None for less than two. twice: only claims that also have a second corpus."""
     points = [point for section in sections for point in _points(section, twice, several=len(sections) > 1)]
     if len(points) < 2:
         return None
@@ -171,7 +171,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         head = labels[claim.row] if several else f"{short_id(claim.row)}: {labels[claim.row]}"
         tail = f" over {short_id(effect.against)}" + "".join(section.table.table.partition(", ")[1:])
         tail += f" ({claim.row.split('/')[0]})" if several else ""
-        room = LETTERS - len(tail)  # what it is compared with is never cut off: a row may have several claims
+        room = LETTERS - len(tail)  # the comparison row is never cut off, because a row may have several claims
         label = (head if len(head) <= room else head[: room - 1].rstrip(" ,") + "…") + tail
         data = next((str(line.ours.data) for line in section.table.rows if line.id == claim.row and line.ours), "")
         for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
@@ -183,7 +183,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
 
 
 def _plain(corpus: str) -> str:
-    """The corpus without its languages, for tables of several directions."""
+    """Returns the corpus without its languages, for tables with several directions."""
     return re.sub("-[a-z]{2}-[a-z]{2}$", "", corpus)
 
 
@@ -195,7 +195,7 @@ def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
 
 
 def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *, paper: bool) -> Spec:
-    """A line at zero, intervals and points by corpus, and the paper's value as a diamond."""
+    """Returns a panel: a line at zero, intervals and points per corpus, and the paper's value as a diamond."""
     x = quantity(panel, title, axis={"tickCount": 6 if panel == "score" else 4})
     legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 30}
     domain = [*corpora, *(["the paper"] if paper else [])]

@@ -11,15 +11,15 @@ from orchestrator.specs.row import short_id
 from orchestrator.specs.schema import RunSpec
 
 EVEN, EXTREME = 6, 3
-"""Sentences at even distances over the test set, and with the largest gains and losses."""
+"""Number of sentences at even distances over the test set, and of sentences with the largest gains and losses."""
 MOST_ROWS = 12
 Word = tuple[str, bool]
-"""A word and whether it differs from the text that it is compared with."""
+"""A word, and whether it differs from the compared text."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One sentence. number: from 1 in the test set. why: of its choice. outputs: (short name, words) of each row."""
+    """One sentence. number: its number in the test set, from 1. why: reason for its choice. outputs: (short name, words) of each row."""
 
     number: int
     why: str
@@ -30,7 +30,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """seed: of the outputs. test: name of the test set. compared: what differences are marked against."""
+    """Examples of one table. seed: seed of the outputs. test: name of the test set. compared: text against which differences are marked."""
 
     seed: int
     test: str
@@ -68,7 +68,7 @@ def examples(section: Section, rows: Sequence[str]) -> Examples | None:
 
 
 def _texts(section: Section, spec: RunSpec | None, test: str, count: int) -> tuple[list[str], list[str]] | None:
-    """Sources and first references of a test set; None if the corpus is not prepared here or is another one."""
+    """Returns sources and first references of a test set; None if the corpus is not prepared here or differs."""
     prepared = None if spec is None else section.finder.data.prepared(spec.data)
     if prepared is None:
         return None
@@ -77,7 +77,7 @@ def _texts(section: Section, spec: RunSpec | None, test: str, count: int) -> tup
 
 
 def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str], pair: str) -> dict[int, str]:
-    """Sentences with the largest gains and losses in chrF of one row over another. pair: their names."""
+    """Returns the sentences with the largest gains and losses in chrF of one row over another. pair: names of the rows."""
     metric = CHRF()
     gains = {
         i: metric.sentence_score(b, [r]).score - metric.sentence_score(a, [r]).score
@@ -90,7 +90,7 @@ def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str
 
 
 def marks(text: str, against: str) -> list[Word]:
-    """Words of `text`, marked where a longest common subsequence with `against` lacks them."""
+    """Returns the words of `text`. Words outside a longest common subsequence with `against` are marked."""
     words, others = text.split(), against.split()
     matched = SequenceMatcher(a=[w.casefold() for w in words], b=[w.casefold() for w in others], autojunk=False).get_matching_blocks()
     same = {i for block in matched for i in range(block.a, block.a + block.size)}

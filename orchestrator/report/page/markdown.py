@@ -21,20 +21,20 @@ from orchestrator.safe_text import visible
 from orchestrator.tables import counted
 
 WIDTH = {"curves": 760}
-"""Pixels of a chart; the others are `NARROW`, so that two stand side by side on GitHub."""
+"""Width of a chart in pixels. Other charts are `NARROW`, so that two fit side by side on GitHub."""
 NARROW = 360
 KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system": "system", "device": "device", "cpu": "cpu", "gpu": "gpu"}
-"""What is said of an environment, where it is known -> its name here."""
+"""Field of an environment -> its name on the page. Unknown fields are left out."""
 
 
 def report(
     title: str, sections: Sequence[Section], name: str, texts: Mapping[str, str] | None = None, ladders: Sequence[Ladder] = ()
 ) -> dict[str, str]:
-    """Pages and figures: file name -> content. Tables of several papers have a front page, and a page for each paper.
+    """Returns pages and figures: file name -> content. Tables of several papers have a front page, and a page per paper.
 
     Args:
-        name: of the front page without its suffix, with which the names of the other files begin.
-        texts: paper, or "" for the front page -> Markdown that its page begins with, in place of the title.
+        name: name of the front page without its suffix. The names of the other files begin with it.
+        texts: paper, or "" for the front page -> Markdown at the start of its page, instead of the title.
     """
     texts, papers = texts or {}, list(dict.fromkeys(_paper(section) for section in sections))
     front = texts.get("", f"# {_md(title)}")
@@ -61,7 +61,7 @@ def _paper(section: Section) -> str:
 
 
 def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
-    """The page of tables of one paper. A page of several tables draws their differences alone."""
+    """Returns the page for the tables of one paper. A page with several tables has only charts of their differences."""
     figures: dict[str, str] = {}
     several, claims, parts = len(sections) > 1, begins_with_claims(sections), [text]
     if claims:
@@ -71,7 +71,7 @@ def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
         drawn = {"effects": None if claims else forest([section])}
         drawn |= {} if several else {"curves": charts.curves(section), **charts.quality(section)}
         drawn |= search_charts.drawings(section)
-        drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
+        drawn.pop("tokens_per_second", None)  # other load on the machine affects the runs' own speeds
         own = {key: spec for key, spec in drawn.items() if spec is not None}
         at = f"{name}-{sections.index(section)}" if section.searches else name
         files = {key: f"{at}-{key if key in _TITLES else 'speed'}.svg" for key in own}
@@ -85,7 +85,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _claims(sections: Sequence[Section], name: str, *, twice: bool = False) -> tuple[list[str], dict[str, str]]:
-    """The claims of all tables, as a plot and a table, and those without a verdict. twice: of claims with a second corpus alone."""
+    """Returns the claims of all tables as a plot and a table, and the claims without a verdict. twice: only with a second corpus."""
     found, plot = claims_table(sections, twice=twice), forest(sections, twice=twice)
     grid = markdown_grid([_md(head) for head in found.heads], [[_md(cell) for cell in row] for row in found.rows])
     left = [(table, f"{len(rows)} {why}", rows) for table, reasons in found.left.items() for why, rows in reasons.items()]
@@ -97,9 +97,9 @@ def _claims(sections: Sequence[Section], name: str, *, twice: bool = False) -> t
 
 
 def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
-    """Headline, verdicts, table, figures and provenance of one table. Rows that were not run are counted, not listed.
+    """Returns headline, verdicts, table, figures and provenance of one table. Rows that were not run are counted, not listed.
 
-    A matched control that is the run of another row, since the variant has no more parameters than that, is left out.
+    A matched control is left out if it is the run of another row, because the variant adds no parameters.
     """
     said = headline(section)
     runs = {line.id: {o.keys.score for o in section.done(line.id)} for line in section.table.rows}
@@ -149,12 +149,12 @@ def _folded(title: str, text: str) -> str:
 
 
 def _address(file: str) -> str:
-    """A file's name as a relative address: what is not plain is escaped."""
+    """Returns a file's name as a relative address, with special characters escaped."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-._@+") else "".join(f"%{b:02X}" for b in c.encode()) for c in file)
 
 
 def _svg(spec: dict[str, Any], width: int | None) -> str:
-    """The drawing on white, since a README has either background. Panels side by side have widths of their own."""
+    """Returns the chart as SVG on white, because a README may have a light or dark background. width: None for panels side by side."""
     config = {
         "background": "white",
         "font": "Arial, Helvetica, Liberation Sans, sans-serif",
@@ -167,7 +167,7 @@ def _svg(spec: dict[str, Any], width: int | None) -> str:
 
 
 def _resolved(value: Any) -> Any:
-    """The value with the page's light colours in place of its CSS variables, and escaped: a control character aborts vl-convert."""
+    """Returns the value with light colours instead of CSS variables. It escapes control characters, which would abort vl-convert."""
     if isinstance(value, dict):
         return {key: _resolved(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -180,6 +180,6 @@ def _resolved(value: Any) -> Any:
 
 @cache
 def _colours() -> dict[str, str]:
-    """The light theme of the page's style: name -> colour."""
+    """Returns the light theme of the page's style: name -> colour."""
     light = (ASSETS / "style.css").read_text(encoding="utf-8").partition("}")[0]
     return dict(re.findall(r"--(\w+): (#\w+);", light))

@@ -1,4 +1,4 @@
-"""Where the figures come from: runs with their keys, the environments that made them, and the commands that repeat them."""
+"""Provenance of the figures: runs with their keys, their environments, and the commands that repeat them."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ from orchestrator.sweeps.names import as_targets
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run. environment: its letter. shipped: the run came with the product."""
+    """One run. environment: letter of its environment. shipped: the run came with the product."""
 
     row: str
     seed: int
@@ -27,7 +27,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Provenance:
-    """environments: letter -> name of a field -> value. commands: row -> the command that repeats it."""
+    """Provenance of a table. environments: letter -> field name -> value. commands: row -> the command that repeats it."""
 
     runs: list[RunLine]
     environments: dict[str, dict[str, Any]]
@@ -63,7 +63,7 @@ ABSENT = "–"
 
 
 def varying(section: Section) -> tuple[list[str], dict[str, list[str]]]:
-    """Keys of the spec that are not the same in all rows, and their values in each row (by short name)."""
+    """Returns the spec keys that differ between rows, and their values in each row (by short name)."""
     specs = {row.id: row.spec for row in section.rows if row.spec is not None}
     plain = {short_id(row_id): flat(spec.model_dump(mode="json", exclude={"seed"})) for row_id, spec in specs.items()}
     keys = list(dict.fromkeys(key for spec in plain.values() for key in spec))

@@ -28,10 +28,10 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def page(title: str, sections: Sequence[Section], version: str, ladders: Sequence[Ladder] = ()) -> str:
-    """The page as HTML.
+    """Returns the page as HTML.
 
     Args:
-        version: of the product.
+        version: version of the product.
         ladders: tables at several sizes, which come first.
     """
     parts = [_part(section, index) for index, section in enumerate(sections)]
@@ -42,7 +42,7 @@ def page(title: str, sections: Sequence[Section], version: str, ladders: Sequenc
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page of the assets. values: `title`, `version`, whether charts are drawn (`charted`), and what the template shows."""
+    """Returns a rendered template. values: `title`, `version`, whether the page has charts (`charted`), and the template's own values."""
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return _environment().get_template(template).render(made=made, asset=_asset, script=_embedded, **values)
 
@@ -56,7 +56,7 @@ def _claims(sections: Sequence[Section]) -> dict[str, Any]:
 
 
 def _part(section: Section, index: int) -> dict[str, Any]:
-    """What the template shows of one table. `at`: prefix of its anchors."""
+    """Returns the template's values for one table. `at`: prefix of its anchors."""
     table, at = section.table, f"t{index}-" if index else ""
     made = layout(table)
     shown = made.columns
@@ -96,20 +96,20 @@ def _part(section: Section, index: int) -> dict[str, Any]:
 
 
 def command(section: Section) -> str:
-    """The command that prints the section's table again."""
+    """Returns the command that prints the section's table again."""
     target = as_targets(section.rows[0])[0] if section.rows else section.table.table
     return f"nmt-ablate table {shlex.quote(target)}{section.arguments}{section.asked}"
 
 
 def _assumed(rows: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What rows assume: what all do, once, then what is a row's own."""
+    """Returns the assumptions of the rows: those of all rows once, then the other ones per row."""
     common = [each for each in next(iter(rows.values()), []) if len(rows) > 1 and all(each in own for own in rows.values())]
     own = {name: [each for each in assumed if each not in common] for name, assumed in rows.items()}
     return ({"all rows": common} if common else {}) | {name: left for name, left in own.items() if left}
 
 
 def _sort_key(text: str) -> float | str:
-    """The first number of a cell, `4.31M` as 4310000; the text itself where there is none."""
+    """Returns the first number of a cell, `4.31M` as 4310000, or the text if there is none."""
     first = re.match(r"[+-]?[\d.,]+[kMG]?", text)
     try:
         return text if first is None else float(number(first[0].replace(",", "").replace("+", "")) or 0.0)
@@ -137,7 +137,7 @@ def _shown(value: Any) -> Any:
 
 @cache
 def script() -> str:
-    """The script that draws the charts."""
+    """Returns the script that draws the charts."""
     return str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
 
 

@@ -1,4 +1,4 @@
-"""Two drawings of a search: the validation metric that more trials give, and the metric against what was drawn, often the learning rate."""
+"""Two charts of a search: the expected validation metric by number of trials, and the metric by a drawn value, often the learning rate."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ RATES = ("optim.schedule.lr", "optim.schedule.factor")
 
 
 def drawings(section: Section) -> dict[str, Spec]:
-    """{"trials": .., "draws": ..}; {} for a table whose rows no search has tuned."""
+    """Returns {"trials": .., "draws": ..}; {} for a table without tuned rows."""
     searches = section.searches
     if not searches:
         return {}
@@ -36,13 +36,13 @@ def drawings(section: Section) -> dict[str, Spec]:
 
 
 def _value(trial: Mapping[str, Any]) -> float | None:
-    """At the end of the trial, or at the rung that ended it."""
+    """Returns the value at the end of the trial, or at the rung that ended it."""
     value: float | None = trial["value"] if trial["value"] is not None else trial["at_rung"]
     return value
 
 
 def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """What the arms draw in common: the learning rate, else the first number."""
+    """Returns the key that all arms draw: the learning rate, else the first number."""
     known = [{*record["written"]} for record in searches.values()]
     numbers = [n for n, v in next(iter(searches.values()))["written"].items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
     common = [name for name in numbers if all(name in each for each in known)]

@@ -1,4 +1,4 @@
-"""What the page says of one table, and its headline in words."""
+"""One table of the page, and its headline in words."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ class Section:
     """A table with its rows and their results.
 
     base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after the address of a row
-    or table on a command line, with a leading space; asked: those of the table alone. second: other corpora and the same table on each.
-    searches: of tuned rows, row -> the record of its search (`tuning.choice`).
+    or table on a command line, with a leading space. asked: options that only the table needs. second: other corpora, with the same table
+    on each. searches: tuned row -> the record of its search (`tuning.choice`).
     """
 
     table: Table
@@ -37,7 +37,7 @@ class Section:
 
     @property
     def starts(self) -> dict[str, str]:
-        """Row -> the row it is compared with."""
+        """Returns row -> the row with which it is compared."""
         return starts(self.rows, self.base)
 
     def done(self, row: str) -> list[SeedResult]:
@@ -46,7 +46,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Headline:
-    """What was asked, what came out, and the verdicts: word -> short names of its rows."""
+    """The question, the result, and the verdicts: word -> short names of its rows."""
 
     asked: str
     found: str
