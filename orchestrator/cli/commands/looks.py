@@ -1,4 +1,4 @@
-"""`sweep --until-decided`: two looks, with the first seeds and with all. Rows that the first look decides get no more seeds."""
+"""`sweep --until-decided`: two looks, first with some seeds, then with all. Rows that the first look decides get no more seeds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,16 +24,16 @@ from orchestrator.sweeps.row import Result
 
 Look = dict[str, Any]
 Judged = tuple[Verdict, tuple[str, ...]]
-"""The verdict on a claim, or on a row's difference without a claim, and the rows that it is compared with."""
+"""The verdict on a claim, or on a row's difference without a claim, and the compared rows."""
 LOOKS = 2
 FIRST = 3
-"""Seeds of the first look."""
+"""Number of seeds of the first look."""
 BASELINE = "baseline"
-"""In place of the verdict on a row that is compared with no other."""
+"""Replaces the verdict on a row that is not compared with another row."""
 
 
 def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | None) -> None:
-    """UserError if the sweep has no cap, too few seeds, or a scheduler that stops runs."""
+    """Raises UserError if the sweep has no cap, too few seeds, or a scheduler that stops runs."""
     if hours is None:
         raise UserError("--until-decided: found no cap; expected --max-core-hours H (or --max-gpu-hours H)")
     if section.scheduler.kind != "fifo":
@@ -47,7 +47,7 @@ def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | 
 
 
 def ends(judged: Verdict, most: int) -> str | None:
-    """Why no more seeds than now, of `most` in all, are needed; None if they are."""
+    """Returns why the current seeds are enough; None if more, up to `most`, are needed."""
     if judged.word in DECIDED:
         return f"{judged.word}, {judged.reason}"
     if judged.word == OPEN and (judged.seeds is None or judged.seeds > most):
@@ -56,10 +56,10 @@ def ends(judged: Verdict, most: int) -> str | None:
 
 
 def execute_looks(request: Request, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
-    """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the results of `execute`.
+    """Runs every row with the first seeds, then the undecided rows with all seeds. Returns the results of `execute`.
 
-    request: whose rows they are; its tables are judged as every command does. A look that was taken stays, or what it ended where rows are
-    new, which get one too. None is taken while a run has failed.
+    request: the request with these rows; its tables are judged as in every command. An earlier look stays valid. If rows are new, its
+    decisions stay, and the new rows get a look. No look is taken while a run has failed.
     """
     file = SweepFile.of(options.results, options.slug)
     taken = _taken(file, seeds)
@@ -83,7 +83,7 @@ def execute_looks(request: Request, rows: list[Row], seeds: list[int], options: 
 
 
 def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
-    """Writes the looks into the sweep's file."""
+    """Writes the looks to the sweep's file."""
     with RunLock(file.lock):
         file.write({**file.record(), "looks": looks})
     return looks
@@ -97,7 +97,7 @@ def _print(look: Look, number: int) -> None:
 def take(
     request: Request, rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()
 ) -> Look:
-    """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
+    """Takes a look at the rows that have not `ended`, with finished runs of the seeds `some`: the first ones, or all of `seeds`."""
     found: dict[str, Any] = {}
     families = {family.address: family for family in request.again().families() if not family.searches}
     for address, own in by_table(rows).items():
@@ -113,7 +113,7 @@ def take(
 
 
 def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
-    """Row -> its claims; without one that expects an effect, its difference to the row it is compared with too."""
+    """Returns row -> its judged claims. Without a claim about an effect, also its difference to the comparison row."""
     expected = {claim.row for claim in compared.claims if claim.effect is not None}
     found: dict[str, list[Judged]] = {}
     for one in compared.judgements:
@@ -124,7 +124,8 @@ def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
 
 
 def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int, last: bool) -> dict[str, dict[str, Any]]:
-    """Row -> {"verdict", "reason", "continue"}. A row goes on if it is open, or if an open one is compared with it or starts from it."""
+    """Returns row -> {"verdict", "reason", "continue"}. A row continues if it is open, or if an open row is compared with it or starts
+    from it."""
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:
@@ -147,7 +148,7 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
 
 
 def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
-    """The looks of earlier calls. UserError if they were for other seeds: a third look would not keep the level."""
+    """Returns the looks of earlier calls. UserError: they were for other seeds, since a third look would exceed the level."""
     taken: list[Look] = file.record().get("looks", [])
     for known in (look["all_seeds"] for look in taken):
         if known != list(seeds):
@@ -156,7 +157,7 @@ def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
 
 
 def _ended(look: Look, rows: Sequence[Row], seeds: Sequence[int], finder: Finder) -> list[str]:
-    """Rows that the look ended. One whose spec has changed since goes on."""
+    """Returns the rows that the look ended. A row whose spec has changed since continues."""
     ends = {row_id: one["score"] for row_id, one in look["rows"].items() if not one["continue"]}
     keys = {row.id: finder.keys(row.at(seeds[0])) for row in rows if row.id in ends}
     return [row_id for row_id, found in keys.items() if found is not None and found.score == ends[row_id]]

@@ -33,15 +33,15 @@ from orchestrator.tables import cell, counted, make_table
 from orchestrator.tuning.search import arms_of
 
 MAX_ROWS, END_ROWS = 50, 5
-"""Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
+"""Maximum number of rows of a table that is printed whole, and number of first and last rows that are printed of a longer one."""
 
 COLUMNS = ("row", "seeds", "params", "FLOP/update", "FLOP", "time", "memory", "rate", "status")
-"""A column that says nothing of any row is left out; time and FLOP are those of one seed."""
+"""Columns. A column without information on any row is left out. Time and FLOP are for one seed."""
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
 def plan(targets: list[str], options: RowOptions, seeds: str | None, **settings: Any) -> None:
-    """Prints what rows would do and cost at each size. settings: see `_plan`."""
+    """Prints the work and the costs of rows at each size. settings: see `_plan`."""
     for size in (sizes := at_sizes(options, *targets)):
         if len(sizes) > 1:
             log(f"size {size.profile}:")
@@ -51,7 +51,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, **settings:
 def _plan(
     targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
 ) -> None:
-    """max_probes: new probes; 0: none. every_row: print long tables whole."""
+    """Prints the plan of one size. max_probes: maximum number of new probes. every_row: print long tables whole."""
     data, ledger, requested = Data(options.data_dir, options.cache_dir), open_ledger(options.results), parse_seeds(seeds)
     requests = for_each(lambda target: Request.of(target, options, data=data, preparing=max_probes > 0), dict.fromkeys(targets))
     rows = [row for request in requests for row in request.rows]
@@ -64,7 +64,7 @@ def _plan(
     if tune.wanted(options, requested):
         tuning = tune.tuning_of([each.table for each in found], options.tune_with)
         requested = list(tuning.spec.seeds.judge)
-        arms_of([row for row in rows if row.kind == "run"], tuning)  # every value fits
+        arms_of([row for row in rows if row.kind == "run"], tuning)  # UserError if a value does not fit
     costs = Costs(data, options.results)
     problems: list[str] = []
     if max_probes:
@@ -111,7 +111,7 @@ def _plan(
 
 
 def _search(spec: TuneSpec, rows: list[Row], cost: dict[str, Cost]) -> dict[str, Any]:
-    """What the searches of the rows cost at most, beside the planned trainings with the judging seeds."""
+    """Returns the maximum cost of the rows' searches, besides the planned trainings with the judging seeds."""
     whole = {row.id: spec.trainings(cost[row.id].updates) for row in rows}
     known = [whole[row.id] * seconds * cost[row.id].devices for row in rows if (seconds := cost[row.id].seconds) is not None]
     trainings = len(rows) * spec.trials * len(spec.seeds.search)
@@ -132,7 +132,7 @@ def _search_lines(search: dict[str, Any]) -> list[str]:
 
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
-    """Table -> what these seeds can find, for tables whose recipe has a noise floor."""
+    """Returns table -> effects that these seeds can detect, for tables whose recipe has a noise floor."""
     found = {}
     for table, own in by_table(row for row in rows if row.kind == "run").items():
         base = baseline(own)
@@ -159,7 +159,7 @@ def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
 
 
 def _grid_lines(table: TableFile) -> list[str]:
-    """How many combinations of a grid are rows, its axes, and what excludes the other combinations."""
+    """Returns lines with the number of combinations of a grid that are rows, its axes, and its exclusions."""
     assert table.grid is not None
     grid = summary(table)
     excluded = grid["combinations"] - grid["rows"]
@@ -170,7 +170,7 @@ def _grid_lines(table: TableFile) -> list[str]:
 
 
 def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, int]], every_row: bool, without: str) -> Table:
-    """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
+    """Returns a line per row; seeds with equal content share a line. Above MAX_ROWS only the first and last rows, unless `every_row`."""
     rows = planned_rows.every
     short = short_names([row.id for row in rows])
     lines: dict[tuple[str, ...], list[str]] = {}

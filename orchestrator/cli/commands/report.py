@@ -23,9 +23,9 @@ from orchestrator.tracking.artifacts import log_page, page_of
 from orchestrator.tracking.environment import reason
 
 LONGEST = 100
-"""Characters of a page's name, so that file systems take it."""
+"""Maximum length of a page's name, for file systems."""
 MOST_ROWS = 500
-"""A sweep of more rows writes no page by itself: a hundred rows with three seeds are 3 MB."""
+"""Sweeps with more rows write no page themselves: 100 rows with three seeds have 3 MB."""
 
 
 def report(
@@ -38,13 +38,13 @@ def report(
     text: Path | None = None,
     as_markdown: bool = False,
 ) -> None:
-    """Writes the page and prints its path. The options are those of the command."""
+    """Writes the page and prints its path. Arguments: options of the command."""
     suffix = ".md" if as_markdown else ".html"
     if to is not None and to.suffix in {".html", ".md"} - {suffix}:
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
     if text is not None and not as_markdown:
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], Section] = {}  # a table that several targets name stands there once
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], Section] = {}  # a table that several targets name appears once
     names = []
     climbed: list[Ladder] = []
     for target in dict.fromkeys(targets):
@@ -87,7 +87,7 @@ def report(
 
 
 def _texts(path: Path, papers: Iterable[str]) -> dict[str, str]:
-    """Paper -> the text before its page; '': before the whole."""
+    """Returns paper -> the text at the start of its page; '': at the start of the front page."""
     beside = {paper: path.with_name(f"{path.stem}-{paper}.md") for paper in papers}
     try:
         return {paper: file.read_text(encoding="utf-8") for paper, file in ({"": path} | beside).items() if not paper or file.is_file()}
@@ -96,13 +96,13 @@ def _texts(path: Path, papers: Iterable[str]) -> dict[str, str]:
 
 
 def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path | None:
-    """Writes the page of a sweep that has ended, in MLflow too. None, with one line, if it has too many rows or cannot be written."""
+    """Writes the page of a finished sweep, also to MLflow. None, with one line, if it has too many rows or cannot be written."""
     if sum(len(section.rows) for section in tables) > MOST_ROWS:
         log(f"no page is written of more than {MOST_ROWS} rows; `nmt-ablate report` makes one of any tables")
         return None
     try:
         path = _write_page(tables, options, options.slug)
-    except Exception as error:  # the results are there, whatever becomes of the page
+    except Exception as error:  # the results are complete, also without the page
         log(f"warning: the page of the results could not be written ({reason(error)})")
         return None
     if not options.no_tracking and (warning := log_page(options.results, options.slug, options.tracking_uri)):
@@ -123,7 +123,7 @@ def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Pa
 
 
 def _path(options: RowOptions, name: str, suffix: str, to: Path | None) -> Path:
-    """The file to write, in a folder that exists. to: the file itself if it has the suffix, else its folder."""
+    """Returns the file to write, in an existing folder. to: the file itself if it has the suffix, else its folder."""
     path = page_of(options.results, name).with_name(name + suffix) if to is None else to if to.suffix == suffix else to / (name + suffix)
     make(path.parent, "--results" if to is None else "--to")
     return path

@@ -1,4 +1,4 @@
-"""What a command was asked for, resolved once: files of tables, rows with their matched controls, and where their results are."""
+"""The target of a command, resolved once: files of tables, rows with their matched controls, and the place of their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,17 +26,17 @@ Asked = str | list[index.Target]
 
 
 def published_ledgers() -> list[Path]:
-    """Read-only ledgers that come with the product."""
+    """Returns the read-only ledgers of the product."""
     return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
 
 
 def open_ledger(results: Path) -> Ledger:
-    """The ledger of `--results`, with the published results behind it."""
+    """Returns the ledger of `--results`, with the published results as mirrors."""
     return Ledger(results, published_ledgers())
 
 
 def only(target: object, rows: list[Row]) -> Row:
-    """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
+    """Returns the only row of `rows` that runs. UserError: none or several. target: for the message."""
     found = [row for row in rows if row.kind == "run"]
     if len(found) != 1:
         names = [row.id for row in found[:24]]
@@ -46,12 +46,12 @@ def only(target: object, rows: list[Row]) -> Row:
 
 @dataclass(frozen=True)
 class Family:
-    """A table whose claims are judged together, with what finds its results.
+    """A table whose claims are judged together, with access to its results.
 
     Args:
-        rows: all rows of the file, and every matched control that has results.
-        seeds: those to look for, besides those in the ledger.
-        searches: row -> the search that has chosen its configuration (`tuning.choice`); empty: the rows are as written.
+        rows: all rows of the file, and every matched control with results.
+        seeds: seeds to search for, besides the seeds in the ledger.
+        searches: row -> the search that chose its configuration (`tuning.choice`); empty: the rows are as written.
     """
 
     address: str
@@ -62,7 +62,7 @@ class Family:
     searches: Mapping[str, Record] = field(default_factory=dict)
 
     def named(self, rows: Sequence[Row]) -> set[str]:
-        """Which of its rows a command was asked for: a row means its tuned form too, `row@tuned` that alone."""
+        """Returns the addresses of the requested rows. A row includes its tuned form; `row@tuned` is only the tuned form."""
         asked = {row.id.removesuffix(TUNED) if self.searches else row.id for row in rows}
         return asked & {row.id for row in self.rows}
 
@@ -73,11 +73,11 @@ class Family:
 
 @dataclass(frozen=True)
 class Request:
-    """Tables and rows that a target names, and what finds their results.
+    """Tables and rows that a target names, with access to their results.
 
     Args:
         found: The tables, with the rows that the target names.
-        rows: With their matched controls.
+        rows: The rows with their matched controls.
     """
 
     target: Asked
@@ -90,7 +90,7 @@ class Request:
     def of(
         cls, target: Asked, options: RowOptions, *, seed: int | None = None, preparing: bool = False, data: Data | None = None
     ) -> "Request":
-        """UserError for an unknown target, an invalid spec or a folder that does not exist. Prints which controls could not be resolved."""
+        """Resolves a target and prints unresolved controls. UserError: unknown target, invalid spec or missing folder."""
         need_folder(options.data_dir, "--data-dir")
         data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
         settings: dict[str, Any] = {"sets": options.sets, "profile": options.profile, "seed": seed, "preparing": preparing}
@@ -102,21 +102,21 @@ class Request:
         return cls(target, options, found, rows, finder)
 
     def one(self) -> Row:
-        """The only row that runs. UserError for none or several."""
+        """Returns the only row that runs. UserError: none or several."""
         return only(self.target, self.rows)
 
     def again(self) -> "Request":
-        """The same request, which reads results anew."""
+        """Returns the same request, which reads results again."""
         return replace(self, finder=Finder(self.finder.ledger, self.finder.data))
 
     def tables(self) -> list[tuple[str, TableFile, list[Row]]]:
-        """Address, file and rows of each table."""
+        """Returns address, file and rows of each table."""
         files = {each.table.address: each.table for each in self.found}
         first = self.found[0].table
         return [(address, files.get(address, first), rows) for address, rows in by_table(self.rows).items()]
 
     def families(self) -> list[Family]:
-        """The tables as verdicts see them, each followed by its tuned rows if a search has chosen some."""
+        """Returns the tables as verdicts use them, each followed by its tuned rows if a search has chosen some."""
         whole = self.rows
         if any(each.rows or each.control for each in self.found):
             everything = list({each.table.path: index.Target(each.table) for each in self.found}.values())
@@ -142,7 +142,7 @@ class Request:
         return bool(self.finder.seeds(row) or self.finder.trials(row))
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
-        """The rows, each followed by those of its matched controls that the ledger has runs of."""
+        """Returns the rows, each followed by its matched controls that have runs in the ledger."""
         stored = self.finder.control_kinds(address, rows)
         kinds = [kind for kind in KINDS if kind in stored]
         if not kinds:

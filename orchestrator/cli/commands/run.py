@@ -37,7 +37,7 @@ Engine = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 
 def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
-    """Rows, seeds and options of `run`. seeds: None for the rows' own."""
+    """Returns request, seeds and options of `run`. seeds: None: the rows' own."""
     request = Request.of(target, options, seed=seeds[0] if seeds else None, preparing=True)
     rows = request.rows
     seeds = seeds or sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
@@ -48,7 +48,7 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
 
 
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
-    """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
+    """Returns request, seeds and options of `sweep`. requested: seeds; None: the seeds of the sweep section."""
     limits = parse_resources(options.resources)
     tune.wanted(options, requested)
     request = Request.of(target, options, preparing=True)
@@ -64,7 +64,7 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
 
 
 def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
-    """`sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit) where a run failed at any size."""
+    """Runs `sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit): a run failed at any size."""
     sizes = [prepare_sweep(target, requested, each) for each in at_sizes(options, target)]
     failed = False
     for request, seeds, own in sizes:
@@ -84,11 +84,11 @@ def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -
 def execute_rows(
     rows: list[Row], seeds: list[int], options: ExecutionOptions, request: Request | None = None, *, with_page: bool = False
 ) -> None:
-    """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to.
+    """Runs rows and prints their records. Exit code 1 (typer.Exit): a run failed unexpectedly.
 
     Args:
-        request: Whose tables are printed at the end.
-        with_page: The page of the tables is written too.
+        request: Request whose tables are printed at the end.
+        with_page: Whether to write the page of the tables too.
     """
     trainable, options = checked(rows, seeds, options)
     options = choose_engine(trainable, options)
@@ -110,7 +110,7 @@ def execute_rows(
 
 
 def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:
-    """The rows that train, and the options with what every execution adds. UserError for what can be refused before any work."""
+    """Returns the rows that train, and the completed options. UserError: an error that shows before any work."""
     check_engine(options.engine, options.workers, options.jobs)
     uri = None if options.no_tracking else checked_uri(options.tracking_uri)
     options = replace(options, tracking_uri=uri, mirrors=tuple(published_ledgers()))
@@ -124,7 +124,7 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
 
 
 def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
-    """Runs `engine`. A sweep that reaches its cap on device-hours exits like one that was interrupted."""
+    """Runs `engine`. A sweep that reaches its cap on device-hours exits like an interrupted sweep."""
     try:
         with stdout_to_stderr():
             return engine(rows, seeds, options)
@@ -134,7 +134,7 @@ def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: Executi
 
 
 def _print_results(results: list[Result], request: Request | None, out: Console, options: ExecutionOptions) -> list[Section]:
-    """JSON lines with --json; the tables, which are returned; why runs failed."""
+    """Prints JSON lines with --json, else the tables, and the reasons of failures. Returns the tables."""
     if options.as_json:
         for result in results:
             print_json(result.as_json())

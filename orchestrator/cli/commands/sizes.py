@@ -1,4 +1,4 @@
-"""`--ladder`: the options of a command at each of several sizes, and the ladder of what was found there."""
+"""`--ladder`: the options of a command at each of several sizes, and the ladder of the results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +13,12 @@ from orchestrator.specs.positions import shown
 from orchestrator.sweeps.options import RowOptions
 
 FILE = "file"
-"""The value of `--ladder` that stands for the section of the table's file."""
+"""The value of `--ladder` that selects the section of the table's file."""
 Options = TypeVar("Options", bound=RowOptions)
 
 
 def at_sizes(options: Options, *targets: str) -> list[Options]:
-    """The options at each size, smallest first; the options themselves without `--ladder`. UserError for what names no ladder."""
+    """Returns the options at each size, smallest first; without `--ladder` the options themselves. UserError: no such ladder."""
     if options.ladder is None:
         return [options]
     if options.profile is not None:
@@ -41,7 +41,7 @@ def _of_file(targets: Sequence[str]) -> list[str]:
 
 
 def make_ladders(found: Sequence[tuple[RowOptions, Sequence[Section]]]) -> list[Ladder]:
-    """The ladder of each table, from the options and the tables of each size."""
+    """Returns the ladder of each table, from the options and the tables of each size."""
     by_table = [{section.table.table: Size(str(options.profile), section) for section in own} for options, own in found]
     names = dict.fromkeys(name for each in by_table for name in each)
     return [ladder.make([each[name] for each in by_table if name in each]) for name in names]

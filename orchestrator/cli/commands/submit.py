@@ -32,12 +32,12 @@ from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
-"""Options that are folders of the cluster, with the environment variable that the job's processes read."""
+"""Options with folders of the cluster, and the environment variables that the job's processes read."""
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """command: of the job. env: variables of its processes. needed: files that it reads."""
+    """A job. command: its command. env: variables of its processes. needed: files that it reads."""
 
     id: str
     name: str
@@ -57,7 +57,7 @@ def submit(
     again: bool,
     dry_run: bool,
 ) -> None:
-    """Submits the job of `sweep ARGUMENTS`, or joins the job that does the same. sweep: the command, which parses the arguments."""
+    """Submits the job of `sweep ARGUMENTS`, or attaches to an equal job. sweep: the command, which parses the arguments."""
     url = find_dashboard(address)
     job = make_job(sweep, arguments, folders)
     files = upload.collect(ROOT, job.needed)
@@ -104,17 +104,17 @@ def follow_job(address: str | None, id: str) -> NoReturn:
     code = api.exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
     log(f"{id}: {job.status.value}, exit code {code}{reason}")
-    if job.driver_exit_code is None or job.driver_exit_code < 0 or code >= 128:  # the sweep could not say so itself
+    if job.driver_exit_code is None or job.driver_exit_code < 0 or code >= 128:  # the sweep could not print this itself
         log("the same `nmt-ablate submit` resumes it from its last checkpoints, as a new attempt")
     raise typer.Exit(code)
 
 
 def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
-    """The job of `sweep ARGUMENTS`, parsed by the command itself. UserError for what `sweep` would refuse before it starts."""
+    """Returns the job of `sweep ARGUMENTS`, parsed by the command itself. UserError: `sweep` would refuse the arguments."""
     app = typer.Typer(add_completion=False)
     app.command("sweep")(sweep)
     command = typer.main.get_command(app)
-    command.params = [each for each in command.params if each.name not in FOLDERS]  # what this machine's environment names is not there
+    command.params = [each for each in command.params if each.name not in FOLDERS]  # this machine's folders do not exist on the cluster
     with command.make_context("submit", list(arguments)) as context:
         given = dict(context.params)
     target, seeds = given.pop("target"), parse_seeds(given.pop("seeds"))
@@ -150,7 +150,7 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
 
 
 def _folders(folders: Mapping[str, str | None]) -> dict[str, str]:
-    """Environment variables for the given folders. UserError for a relative path, which would be in the job's upload, which Ray deletes."""
+    """Returns environment variables for the given folders. UserError: a relative path, which Ray would delete with the job's upload."""
     given = {name: value for name, value in folders.items() if value is not None}
     raise_all(
         f"--{name.replace('_', '-')} {shown(value)}: a folder of the cluster that every node sees; expected an absolute path"

@@ -51,9 +51,9 @@ def _ladders(target: str, form: str, baseline: str | None, options: RowOptions) 
 
 
 def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:
-    """The tables of a target, each with its rows and results. Warnings go to stderr unless `quiet`.
+    """Returns the tables of a target, each with its rows and results. Warnings go to stderr unless `quiet`.
 
-    seeds: also searched for, besides those in the ledger and in the files. UserError for a baseline that is not in a table.
+    seeds: seeds to search for besides the seeds in the ledger and in the files. UserError: the baseline is not in a table.
     """
     families = [family for family in request.families() if family.named(request.rows)]
     if baseline is not None and len({family.address for family in families}) > 1:
@@ -61,7 +61,7 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
     tuned = {family.address for family in families if family.searches}
     made = [_section(family, baseline, request, seeds) for family in families]
     ran = [any(each.outcomes.get(row.id) for row in each.rows) for each in made]
-    # a sweep with a search trains no row as written
+    # a sweep with a search does not train rows as written
     made = [each for each, has_runs in zip(made, ran, strict=True) if has_runs or each.table.table not in tuned]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")

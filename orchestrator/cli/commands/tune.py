@@ -29,13 +29,13 @@ from orchestrator.tuning.trials import Tuning
 
 
 class _TuneFile(Strict):
-    """A file with a section `tune` alone."""
+    """A file with only a section `tune`."""
 
     tune: TuneSpec
 
 
 def wanted(options: RowOptions, seeds: list[int] | None = None) -> bool:
-    """Whether rows are tuned. UserError if `--seeds` are given too."""
+    """Returns whether rows are tuned. UserError: `--seeds` are also given."""
     found = options.tune or options.tune_with is not None
     if found and seeds:
         raise UserError("--tune: found --seeds too; expected the seeds in the section, tune.seeds.search and tune.seeds.judge")
@@ -43,7 +43,7 @@ def wanted(options: RowOptions, seeds: list[int] | None = None) -> bool:
 
 
 def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
-    """The section of `--tune-with`, else that of the only table. UserError if there is none."""
+    """Returns the section of `--tune-with`, else the section of the only table. UserError: there is none."""
     if file is not None:
         document = yaml_file.load(file)
         return Tuning(valid(document, _TuneFile).tune, document.at)
@@ -54,7 +54,7 @@ def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
 
 
 def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> None:
-    """UserError for what `--tune` does not go with. Warns of a rung that no training reaches."""
+    """Raises UserError for options that exclude `--tune`. Warns of a rung that no training reaches."""
     if options.scheduler["kind"] != "fifo":
         raise UserError("--tune: found a scheduler that compares rows; expected fifo: a search ends trials within their row (tune.stop)")
     if options.until_decided:
@@ -67,7 +67,7 @@ def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> Non
 
 
 def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
-    """Searches the arms and writes their records, which it returns. Exit code 1 (typer.Exit) where a run failed."""
+    """Searches the arms, writes their records and returns them. Exit code 1 (typer.Exit): a run failed."""
     spec = search.spec
     log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
     search.run(arms)
@@ -83,7 +83,7 @@ def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
 
 
 def show(records: Sequence[Record]) -> None:
-    """A table of the arms on stderr, and their warnings."""
+    """Prints a table of the arms on stderr, and their warnings."""
     lines = []
     for record in records:
         chosen = record["trials"][record["chosen"]] if record["chosen"] is not None else None
@@ -98,7 +98,7 @@ def show(records: Sequence[Record]) -> None:
 
 
 def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., list[Result]]) -> list[Result]:
-    """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError if a value fits no arm."""
+    """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError: a value fits no arm."""
     preflight.check_metrics(make_tasks(rows, tuning.spec.seeds.judge, options))  # every corpus is there, and what scores need
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
     ledger = Ledger(options.results, list(options.mirrors))

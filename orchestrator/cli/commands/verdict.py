@@ -26,9 +26,9 @@ from orchestrator.tables import cell, make_table
 
 @dataclass
 class Answer:
-    """A judgement of a row as written, or of a tuned one.
+    """A judgement of a row as written or of a tuned row.
 
-    more: what is known besides of a claim of a file; session: its line in it; size: of several sizes of a ladder, its profile.
+    more: further facts on a claim of a file. session: its line in the session. size: profile of the size, for a ladder.
     """
 
     judgement: Judgement
@@ -48,7 +48,8 @@ class Answer:
 
 
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
-    """Prints one record or line for each claim and metric. Exit codes: `report.claims.exit_code`; in a session 7 unless it accepts all."""
+    """Prints one record or line per claim and metric. Exit codes: see `report.judgement.exit_code`; in a session 7 unless it accepts
+    all."""
     if session is not None and options.ladder is not None:
         raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
     sizes = at_sizes(options, target)
@@ -69,7 +70,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
 
 
 def _answers(target: str, options: RowOptions, session: str | None) -> list[Answer]:
-    """The judgement of each claim on each metric."""
+    """Returns the judgement of each claim on each metric."""
     request = Request.of(target, options)
     finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
@@ -95,15 +96,15 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
 
 
 def headlines(answers: list[Answer]) -> list[Answer]:
-    """What answers each claim: tuned rows where they were judged, else the rows as written."""
+    """Returns the answers that count for each claim: tuned rows if they were judged, else the rows as written."""
     tuned = {one.question for one in answers if one.tuned and one.judgement.p is not None}
     return [one for one in answers if one.tuned or one.question not in tuned]
 
 
 def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outcomes) -> list[Answer]:
-    """The claims of files with their lines in the session; None where their runs are not done.
+    """Returns the claims of files with their lines in the session; None for unfinished runs.
 
-    A claim of no effect has no p of its own, and is not judged.
+    A claim of no effect has no p, and the session does not judge it.
     """
     own = [one for one in answers if one.judgement.claim.source == "file" and one.judgement.stated]
     ready = [one for one in own if one.judgement.raw is not None and one.judgement.claim.effect != 0]
@@ -116,7 +117,7 @@ def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outco
 def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]) -> None:
     """Adds {"least_seeds", "recorded", "changed"} to claims of a file.
 
-    These are the seeds that it asks for, when a sweep first recorded it, and the claim of then if it differs.
+    These are the minimum number of seeds, the time when a sweep first recorded the claim, and the claim at that time if it differs.
     """
     stated = list(zip(claims.of_table(address, own), own, strict=True))
     for one in answers:
@@ -136,7 +137,7 @@ def _print(answers: list[Answer]) -> None:
     tuned, sized = any(one.tuned for one in answers), any(one.size is not None for one in answers)
     heads = ("row", *["size"] * sized, *["configuration"] * tuned, "strongest control", "metric", "claim", "ours, with its interval")
     table = make_table((*heads, "p", "seeds", "look", "verdict"), numeric=("claim", "p", "look"))
-    place = {one.question: i for i, one in reversed([*enumerate(answers)])}  # the answers to a claim stand together
+    place = {one.question: i for i, one in reversed([*enumerate(answers)])}  # answers to the same claim are adjacent
     for one in sorted(answers, key=lambda one: place[one.question]):
         found, claim, effect = one.judgement, one.judgement.claim, one.judgement.effect
         table.add_row(
