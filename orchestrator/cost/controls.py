@@ -1,8 +1,8 @@
-"""Matched controls: rows that say whether a variant gains more than its parameters or its operations would.
+"""Matched controls: rows that show whether a variant gains more than its additional parameters or operations explain.
 
-`row1@params=row5` is row1, widened to the parameters of row5 and trained as row1 is. `row1@flops=row5` is row1, trained for as many
-operations as row5. If row5 starts from row1's trained weights, the second does so too, and the first from the widened row1's, which is
-trained before it (`row1@params=row5@start`): each trains as long as row5. Both are within TOLERANCE.
+`row1@params=row5` is row1, widened to the parameters of row5 and trained like row1. `row1@flops=row5` is row1, trained for as many
+operations as row5. If row5 starts from row1's trained weights, the flops control starts from them too. The params control then starts from
+a widened row1, which is trained before (`row1@params=row5@start`). Each control then trains as long as row5. Both match within TOLERANCE.
 """
 
 import sys
@@ -39,12 +39,12 @@ def resolve(
 ) -> tuple[list[Row], list[str]]:
     """Resolves rows as `specs.rows.resolve` does, matched controls too. Returns rows, and a line for controls that could not be resolved.
 
-    A table brings the controls that its rows ask for, each below its variant; a single row brings none unless they are `given`.
+    A table includes the controls that its rows request, each below its variant. A single row includes only `given` controls.
 
     Args:
         data: vocabulary sizes and lengths, on which controls depend.
-        given: kinds of controls in place of those in the files.
-        preparing: prepare corpora that controls need, as a command does that trains afterwards.
+        given: kinds of controls that replace the ones in the files.
+        preparing: whether to prepare corpora that controls need; for commands that train afterwards.
 
     Raises UserError as `specs.rows.resolve` does, and if `target` is a control that cannot be resolved.
     """
@@ -69,7 +69,7 @@ def resolve(
 
 
 _PLAIN: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": ()}
-"""What a control does not take over from the row that it is made from."""
+"""Fields that a control does not copy from its row."""
 
 
 class Matcher:
@@ -83,9 +83,9 @@ class Matcher:
     def each_followed(
         self, rows: Sequence[Row], asked: Mapping[str, Sequence[Control]], by_id: Mapping[str, Row], keep: Callable[[Row], bool]
     ) -> tuple[list[Row], list[str]]:
-        """The rows, each that `keep` accepts followed by its controls that it accepts, and a line for controls that cannot be made.
+        """Returns all rows, with controls after their row, and a line for controls that cannot be made. keep: filters rows with controls.
 
-        asked: row -> its controls; by_id: all rows of the table. A control that is among them already is not made again.
+        asked: row -> its controls; by_id: all rows of the table. A control that is already among them is not made again.
         """
         found, left_out = list[Row](), dict[str, list[str]]()
         for row in rows:
@@ -128,7 +128,7 @@ class Matcher:
         return spec, of if continued else of.parent, how
 
     def _operations(self, spec: RunSpec) -> tuple[float, Length]:
-        """Operations of the training itself, as `plan` counts them. UserError if they are not known beforehand."""
+        """Returns the operations of the training itself, as `plan` counts them. UserError: they are unknown in advance."""
         prepared = self._prepared(spec)
         if prepared is None:
             raise UserError(f"operations need the lengths of prepared data: prepare {spec.data.corpus} (nmt-ablate data prepare)")
@@ -158,9 +158,9 @@ class Matcher:
 
 
 def lengthened(spec: RunSpec, updates: int, to: int) -> RunSpec:
-    """The spec with a training of `to` updates in place of `updates`; whatever it counts in updates is scaled alike, so that ratios stay.
+    """Returns the spec with a training of `to` updates instead of `updates`. All other numbers of updates are scaled by the same factor.
 
-    noam's `factor` keeps the peak of the learning rate.
+    noam's `factor` changes so that the peak of the learning rate stays.
     """
     if to == updates:
         return spec

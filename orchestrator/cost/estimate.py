@@ -1,7 +1,7 @@
 """Cost of a row: operations by formula, time and memory from a probe of its architecture, or at the rate of the nearest one.
 
-Probes are made in processes of their own and kept in RESULTS/probes/KEY16.json, which can be deleted at any time. The key covers what
-determines a probe: architecture, batch, data and machine.
+Each probe runs in its own process. Its result is in RESULTS/probes/KEY16.json, which can be deleted at any time. The key covers everything
+that determines a probe: architecture, batch, data and machine.
 """
 
 import functools
@@ -82,7 +82,7 @@ class Costs:
         self.probes = {record["key"]: record for path in paths if (record := read_or_tell(path)) is not None}
 
     def conditions(self, row: Row) -> dict[str, Any] | None:
-        """What determines the seconds of an update; None if the row's data is not prepared."""
+        """Returns the conditions that determine the seconds of an update; None if the row's data is not prepared."""
         spec = row.spec
         prepared = None if spec is None else self.data.prepared(spec.data)
         if spec is None or prepared is None:
@@ -118,7 +118,7 @@ class Costs:
         return problems
 
     def choose(self, rows: Sequence[Row], most: int) -> list[tuple[dict[str, Any], Row]]:
-        """At most `most` rows, each with its conditions, whose architectures differ and have no probe."""
+        """Returns at most `most` rows with their conditions. Their architectures differ and have no probe."""
         left: dict[str, tuple[dict[str, Any], Row]] = {}
         for row in rows:
             about = self.conditions(row)
@@ -127,7 +127,8 @@ class Costs:
         return list(left.values())[:: -(-len(left) // most) or 1]
 
     def _make(self, about: dict[str, Any], row: Row, cache_dir: Path) -> None:
-        """Measures in a process of its own, so that its peak memory is its own, and writes the probe. Any exception where that fails."""
+        """Measures in a separate process, because the peak memory is per process, and writes the probe. Raises any exception of the
+        process."""
         from orchestrator.cost.measure import measure  # deferred: imports the training loop
 
         spawn = multiprocessing.get_context("spawn")
@@ -144,7 +145,7 @@ class Costs:
         return {name: self.of(row) for name, row in by_id.items()}
 
     def of(self, row: Row, workers: int | None = None) -> Cost:
-        """The cost of a row with this number of workers; None: its own."""
+        """Returns the cost of a row with this number of workers; None: its own number."""
         spec, workers = row.run_spec, workers or row.most_workers
         device = best_device().type
         devices = workers * (1 if device == "cuda" else spec.train.threads)

@@ -18,15 +18,16 @@ NEAR = 8
 
 
 def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSpec, str]:
-    """The model of `spec` with `target` parameters within TOLERANCE, and its widths in words.
+    """Returns the model of `spec` with `target` parameters within TOLERANCE, and its widths in words.
 
-    `d_ff` alone changes; `widths` of layers without a feed-forward network, as convolutions are. Where that cannot land, d_model changes in
-    steps of twice `num_heads`, from the nearest outwards, the other width with it, and then the other width alone.
+    First only `d_ff` changes, or `widths` for layers without a feed-forward network, such as convolutions. If this does not reach the
+    target, d_model changes in steps of twice `num_heads`, the nearest values first. The inner width changes in proportion and is then
+    fitted alone.
 
     Args:
         sizes: source and target vocabulary sizes.
 
-    UserError if nothing can be widened or nothing lands.
+    UserError: no width can change, or no model is within TOLERANCE.
     """
     count = lambda model: parts.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
     model, step = spec.model, 2 * spec.model.num_heads
@@ -53,7 +54,7 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
 
 
 def nearest(count: Callable[[int], int], start: int, step: int, target: int) -> int:
-    """The width start + k * step, of 1 to MAX_WIDTH, whose count is nearest to `target`. `count` rises with the width."""
+    """Returns the width start + k * step, from 1 to MAX_WIDTH, whose count is nearest to `target`. `count` increases with the width."""
     widths = range((start - 1) % step + 1, MAX_WIDTH + 1, step)
     above = bisect.bisect_left(widths, target, key=count)
     return min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(count(width) - target))
@@ -68,7 +69,7 @@ def _d_ff(model: ModelSpec, to: int) -> ModelSpec:
 
 
 def _layer_widths(model: ModelSpec, to: int) -> ModelSpec:
-    """`to`: the largest width of any layer; the others in proportion."""
+    """Sets the largest width of any layer to `to` and scales the other widths in proportion."""
     factor = to / _start(model, _layer_widths)
     changed: dict[str, Any] = {}
     for side in ("encoder", "decoder"):
@@ -81,7 +82,7 @@ def _layer_widths(model: ModelSpec, to: int) -> ModelSpec:
 
 
 def _d_model(model: ModelSpec, to: int) -> ModelSpec:
-    """d_model, d_ff and widths of layers in proportion."""
+    """Sets d_model to `to` and scales d_ff and the widths of layers in proportion."""
     factor = to / model.d_model
     wider = model.model_copy(update={"d_model": to, "d_ff": max(1, round(model.d_ff * factor))})
     start = _start(model, _layer_widths)

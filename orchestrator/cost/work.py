@@ -1,7 +1,7 @@
 """Amount of work in a training: sums of lengths, numbers of updates, and useful floating-point operations, counted from the equations.
 
-Padding, norms, softmax and dropout do not count. A product of n x k and k x m counts 2nkm: every weight that meets a position counts 2. Of
-causal attention only what is visible counts.
+Padding, norms, softmax and dropout do not count. A product of n x k and k x m counts 2nkm, so each weight counts 2 per position. Causal
+attention counts only visible positions.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from orchestrator.training.state import Progress
 
 
 class Tokens(NamedTuple):
-    """Sums over pairs of S source and T target tokens, EOS included: what a count depends on. src2: of S^2; tgt2: of T^2; both: of ST."""
+    """Sums over pairs with S source and T target tokens, including EOS. src, tgt: sums of S and T.
+    src2, tgt2, both: sums of S^2, T^2 and ST."""
 
     src: float
     tgt: float
@@ -31,17 +32,17 @@ class Tokens(NamedTuple):
         return cls(*(float(values.sum()) for values in (s, t, s * s, t * t, s * t)))
 
     def scaled(self, factor: float) -> "Tokens":
-        """Of `factor` times as many pairs, as long on average."""
+        """Returns the sums for `factor` times as many pairs of the same average lengths."""
         return Tokens(*(value * factor for value in self))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a model does with them.
+    """Work of a model per token.
 
-    src, tgt: weights that meet every source or target position (the decoder's keys and values of the memory meet the source's; output
-    layer included). own_src, own_tgt, cross: widths of attention, summed over layers: of the encoder to itself, of the decoder to what it
-    has written, of the decoder to the memory.
+    src, tgt: number of weights applied to every source or target position. The decoder's key and value maps of the memory count for the
+    source; the output layer is included. own_src, own_tgt, cross: attention widths summed over layers: encoder self-attention, decoder
+    self-attention and cross-attention.
     """
 
     src: float
@@ -51,13 +52,13 @@ class Work:
     cross: float
 
     def forward(self, tokens: Tokens) -> float:
-        """FLOP of a forward pass over the pairs."""
+        """Returns the FLOP of a forward pass over the pairs."""
         weights = 2 * (self.src * tokens.src + self.tgt * tokens.tgt)
         attention = 4 * self.own_src * tokens.src2 + 2 * self.own_tgt * (tokens.tgt2 + tokens.tgt) + 4 * self.cross * tokens.both
         return weights + attention
 
     def training(self, tokens: Tokens) -> float:
-        """FLOP of the forward and the backward pass, where each product of the forward pass has two."""
+        """Returns the FLOP of forward and backward pass. Each product of the forward pass has two in the backward pass."""
         return 3 * self.forward(tokens)
 
 
@@ -81,7 +82,7 @@ class Lengths:
         self._splits: dict[tuple[str, str], Tokens] = {}
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
-        """Length of a training with its own batches; those of a restart are ignored."""
+        """Returns the length of a training with its own batches. Batches of a restart are ignored."""
         train, key = spec.train, (prepared.key, spec.batch.model_dump_json())
         if (loader := self._loaders.get(key)) is None:
             loader = self._loaders[key] = UpdateLoader(prepared.pairs("train"), spec.batch, 1)
