@@ -94,12 +94,12 @@ class Asha:
 
 
 def goes_on(asha: Asha | None, rung: Mapping[str, Any]) -> bool:
-    """Whether a run continues after a rung, given as its name (`run`) and its metrics; without `asha` every run does."""
+    """Returns whether a run continues after a rung, given as its name (`run`) and its metrics. Without `asha` every run continues."""
     return asha is None or asha.decide(rung["run"], int(rung["rung"]), rung.get(asha.metric, math.nan))
 
 
 def stopped_runs(path: Path) -> dict[str, int]:
-    """The rung of each run that the search in this file has stopped; {} where there is none, and with a warning for a damaged file."""
+    """Returns the rung of each run that the search in this file has stopped; {} without a file, and with a warning for a damaged one."""
     try:
         known = _read(path)
     except UserError as error:
@@ -109,7 +109,7 @@ def stopped_runs(path: Path) -> dict[str, int]:
 
 
 def _read(path: Path) -> Decisions | None:
-    """The decisions in a file; None if nothing is there. UserError if it is damaged: a search would decide otherwise."""
+    """Returns the decisions in a file; None if there is no file. UserError: it is damaged, so a search could decide differently."""
     expected = "the decisions as the sweep wrote them, or no file"
     document = read_or_refuse(path, expected)
     try:

@@ -1,4 +1,4 @@
-"""The device-hours of a sweep: its driver adds them up in RESULTS/sweeps/SWEEP.hours, and ends the sweep at its cap.
+"""The device-hours of a sweep. Its driver sums them in RESULTS/sweeps/SWEEP.hours and ends the sweep at its cap.
 
 A run counts while a process holds its lock. Time between runs and the start-up of processes and of Ray are not counted.
 """
@@ -29,7 +29,7 @@ What cannot be interrupted in that time (decoding) is killed, and starts again w
 KEY = digest("device-seconds of a sweep")
 """Key of the sealed document."""
 POLL, WRITE = 0.2, 2.0
-"""Seconds between two looks at the locks, and between two writes of the file."""
+"""Seconds between two checks of the locks, and between two writes of the file."""
 
 
 def usage_file(results: Path, sweep: str) -> Path:
@@ -37,9 +37,9 @@ def usage_file(results: Path, sweep: str) -> Path:
 
 
 def used_seconds(results: Path, sweep: str, *, capped: bool = True) -> float:
-    """Device-seconds that the sweep has used so far; 0 where none were counted.
+    """Returns the device-seconds that the sweep has used so far; 0 if none were counted.
 
-    A damaged file gives UserError, for without it a cap would count from 0, and one warning for a sweep that has no cap.
+    A damaged file raises UserError, because a cap would otherwise count from 0. Without a cap it gives one warning.
     """
     path, expected = usage_file(results, sweep), "the hours that the sweep used, as it wrote them, or no file to count from 0"
     document = read_or_refuse(path, expected) if capped else read_or_tell(path)
@@ -73,7 +73,7 @@ class Budget:
         self._closed = threading.Event()
 
     def action(self, devices: int) -> Literal["continue", "save", "stop"]:
-        """What the sweep should do now that `devices` work for it."""
+        """Returns what the sweep should do now, with `devices` active devices."""
         devices, left = max(1, devices), self.cap - self.own - self.others
         if left <= min(0.1 * self.cap, devices * (5.0 if self.options.has_workers else 3 * POLL)):
             return "stop"

@@ -1,8 +1,7 @@
-"""How far the runs of a sweep are, and when it will end, from what their files say.
+"""Progress of the runs of a sweep and its expected end, from the files of the runs.
 
-A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. The time of its decoding,
-and of the search for a length penalty, is likewise that of others, from the first that was scored on. A run that a scheduler may yet stop
-counts in full.
+A run's speed comes from its own reports, else from other seeds of its row, else from all runs with reports. The time of decoding and of the
+search for a length penalty comes from runs that are already scored, in the same order. Runs that a scheduler may still stop count in full.
 """
 
 import time
@@ -21,7 +20,7 @@ from orchestrator.ledger.run_view import RunView
 from orchestrator.specs.row import short_id, table_of
 
 ENDED = ("done", "stopped", "diverged", "failed")
-"""States of a run with which a sweep has nothing more to do."""
+"""States of a run with no work left for the sweep."""
 WORKING = ("running", "decoding")
 OPEN = (*WORKING, "interrupted", "waiting")
 FIGURES = {
@@ -51,10 +50,10 @@ class Tail:
 
 @dataclass
 class RunProgress:
-    """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. decoding: seconds, once it is
-    scored. score: BLEU on the test set.
+    """Progress of one run. steps, total: finished and planned updates, 0 if unknown. rate: seconds per update. decoding: seconds, for a
+    scored run. score: BLEU on the test set.
 
-    scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: of a stopped run that goes on, the updates in its record.
+    scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: for a stopped run that continues, the updates in its record.
     """
 
     row: str
@@ -82,7 +81,7 @@ class RunProgress:
 
     @property
     def left(self) -> int:
-        """Updates that are left; 0 of a run that has ended."""
+        """Returns the number of remaining updates; 0 for a finished run."""
         return 0 if self.status in ENDED else max(0, self.total - self.steps)
 
     def add(self, line: dict[str, Any]) -> None:
@@ -126,7 +125,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Of training, while the run works."""
+        """Returns the remaining seconds of training while the run works."""
         return None if self.rate is None or self.status not in WORKING else self.left * self.rate
 
     def as_json(self) -> dict[str, Any]:
@@ -137,9 +136,9 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Forecast:
-    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run.
+    """Expected remaining time. seconds: wall-clock time to the end; device_seconds: of workers. None before the first report of any run.
 
-    training: they are of training alone, for no run was scored yet.
+    training: both count only training, because no run is scored yet.
     """
 
     seconds: float | None
@@ -181,7 +180,7 @@ def _by_row(runs: Sequence[RunProgress], value: str) -> dict[str, list[float]]:
 
 
 def _usual(known: Mapping[str, list[float]], row: str) -> float:
-    """The mean of the row's seeds, else of all runs."""
+    """Returns the mean over the row's seeds, else over all runs."""
     return fmean(known.get(row) or chain.from_iterable(known.values()))
 
 
@@ -196,7 +195,7 @@ def summary(statuses: Sequence[str], ahead: Forecast) -> str:
 
 
 def short_names(rows: list[str]) -> dict[str, str]:
-    """Addresses without the table where all rows are of one."""
+    """Returns the addresses, without the table if all rows belong to one table."""
     one = len(set(map(table_of, rows))) == 1
     return {row: short_id(row) or row if one else row for row in rows}
 

@@ -1,6 +1,6 @@
-"""The progress of a running sweep: a table that updates on a terminal, plain lines elsewhere. Driven by the files of the runs.
+"""The progress of a running sweep, from the files of the runs: a table that updates on a terminal, plain lines elsewhere.
 
-`phase` tells that a part of a command lasts: a spinner on a terminal, elsewhere a line.
+`phase` shows that a part of a command is running: a spinner on a terminal, else a line.
 """
 
 import sys
@@ -23,16 +23,16 @@ from orchestrator.sweeps.task import Task
 
 POLL_SECONDS = 0.5
 SILENCE = 25.0
-"""Seconds without a line after which one says how far the runs are, where there is no terminal."""
+"""Without a terminal: seconds without output after which a line reports the progress."""
 OTHER_LINES = 10
-"""Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
+"""Lines of the screen that the rows of the table leave free for its frame, the summary and the prompt."""
 QUIET = 1.0
-"""Seconds after which a phase is told at all, without a terminal."""
+"""Without a terminal: seconds after which a phase is reported."""
 
 
 @contextmanager
 def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str], None]]:
-    """Context: the phase `what` lasts. Yields a function that changes its text. console: where else is printed meanwhile."""
+    """Context: shows the phase `what`. Yields a function that changes its text. console: the console of other output meanwhile."""
     console = console or Console(file=sys.stderr)
     if console.is_terminal:
         with console.status(visible(what)) as status:
@@ -47,7 +47,7 @@ def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str],
 
 
 class LiveProgress:
-    """Follows runs while they are made. search: ASHA's file, if it has one."""
+    """Follows the runs of a sweep. search: ASHA's file, if there is one."""
 
     def __init__(self, tasks: Sequence[Task], console: Console, ledger: Ledger, search: Path | None = None) -> None:
         self.console, self.ledger, self._search = console, ledger, search
@@ -116,7 +116,7 @@ class LiveProgress:
             self._print_line(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
 
     def _print_line(self, line: str) -> None:
-        """Prints what the table of a terminal shows anyway."""
+        """Prints a line unless a terminal's table shows it anyway."""
         if not self.console.is_terminal:
             self._told = time.monotonic()
             self._print(line)
@@ -125,7 +125,7 @@ class LiveProgress:
         self.console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
-        """The runs that are being worked on, then those that ended, as many as the screen has lines; and all runs together."""
+        """Returns the table: active runs, then finished runs, as far as the screen has room, and a summary of all runs."""
         runs = list(self.runs.values())
         urgent = sorted(runs, key=lambda run: 0 if run.status in WORKING else 1 if run.status in ENDED else 2)
         names = {run.name for run in urgent[: max(1, self.console.height - OTHER_LINES)]}

@@ -14,7 +14,7 @@ from orchestrator.specs.table import SEGMENT
 
 
 def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | None = None) -> str:
-    """The table's address, with a digest where the target names several of its rows; the folder's name if there are several tables."""
+    """Returns the table's address, with a digest if the target names several of its rows. Several tables: the folder's name."""
     tables = list(by_table(rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     if folder:
@@ -24,7 +24,7 @@ def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | Non
 
 
 def as_targets(row: Row) -> tuple[str, str]:
-    """Table and row as a command line names them: by address, or by file where the address finds no table or that of another file."""
+    """Returns table and row for a command line: by address, or by file if the address finds no table or another file's table."""
     paper, table, name = row.id.split("/", 2)
     if _is_found(row.source_file, f"{paper}/{table}"):
         return f"{paper}/{table}", row.id
@@ -32,7 +32,7 @@ def as_targets(row: Row) -> tuple[str, str]:
 
 
 def as_address(text: str) -> str:
-    """`FILE.yaml` and `FILE.yaml#ROW` as the address of the table or row; other text as it is."""
+    """Returns the address of the table or row in `FILE.yaml` or `FILE.yaml#ROW`; other text unchanged."""
     if not text.partition("#")[0].endswith((".yaml", ".yml")):
         return text
     found = index.find(text)
@@ -41,7 +41,7 @@ def as_address(text: str) -> str:
 
 @functools.cache
 def _is_found(file: str, address: str) -> bool:
-    """Whether the address finds the file. Its place is looked at first, since finding by address may read every table."""
+    """Returns whether the address finds the file. It checks the file's usual place first, since a search may read every table."""
     with contextlib.suppress(UserError):
         return Path(file).resolve() in map(Path.resolve, index.table_files()) and index.find(address).table.document.file == file
     return False

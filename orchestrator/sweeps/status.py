@@ -53,7 +53,7 @@ def recent_sweeps(results: Path) -> tuple[list[Path], int]:
 
 
 def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
-    """Whether `name` is the sweep's, as `status` or the ledger has it, or the address of a table or row of it (`row:seed`)."""
+    """Returns whether `name` is the name of the sweep (in `status` or in the ledger), or of one of its tables or rows (`row:seed`)."""
     inside = (name == f"{row['id']}:{row['seed']}" or f"{row['id']}/".startswith(f"{name}/") for row in record["rows"])
     return name in (sweep, record.get("name")) or any(inside)
 
@@ -80,7 +80,7 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
 
 
 def first_to_see(runs: Sequence[RunProgress]) -> list[RunProgress]:
-    """At most `MOST` of a sweep's runs, in their order: those that failed or run, then others that began, then the rest."""
+    """Returns at most `MOST` of a sweep's runs: failed and running ones, then other started ones, then the rest."""
     ranks = dict.fromkeys((*WORKING, "failed", "diverged"), 0) | {"new": 2}
     chosen = sorted(range(len(runs)), key=lambda i: ranks.get(runs[i].status, 1))[:MOST]
     return [runs[i] for i in sorted(chosen)]
