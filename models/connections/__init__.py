@@ -1,1 +1,1 @@
-"""What each layer reads: registered classes."""
+"""Registered connections: what each layer reads of the layers below it."""

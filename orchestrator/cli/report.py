@@ -142,9 +142,9 @@ def export(
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export a trained row as a folder that translates alone: weights, vocabulary, config, capsule, model card, script and code.
+    """Export a trained row as a self-contained folder: weights, vocabulary, config, capsule, model card, translation script and code.
 
-    It gives the same words as `translate` on an equal machine. It needs torch but no part of this program.
+    The script gives the same words as `translate` on an equal machine. It needs torch but no part of this program.
 
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """

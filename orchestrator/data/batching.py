@@ -1,4 +1,4 @@
-"""Global micro-batches, a function of (pairs, size, seed, epoch) alone and the same for any number of workers.
+"""Global micro-batches. They depend only on (pairs, size, seed, epoch) and are equal for any number of workers.
 
 Pairs of similar length share a batch. They are sorted by length plus a little seeded noise, so batches differ between epochs, and the
 order of batches is shuffled, except under a curriculum. Every pair occurs exactly once per epoch.
@@ -25,7 +25,7 @@ NOISE = 1.0  # tokens
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs, padded with PAD; for a GPU with their layouts as packed rows, of a shape if those of many batches have it."""
+    """B pairs, padded with PAD. For a GPU: with the layouts of packed rows, and with the shape if many batches share it."""
 
     src: torch.Tensor  # [B, S] long, ends with EOS
     tgt_in: torch.Tensor  # [B, T] long, starts with BOS
@@ -37,7 +37,7 @@ class Batch:
         return [self.src, self.tgt_in, self.tgt_out, *(t for layout in self.layouts or () for t in (layout.real, layout.starts))]
 
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
-        """The same batch with each of its tensors changed."""
+        """Returns the batch with `change` applied to each of its tensors."""
         layouts = self.layouts
         if layouts is not None:
             src, tgt = (Layout(change(one.real), change(one.starts), one.longest) for one in layouts)

@@ -20,7 +20,8 @@ from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 
 BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
-"""On an accelerator, at up to two hypotheses a sentence. With more a batch has as many hypotheses, but at least so many sentences."""
+"""Maximum source tokens and sentences of a batch on an accelerator, for up to two hypotheses per sentence. With more hypotheses, both fall
+in proportion, down to LEAST_TOKENS and LEAST_SENTENCES."""
 LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
 CPU_TOKENS, CPU_GREEDY, CPU_SENTENCES = 2048, 48, 32
 """A processor reads the batch's keys and values at each step: more of them leave its caches."""

@@ -70,7 +70,7 @@ def _alignment(column: Column) -> str:
 
 
 def _head(columns: Sequence[Column]) -> list[str]:
-    """One line of titles, or two where a figure has a column of the paper's and one of ours."""
+    """Returns one line of titles, or two if a figure has both the paper's column and ours."""
     groups = [(name, list(each)) for name, each in groupby(columns, key=lambda column: column.name)]
     if all(len(each) == 1 for _, each in groups):
         return [" & ".join(_tex(column.title) for column in columns) + r" \\"]

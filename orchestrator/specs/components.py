@@ -22,7 +22,7 @@ from orchestrator.specs.positions import KeyPath, Located, describe, nearest
 MAX_INT = 1_000_000
 SIDE_SLOTS = ("layer", "connection", "aggregation", "residual", "self_attention")
 WHOLE_SLOTS = ("bridge", "extra_encoder", "context", "head")
-"""Of the model as a whole. All but the bridge may be absent."""
+"""Slots of the model as a whole. All except the bridge may be absent."""
 SLOTS: dict[KeyPath, str] = (
     {("encoder", slot): slot for slot in SIDE_SLOTS}
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}
@@ -142,7 +142,7 @@ def site_info(model: dict[str, Any], side: str) -> dict[str, Any] | None:
 
 
 def _bounded(hint: Any, default: Any) -> Any:
-    """Adds bounds to integer hints, also inside unions, and those of `Annotated`. The class's own `check` has those of lists."""
+    """Adds bounds to integer hints, also inside unions, and keeps the bounds of `Annotated`. The class's `check` bounds lists."""
     if typing.get_origin(hint) is Annotated:
         plain, *bounds = typing.get_args(hint)
         return Annotated[_bounded(plain, default), *bounds]

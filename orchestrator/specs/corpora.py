@@ -20,7 +20,7 @@ from orchestrator.specs.text_form import RAW, Form, NormalForm, Pieces
 
 FOLDER = SEARCH_SPACES / "data"
 CONVERTED = "refs/convert/parquet"
-"""Branch of the Hub with the Parquet files that it makes of datasets in other formats."""
+"""Branch on the Hub with Parquet files that the Hub converts from datasets in other formats."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Suffixes of compressed files."""
 REQUIRED = ("train", "valid", "test")
@@ -133,11 +133,12 @@ class Rules(Strict):
     max_characters: Positive | None = None
     """A side is longer than this."""
     max_ratio: Annotated[float, Field(gt=1)] | None = None
-    """A side has more than so many times the characters that fit the other, by the mean lengths of the held-out text."""
+    """The ratio of the sides' lengths exceeds this many times its usual value (ratio of mean lengths of the held-out text)."""
     copies: bool = False
     """Both sides are equal."""
     other_language: bool = False
-    """A side looks like another language: its trigrams are more usual in the held-out text of the other side, or its letters in none."""
+    """A side seems to be in another language: its trigrams fit the other side's held-out text better, or no held-out text has its
+    letters."""
     duplicates: bool = False
     """The pair repeats an earlier one."""
     leaks: bool = False

@@ -1,4 +1,4 @@
-"""Index of tables: the YAML files under `search_spaces`, the product's and the user's own, but no bases, data entries, profiles, searches.
+"""Index of tables: the product's and the user's YAML files under `search_spaces`, without bases, data entries, profiles and searches.
 
 Files of tables that lie in the working folder itself belong to the index too.
 """
@@ -23,7 +23,7 @@ _SEVERAL = re.compile("[,*]")
 
 @dataclass(frozen=True)
 class Target:
-    """A table, and those of its rows that the user named; none: all.
+    """A table and the rows of it that the user named; none: all rows.
 
     control: the parts of a matched control's name (`controls.split`). tuned: the row with the best configuration of its search.
     """

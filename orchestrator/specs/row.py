@@ -147,7 +147,7 @@ def as_data(row: Row) -> dict[str, Any]:
 
 
 def with_figures(file: Located, document: Document, at: KeyPath) -> Located:
-    """Returns the figures of a file with those of the mapping at `at` on top. null removes a figure, or stands for the file's value."""
+    """Returns a file's figures, overridden by the figures of the mapping at `at`. null removes a figure, or selects the file's value."""
     own = Located.of(document, at, lambda name: name in FigureHeader.model_fields)
     own.data = {name: value for name, value in own.data.items() if value is not None or name == "failed_below"}
     found = file.merged(own)

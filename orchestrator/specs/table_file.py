@@ -44,7 +44,7 @@ class Template(NamedTuple):
 
 @dataclass
 class TableFile:
-    """A parsed file. With problems, the fields may be incomplete. stamps: of it and all that it extends, each taken before it was read."""
+    """A parsed file. With problems, the fields may be incomplete. stamps: of the file and of all files it extends, taken before reading."""
 
     path: Path
     stamps: dict[Path, tuple[int, int] | None]
@@ -79,7 +79,7 @@ class TableFile:
 
 
 class _GridRows(Mapping[str, ParsedRow]):
-    """Row name -> row before validation: the rows written in the file, then those of its grid, built when asked for."""
+    """Row name -> row before validation: the rows written in the file, then the rows of its grid, which are built on request."""
 
     def __init__(self, table: TableFile, grid: Grid) -> None:
         self.table, self.grid = table, grid
@@ -116,7 +116,7 @@ def read(path: Path) -> TableFile:
 
 @functools.lru_cache(maxsize=256)
 def _last(path: Path) -> list[TableFile]:
-    """Holds the table as it was read last."""
+    """Returns a cell of the cache that holds the last read table."""
     return []
 
 

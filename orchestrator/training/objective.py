@@ -21,7 +21,7 @@ from orchestrator.training.runtime import Runtime
 SAMPLE = 16
 """The training accuracy uses one of this many target positions, which makes the cost of its argmax negligible."""
 BATCH = BatchSpec(unit="tokens", size=4096)
-"""Of the validation."""
+"""Batches of the validation."""
 
 
 class Normalizer(NamedTuple):

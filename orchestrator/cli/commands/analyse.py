@@ -37,7 +37,7 @@ def analyse(
     tracking_uri: str | None,
     as_json: bool,
 ) -> None:
-    """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
+    """Runs the analyses. Problems of single kinds are warnings. UserError: no kind could run."""
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(tracking_uri)
     rows = rows_of(targets, options, seed)
