@@ -45,7 +45,7 @@ Style = dict[str, Any]
 
 
 def colours(count: int) -> list[str]:
-    """Returns as many different colours: of the palette, or for more than it has, steps of viridis from dark to light."""
+    """Returns `count` different colours from the palette. If the palette has fewer, steps of viridis from dark to light."""
     if count <= len(COLOURS):
         return list(COLOURS[:count])
     return [to_hex(colormaps["viridis"](i / (count - 1) * 0.93)) for i in range(count)]

@@ -58,7 +58,7 @@ ENDS: dict[str, tuple[Callable[[Losses, float], LossPoint | None], str]] = {
     "first_cut": (lambda row, goal: row.cut, "no cut within the run"),
     "end": (lambda row, goal: row.end, "ended at its limit of updates or epochs"),
 }
-"""Name of an end -> (the validation where a row reaches it, given the baseline's best loss; why there is none)."""
+"""Name of an end -> (function that returns the validation at this end, given the baseline's best loss; reason if there is none)."""
 
 
 @register("loss-curves", options={"until": ("end", "first-cut")})

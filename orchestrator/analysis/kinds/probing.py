@@ -33,12 +33,12 @@ from orchestrator.training.runtime import best_device
 OPTIONS = {"data": ""}
 """data: folder of files in SentEval's format, in the source language of the rows."""
 SPACE: dict[str, Any] = {"nhid": (50, 100, 200), "dropout": (0.0, 0.1, 0.2), "l2": (1e-5, 1e-4, 1e-3, 1e-2)}
-"""Settings of the classifier that are compared: hidden units, dropout, weight decay."""
+"""Candidate settings of the classifier: hidden units, dropout, weight decay."""
 SEED = 1111
-"""The toolkit's."""
+"""Seed of the toolkit."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
 LANGUAGE = "en"
-"""Of SentEval."""
+"""Language of SentEval's sentences."""
 BATCH_TOKENS = 8192
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
@@ -67,7 +67,7 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
-    """Returns one record per task, none with a note for a row whose source language is not that of the sentences."""
+    """Returns one record per task. A row with another source language than the sentences has no records and a note."""
     device, folder, language = best_device(), context.options["data"], load_entry(subject.spec.data.corpus).src
     if not folder and language != LANGUAGE:
         hint = "--option data=DIR has files in its language"
