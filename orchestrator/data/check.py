@@ -97,7 +97,7 @@ def _read(text: CorpusText, name: str, report: Report, characters: Characters) -
 
 
 def _check_characters(report: Report, text: CorpusText, characters: Characters) -> None:
-    """Adds the share of the characters of each held-out column that its side of train lacks, and a warning where it is large."""
+    """Adds the share of characters of each held-out column that its side of train lacks, and a warning if the share is large."""
     for split in (split for split in characters if split != "train"):
         report.unknown[split] = []
         for side, (column, counts) in enumerate(zip(text.where(split), characters[split], strict=True)):
@@ -110,7 +110,7 @@ def _check_characters(report: Report, text: CorpusText, characters: Characters) 
 
 
 def _check_overlap(report: Report, sources: Mapping[str, set[bytes]]) -> None:
-    """Adds a line for sources of a test set that also occur in valid, and one where all do."""
+    """Adds a line for test sources that also occur in valid, and another line if all of them do."""
     valid = sources.get("valid", set())
     for name, own in sources.items():
         if name not in ("train", "valid") and (shared := len(own & valid)):

@@ -1,4 +1,4 @@
-"""`nmt-ablate data clean`: a filtered copy of a corpus, as a corpus of one's own whose entry has the rules."""
+"""`nmt-ablate data clean`: a filtered copy of a corpus, as the user's own corpus. Its entry contains the rules."""
 
 import contextlib
 from collections import Counter

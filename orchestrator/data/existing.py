@@ -1,4 +1,4 @@
-"""Subword models and vocabularies that others made: sentencepiece models, tokenizer.json, codes of subword-nmt, dictionaries of fairseq."""
+"""Existing subword models and vocabularies: sentencepiece models, tokenizer.json, codes of subword-nmt, dictionaries of fairseq."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from orchestrator.specs.schema import Subword
 
 
 def files(subword: Subword, data_dir: Path | None) -> dict[str, list[Path]]:
-    """The files of `model` and `dictionary`, where they are given. Raises UserError for those that are not there."""
+    """Returns the files of `model` and `dictionary`, if given. UserError: a file is missing."""
     found: dict[str, list[Path]] = {}
     for key, names in (("model", subword.model), ("dictionary", subword.dictionary)):
         for name in names or ():
@@ -86,7 +86,8 @@ def _tokens(path: Path, content: bytes) -> tuple[Segmenter, list[int], dict[int,
 def _renumbered(
     path: Path, model: Segmenter, specials: list[int], names: dict[int, str], pieces: list[str] | None, lines: Iterator[str], shared: bool
 ) -> Segmenter:
-    """The model with our specials first, then the pieces of a dictionary in its order, or all of the model, or those in the text."""
+    """Returns the model with our specials first, then the dictionary's pieces in its order, or all pieces of the model, or the used
+    ones."""
     if pieces is not None:
         numbers = {piece: number for number, piece in names.items()}
         if not any(piece in numbers for piece in pieces):
@@ -97,7 +98,7 @@ def _renumbered(
 
 
 def _dictionary(path: Path) -> list[str]:
-    """The pieces of a dictionary of fairseq, without its specials."""
+    """Returns the pieces of a fairseq dictionary, without its specials."""
     pieces = []
     for number, line in enumerate(iter_lines(path), 1):
         piece, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")

@@ -1,4 +1,4 @@
-"""What the catalogue says of a corpus's text, and how the text differs: numbers of pairs, sha256, and the form of the lines.
+"""The catalogue's facts on a corpus's text, and differences of the text: numbers of pairs, sha256, and the form of the lines.
 
 Tokenised text must not be tokenised again, and escaped text must be unescaped for scores.
 """

@@ -21,7 +21,7 @@ _CODES = {"bpt", "ept", "it", "ph", "ut"}
 _HEADING = re.compile(
     r"(?i)\w*_\w*|[a-z]+\d|[a-z]{2,3}-[a-z]{2,4}|((source|target|src|tgt|input|output|original|translation|text|sentence)\b ?)+"
 )
-"""What two fields of a first line may both be only if they are names of columns."""
+"""If two fields of the first line both match this, they are names of columns."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 

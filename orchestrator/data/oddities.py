@@ -16,12 +16,12 @@ from orchestrator.data.text import CorpusText
 from orchestrator.specs.positions import shown
 
 SAMPLE, MARGIN = 2000, 0.1
-"""Lines whose letter trigrams are compared; cosine by which both sides must be more like the other side of train to count as swapped."""
+"""Number of lines whose letter trigrams are compared; minimum difference in cosine to the other side of train for swapped sides."""
 WINDOW, EVERY = 500, 16
-"""Lines whose lengths are correlated; one pair in so many (by its hash) is kept to find repeats."""
+"""Number of lines whose lengths are correlated; one of EVERY pairs (by its hash) is kept to find repeats."""
 _TAGS = "seg|doc|refset|srcset|tstset|hl|p|url|keywords|talkid|title|description|speaker|reviewer|translator"
 _BYTE = "[\u0080-\u009f\u00a1-\u00ba\u00bc-\u00bf€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ]"
-"""Second bytes of UTF-8 read as Latin-1 or CP1252, but for those that may follow a real `Ã` at a word's end (quotes, dashes, `»`)."""
+"""Second bytes of UTF-8 read as Latin-1 or CP1252, except characters that may follow a real `Ã` at a word's end (quotes, dashes, `»`)."""
 
 _FAULTS = {
     "looks like UTF-8 encoded twice": re.compile(f"[ÃÐÑ]{_BYTE}|Â[\u00a1-\u00ba\u00bc-\u00bf]|â€|[à-ê]{_BYTE}{{2}}"),
@@ -35,7 +35,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 @dataclass
 class _Seen:
-    """What a pass over a split keeps: of the source and the first reference, but faults of every column."""
+    """Statistics of a pass over a split: of the source and the first reference; faults are of every column."""
 
     lengths: tuple[array[int], array[int]] = field(default_factory=lambda: (array("i"), array("i")))
     trigrams: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))

@@ -72,7 +72,7 @@ def add(
 
 
 def _meaning(entry: CorpusEntry) -> dict[str, Any]:
-    """The entry but for the places of its files, whose sha256 it has."""
+    """Returns the entry without the paths of its files. Their sha256 stays."""
     return entry.model_dump(exclude={"splits": {"__all__": {"src", "tgt", "raw"}}})
 
 

@@ -94,7 +94,7 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, *, verify: b
 
 
 def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
-    """None if there is none. Raises DamagedError."""
+    """Returns the prepared corpus; None if it does not exist. Raises DamagedError."""
     if (prepared := store.load(folder, key)) is not None:
         prepared.files.check(contents=verify)
     return prepared

@@ -12,7 +12,7 @@ SHORTEST, MARGIN = 20, 0.5
 
 
 class Filter:
-    """Applies rules to the pairs of one split. watch: of the corpus, whose held-out splits say what is usual on each side."""
+    """Applies rules to the pairs of one split. watch: statistics of the corpus. Its held-out splits define what is usual on each side."""
 
     def __init__(self, rules: Rules, watch: Watch) -> None:
         self.rules, self.leaks, self.seen = rules, watch.forms, set[bytes]()
@@ -26,7 +26,7 @@ class Filter:
         self.known = {each[1] for each in both}
 
     def faults(self, row: tuple[str, ...]) -> dict[str, float]:
-        """Rule that the pair breaks -> how far; in the order of the rules, of which the first counts."""
+        """Returns broken rule -> by how much, in the order of the rules. The first broken rule counts."""
         src, tgt = row[0].strip(), row[1].strip()
         longest, (low, high) = max(len(src), len(tgt)), sorted((len(src) * self.ratio, len(tgt)))
         digest = hashlib.blake2b(f"{src}\t{tgt}".encode(), digest_size=8).digest()
@@ -43,7 +43,7 @@ class Filter:
         return {rule: float(far) for rule, far in found.items() if far}
 
     def _otherness(self, line: str, sign: int) -> float:
-        """How much more usual the trigrams are on the other side; 0 below MARGIN. Letters of neither side count 1. sign: -1 for sources."""
+        """Returns how much more usual the trigrams are on the other side; 0 below MARGIN. Unknown letters count 1. sign: -1 for sources."""
         own = [sign * self.weights.get(each, sign * (each[1].isalpha() and each[1] not in self.known)) for each in trigrams(line)]
         mean = sum(own) / max(1, len(own))
         return mean if len(line) >= SHORTEST and mean > MARGIN else 0.0
