@@ -66,7 +66,7 @@ def check_engine(engine: str, workers: int | None, jobs: str) -> None:
 
 
 def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOptions:
-    """The options with an engine in place of `auto`: the local one with as many processes as fit, or Ray where that is not enough.
+    """Returns the options with an engine instead of `auto`: the local one with as many processes as fit, or Ray if that is not enough.
 
     Ray runs rows on a cluster (RAY_ADDRESS), on several workers or GPUs, with more threads than this machine has cores, or under a sweep
     section with `resources`.
@@ -98,7 +98,8 @@ def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
 
 
 def suggest_of(sampler: str) -> Suggest | None:
-    """What draws the next point of an arm from its results; None for samplers that draw all points at once. UserError without optuna."""
+    """Returns a function that draws the next point of an arm from its results; None for samplers that draw all points at once. UserError:
+    optuna is missing."""
     if sampler != "tpe":
         return None
     if importlib.util.find_spec("optuna") is None:

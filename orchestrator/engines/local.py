@@ -19,7 +19,7 @@ MAX_JOBS = 1024
 
 
 class Local:
-    """Runs one row after the other in this process, or several side by side in processes of their own (`--jobs`)."""
+    """Runs one row after the other in this process, or several at the same time in separate processes (`--jobs`)."""
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Accepts every task."""

@@ -1,4 +1,4 @@
-"""Runs of the local engine side by side on this machine, each in a process of its own."""
+"""Simultaneous runs of the local engine on this machine, each in its own process."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime, best_device
 
 SERVER = multiprocessing.get_context("forkserver")
-"""Its processes are forks of one that has imported torch and has no CUDA, which would not survive the fork."""
+"""Its processes are forks of a process that has imported torch but not started CUDA, which does not survive a fork."""
 
 
 def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, stop: Path) -> dict[str, str]:

@@ -77,7 +77,8 @@ class Capacity:
         return sum(node.slots(demand) for node in self.all_nodes)
 
     def resources(self, demand: "Demand") -> dict[str, float]:
-        """What Ray is asked for each worker, by its names. Memory, if all nodes say how much they have: Ray then places runs by it too."""
+        """Returns the requested resources of each worker, by Ray's names. Memory is included if all nodes report it; Ray then places by
+        it."""
         known = demand.memory and all(node.memory is not None for node in self.all_nodes if node.cpus)
         return demand.resources | ({"memory": float(demand.memory or 0)} if known else {})
 
@@ -97,7 +98,7 @@ class Capacity:
         return " and ".join(filter(None, [live, more and f"{more} when needed"])) or "none"
 
     def problem(self, demand: "Demand") -> str | None:
-        """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
+        """Returns why a job could never start on this cluster; None if it can. Ray would never schedule it and print no message."""
         if demand.workers > 1 and self.drivers < 1:
             start = "ray start --head --resources='{\"driver\": 64}'"
             return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
@@ -195,7 +196,7 @@ def quantity(number: float, word: str) -> str:
 
 
 def check_limits() -> None:
-    """Raises this process's limit of open files as far as it may. UserError where Ray's processes could not start under its limits."""
+    """Raises this process's limit of open files as far as allowed. UserError: Ray's processes could not start under the limits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < LEAST_FILES:
         if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:

@@ -27,7 +27,7 @@ BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
 
 def live_capacity(options: Resources) -> Capacity:
-    """Capacity of the live nodes, and of those that the autoscaler may still add. Nodes that `options` exclude may have drivers alone.
+    """Returns the capacity of the live nodes, and of nodes that the autoscaler may add. Nodes that `options` exclude may only have drivers.
 
     GPUs are those Ray reports, since the head may have none; on this machine torch must also see them.
     """

@@ -18,7 +18,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 
 LEAVING = ExitStack()
-"""What ends before the connection to Ray does, or before trials of another size start."""
+"""Contexts that end before the connection to Ray ends, or before trials of another size start."""
 
 HEAD_WAIT = "NMT_HEAD_WAIT_S"
 """Environment variable: seconds for which the head may be unreachable before the driver ends."""

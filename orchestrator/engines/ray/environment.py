@@ -23,7 +23,7 @@ SECRET_WORDS = frozenset(
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 
 PARENT = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
-"""Short where it can be: Ray's sockets lie below it."""
+"""A short path if possible, because paths of Ray's sockets are below it."""
 TEMPORARY = "tmp"
 """The TMPDIR of Ray's processes, in the folder of `ray_folder`."""
 
@@ -51,7 +51,7 @@ def ray_folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Context: this process alone holds the folder. OSError: another does, or it is no folder."""
+    """Context: only this process holds the folder. OSError: another process holds it, or it is no folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
