@@ -49,7 +49,7 @@ def fetch(path: Path) -> None:
 
 
 def pull(path: Path) -> None:
-    """Updates one run's folder, or the whole ledger if `path` is its root. What a process of this machine has is not changed."""
+    """Updates one run's folder, or the whole ledger if `path` is its root. Groups that a process of this machine holds do not change."""
     if (mirror := mirror_of(path)) is not None:
         mirror.pull_all() if path.absolute() == mirror.root else mirror.pull(path)
 

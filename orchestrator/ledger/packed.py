@@ -27,7 +27,7 @@ from orchestrator.files.documents import parse
 FOLDER, RECORDS, SENTENCES = "packed", ".records.zst", ".sentences.zst"
 MAGIC = b"nmt-ablate-packed-1"
 MOST_BYTES = 1 << 30
-"""Of the content of one file."""
+"""Maximum size of the content of one file."""
 STRIDES = {"chrf": 3}
 """Metrics whose statistics are stored as differences to the column this far before: chrF has 3 counts of each order."""
 RUN = re.compile(r"[0-9a-f]{16}")
@@ -80,7 +80,7 @@ def refuse_packed(run: Path) -> None:
 
 
 def with_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with the text of its statistics, as in a file of its own."""
+    """Returns the record with the text of its statistics, as in an unpacked file."""
     return {name: _text(with_text(value) if name == "statistics" else value) for name, value in record.items()}
 
 

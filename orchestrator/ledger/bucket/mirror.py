@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 @dataclass
 class Index:
-    """What a copy knows of a group. token: of the last claim of this copy. claim: ETag of the claim that was last seen."""
+    """State of a group in a copy. token: token of this copy's last claim. claim: ETag of the claim that was last seen."""
 
     token: str = ""
     claim: str | None = None
@@ -219,7 +219,7 @@ class Mirror:
                     pass
 
     def lease(self, lock: Path, *, timeout: float) -> leases.Lease | None:
-        """Claims the group of a lock file; None for a lock of this machine alone."""
+        """Claims the group of a lock file; None for a lock that only this machine uses."""
         group = self._group_at(lock)
         return None if group is None else leases.take(self, group, timeout)
 
