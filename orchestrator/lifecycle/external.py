@@ -34,7 +34,7 @@ def read(file: Path) -> list[str]:
 
 
 def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> dict[str, Any]:
-    """Scores the translations in a file and keeps them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
+    """Scores the translations in a file and stores them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
 
     status: `added`, or `known` where the ledger has these translations. about: {"system", "note"}. Other translations than those of the
     row's seed are refused.

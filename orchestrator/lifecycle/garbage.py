@@ -118,7 +118,7 @@ def _delete_under_lock(results: Path, item: Item) -> Item:
 
 
 def _delete(item: Item) -> None:
-    """Deletes a file or folder. A folder is renamed first, so that it is whole or gone; the next call finds what a killed one left."""
+    """Deletes a file or folder. A folder is renamed first, so it is complete or gone. The next call finds leftovers of a killed one."""
     path = item.path
     fault("gc_pre_rename")
     if path.is_dir() and item.kind != "leftover":

@@ -30,7 +30,7 @@ from orchestrator.sweeps.task import Task, make_tasks
 from orchestrator.training.runtime import Runtime, best_device
 
 Verdicts = list[tuple[Task, Verdict]]
-"""Of the rows that a row starts from and, last, of the row itself."""
+"""Verdicts on the rows that a row starts from, then on the row itself."""
 
 
 def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path) -> Verdicts:

@@ -17,13 +17,13 @@ from orchestrator.sweeps.task import Task, make_tasks
 
 
 def task_of(row: Row, options: RowOptions) -> Task:
-    """The task of a row at its seed, after those of the rows that it starts from."""
+    """Returns the task of a row at its seed."""
     folders = ExecutionOptions(name=row.id, results=options.results, data_dir=options.data_dir, cache_dir=options.cache_dir)
     return make_tasks([row], [row.run_spec.seed], folders)[-1]
 
 
 def load_translator(row: Row, options: RowOptions) -> Translator:
-    """UserError where the row was not trained with its seed, its weights are gone, or its corpus is absent."""
+    """Returns the translator of a row. UserError: it was not trained with its seed, or its weights or its corpus are missing."""
     task = task_of(row, options)
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
