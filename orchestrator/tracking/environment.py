@@ -23,7 +23,7 @@ _KNOWN = {
     r"(?:error code|\bstatus|^)\s*401\b|\b401 (?:Client|Unauthorized)": "login refused; set MLFLOW_TRACKING_USERNAME and "
     "MLFLOW_TRACKING_PASSWORD",
 }
-"""What a store's errors say -> what to tell."""
+"""Text in a store's error -> message to the user."""
 
 
 def configure() -> None:

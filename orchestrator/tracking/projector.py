@@ -41,7 +41,7 @@ STATUS = {
 }
 
 FORMAT = 5
-"""Of what is written of a run. Runs in a store that have another one are written again."""
+"""Version of the data written per run. Runs in a store with another version are written again."""
 
 
 @dataclass
@@ -193,7 +193,7 @@ class Projector:
 FIGURES = ("bleu", "chrf", "valid/nll", "tokens_per_second", "params")
 HEADS = ("row", "seeds", "BLEU", "chrF", "valid nll", "tokens/s", "parameters", "status")
 MAX_ROWS = 100
-"""Rows with a metric of their own, and in the description of the sweep's run."""
+"""Maximum number of rows with their own metric, and of rows in the description of the sweep's run."""
 
 
 class Shown(NamedTuple):
@@ -240,7 +240,7 @@ def rounded(value: float) -> float:
 
 
 def words(state: str, reason: str) -> str:
-    """The status of a run for people: `stopped by ASHA at step 75`, or the state alone."""
+    """Returns the status of a run for people: `stopped by ASHA at step 75`, or only the state."""
     return reason if state == "stopped" and reason else f"{state}: {reason}" if reason and state in ("diverged", "failed") else state
 
 

@@ -116,7 +116,7 @@ class MlflowStore:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context: a database file gets in one commit what is written, in place of some 30 for a run, each with a connection of its own."""
+        """Context: a database file gets all writes in one commit, instead of about 30 commits per run with separate connections."""
         if sqlite_path(self.uri) is None:
             yield
             return
@@ -275,7 +275,7 @@ def prepare_database(path: Path) -> None:
 
 
 def _client(uri: str) -> "MlflowClient":
-    """A database file is not synced at every commit, of which a run takes 20: `reconcile` makes it anew after a crash of the machine."""
+    """Returns a client. It does not sync a database file at every commit (20 per run): `reconcile` rebuilds the file after a crash."""
     client = _mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
     if sqlite_path(uri) is not None:
         from sqlalchemy import event  # deferred, as MLflow

@@ -50,7 +50,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None) -> None:
 
 
 def free_port(first: int) -> int:
-    """The first free port from `first`. UserError if there is none."""
+    """Returns the first free port from `first` on. UserError: there is none."""
     for port in range(first, min(first + 100, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
