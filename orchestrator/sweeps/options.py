@@ -99,7 +99,7 @@ class ExecutionOptions(RowOptions):
 
     @property
     def has_workers(self) -> bool:
-        """Returns whether rows run in processes of their own, which the sweep's stop file stops."""
+        """Returns whether rows run in separate processes, which the sweep's stop file stops."""
         return self.engine == "ray" or self.jobs != "1"
 
     @property

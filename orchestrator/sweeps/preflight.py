@@ -48,7 +48,7 @@ def _metric_warnings(prepared: Prepared, data: DataSpec, tasks: Sequence[Task], 
 
 
 def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
-    """Prepares corpora again of which a file has changed since it was written."""
+    """Prepares a corpus again if one of its files has changed since it was written."""
     for data, _ in _by_data(tasks):
         with phase(f"checking the prepared files of {data.corpus}"):
             prepare(data, data_dir, cache_dir, verify=True)

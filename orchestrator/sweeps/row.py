@@ -192,7 +192,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a sweep has of a row and seed. outcome: of the run, or `failed` where this call could not run it. folder: of the run."""
+    """Result of a row and seed in a sweep. outcome: of the run, or `failed` if this call could not run it. folder: the run's folder."""
 
     id: str
     seed: int
