@@ -9,7 +9,7 @@ PUBLISHED_LEDGER = ROOT / "docs" / "results" / "ledger"
 
 
 def user_cache() -> Path:
-    """The product's folder of the user's cache, for what can be made again: `$XDG_CACHE_HOME/nmt-ablate`."""
+    """Returns the product's folder in the user's cache, for data that can be made again: `$XDG_CACHE_HOME/nmt-ablate`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate"
 
 
@@ -25,6 +25,6 @@ def search_spaces() -> list[Path]:
 
 
 def in_search_spaces(path: Path) -> Path:
-    """The path, or where the user's own search spaces lack such a file, the product's file of that place."""
+    """Returns the path. If the user's own search spaces lack this file: the product's file at the same place."""
     own = own_search_spaces().resolve()
     return SEARCH_SPACES / path.relative_to(own) if path.is_relative_to(own) and not path.exists() else path

@@ -16,7 +16,7 @@ from orchestrator.specs.schema import ScoreSpec
 
 
 class References(Protocol):
-    """What scoring needs of the prepared data: the reference streams of a test set, each a list of corpus lines, also as running text."""
+    """The part of the prepared data that scoring needs: the reference streams of a test set, as corpus lines and as running text."""
 
     @property
     def target_language(self) -> str: ...

@@ -9,7 +9,7 @@ from orchestrator.specs.text_form import RAW
 
 
 def identity(name: str, languages: Sequence[str]) -> list[object] | None:
-    """What a test set's text depends on: name, languages and the MD5 of its archives. None if sacreBLEU lacks it in these languages."""
+    """Returns the identity of a test set's text: name, languages and MD5 of its archives. None: sacreBLEU lacks it in these languages."""
     from sacrebleu.dataset import DATASETS
 
     pair, known = "-".join(languages), DATASETS.get(name)
@@ -17,7 +17,7 @@ def identity(name: str, languages: Sequence[str]) -> list[object] | None:
 
 
 def refusal(name: str, entry: CorpusEntry, splits: Sequence[str]) -> str | None:
-    """Why a row of this corpus is not scored on the test set; None if it may be. splits: those of the corpus."""
+    """Returns why a row of this corpus cannot be scored on the test set; None if it can. splits: splits of the corpus."""
     from sacrebleu.dataset import DATASETS
 
     languages = primary_subtag(entry.src), primary_subtag(entry.tgt)
