@@ -47,7 +47,7 @@ def check(target: str, section: SweepSpec, seeds: Sequence[int], hours: float | 
 
 
 def ends(judged: Verdict, most: int) -> str | None:
-    """Returns why the current seeds are enough; None if more, up to `most`, are needed."""
+    """Returns why a row gets no more seeds; None if it needs more. most: maximum number of seeds."""
     if judged.word in DECIDED:
         return f"{judged.word}, {judged.reason}"
     if judged.word == OPEN and (judged.seeds is None or judged.seeds > most):
