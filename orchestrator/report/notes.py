@@ -141,7 +141,7 @@ def length_penalties(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRe
         return []
     values = " or ".join(f"{value:g}" for value in sorted(set(ends)))
     text = f"length penalty: in {len(ends)} of {len(tried)} runs the tuned exponent ({values}) is the smallest or largest candidate"
-    return [f"{text}; outputs may be too long or too short (more decode.length_penalty.candidates would tell)"]
+    return [f"{text}; outputs may be too long or too short (add decode.length_penalty.candidates)"]
 
 
 def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str]) -> list[str]:
