@@ -10,7 +10,7 @@ from overheads_probe import PHASES
 from models.registry import REGISTRIES
 
 
-@pytest.mark.parametrize("address", ["dou2018/table1", "mlrf2018/text"])
+@pytest.mark.parametrize("address", ["mlrf2018/text", pytest.param("dou2018/table1", marks=pytest.mark.slow)])
 def test_at_the_benchmarks_size_a_row_keeps_its_components(address: str) -> None:
     size = variants.SIZES["tiny"]
     for subject in variants.reporting(address):

@@ -16,6 +16,7 @@ SHOW = ["show", "dou2018/table1/row9"]
 TRAIN = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
 
 
+@pytest.mark.slow
 def test_a_command_loads_what_it_needs(tmp_path) -> None:
     """One fresh process, the lightest commands first: after each, what has been loaded so far."""
     (tmp_path / "results").mkdir()

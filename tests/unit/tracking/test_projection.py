@@ -80,6 +80,7 @@ def test_every_state_and_value(fake_results) -> None:
     assert not list(Path.cwd().glob("mlruns*")), "MLflow wrote into the working directory"
 
 
+@pytest.mark.slow
 def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results) -> None:
     _, rows = fake_results.typical()
     assert reconcile(fake_results.root) == (Counter(done=2, stopped=1, diverged=1, interrupted=1, pending=1), [])
