@@ -132,7 +132,7 @@ def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResul
 
 
 def length_penalties(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
-    """A line if tuned exponents of the length penalty are their smallest or largest candidates: a better one may lie beyond."""
+    """Returns a line if tuned exponents of the length penalty are their smallest or largest candidates: a better one may lie beyond."""
     done = [o.keys for row in rows for o in outcomes[row.id] if o.status == "done" and o.keys.tune is not None]
     tuned = [record for keys in done if (record := finder.ledger.record(str(keys.train), "tune", str(keys.tune))) is not None]
     tried = [(record["alpha"], [each["alpha"] for each in record.get("candidates", ())]) for record in tuned]
@@ -141,7 +141,7 @@ def length_penalties(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRe
         return []
     values = " or ".join(f"{value:g}" for value in sorted(set(ends)))
     text = f"length penalty: in {len(ends)} of {len(tried)} runs the tuned exponent ({values}) is the smallest or largest candidate"
-    return [f"{text}; outputs may be too long or too short (add decode.length_penalty.candidates)"]
+    return [f"{text}. Outputs may be too long or too short: add decode.length_penalty.candidates"]
 
 
 def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str]) -> list[str]:
