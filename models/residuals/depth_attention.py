@@ -122,6 +122,11 @@ class State(NamedTuple):
     kept: DepthMix | None = None
     above: Tensor | None = None
 
+    def put(self, y: Tensor) -> "State":
+        """Returns the state with y as its newest source."""
+        source = y if self.kept is None else self.kept.put(y, len(self.sources))
+        return self._replace(sources=(*self.sources, source))
+
     def read(self, row: Tensor) -> tuple[Tensor, "State"]:
         """Returns (x_J, the next state). row: u_J [D]. Only for states with `kept`."""
         assert self.kept is not None
@@ -186,10 +191,8 @@ class DepthAttention(Residual):
 
     def start(self, h_0: Tensor) -> State:
         """Returns the state with source h_0. torch.compile gets the plain equation, without `kept`."""
-        if not self.keeps or torch.compiler.is_compiling():
-            return State((h_0,))
-        kept = DepthMix(self.number_kept, self.eps, self.heads)
-        return State((kept.put(h_0, 0),), kept=kept)
+        keeps = self.keeps and not torch.compiler.is_compiling()
+        return State((), kept=DepthMix(self.number_kept, self.eps, self.heads) if keeps else None).put(h_0)
 
     def read(self, s: State) -> tuple[Tensor, State]:
         if s.kept is None or not self.mixes:
@@ -220,8 +223,7 @@ class DepthAttention(Residual):
         running = drop(y) if base is None else drop.add(base, y)
         if not self.ends_block:
             return s._replace(running=running)
-        source = running if s.kept is None else s.kept.put(running, len(s.sources))
-        return s._replace(sources=(*s.sources, source), running=None)
+        return s.put(running)._replace(running=None)
 
     def end(self, s: State) -> Tensor:
         return self.read(s)[0]

@@ -87,10 +87,8 @@ class DeltaDepthAttention(Residual):
 
     def start(self, h_0: Tensor) -> State:
         """Returns the state with source h_0 and stream h_0. torch.compile gets the plain equation, without `kept`."""
-        if torch.compiler.is_compiling():
-            return State((h_0,), h_0)
-        kept = DepthMix(self.number_kept, self.eps)
-        return State((kept.put(h_0, 0),), h_0, kept)
+        kept = None if torch.compiler.is_compiling() else DepthMix(self.number_kept, self.eps)
+        return State((), h_0, kept).put(h_0)
 
     def read(self, s: State) -> tuple[Tensor, State]:
         if self.query is None or self.gain is None or self.gate is None:
@@ -110,8 +108,7 @@ class DeltaDepthAttention(Residual):
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
         y = drop(y)
-        source = y if s.kept is None else s.kept.put(y, len(s.sources))
-        return s._replace(sources=(*s.sources, source), running=self.end(s) + y)
+        return s.put(y)._replace(running=self.end(s) + y)
 
     def end(self, s: State) -> Tensor:
         assert s.running is not None
