@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import UserError, collecting, for_each, raise_all
+from orchestrator.safe_text import log_once
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import Override, Profile
@@ -68,7 +69,12 @@ class Resolver:
         scaled = Located(spec.sections(), row.home, row.positions)
         if self.profile is not None:
             scaled = profiles.apply(scaled, *self.profile)
-        return check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
+        found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
+        own, now, known = spec.data.corpus, scaled.data["data"]["corpus"], {} if self.profile is None else self.profile[0].corpora
+        if own != now == found.data.corpus and own not in known and not now.startswith("toy-"):
+            what = f"found {own}; the profile trains on {now} instead; --set data.corpus={own} keeps it"
+            log_once(f"warning: {row.line(('data', 'corpus'), what)}")
+        return found
 
 
 def check_written(table: TableFile) -> None:

@@ -178,8 +178,9 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     called("export", f"{file}#slow@tuned", "--to", str(tmp_path / "model"))
     assert "slow@tuned" in (tmp_path / "model/README.md").read_text()
 
-    planned = json.loads(called("plan", file, "--tune", "--json"))
-    assert planned["search"] | {"hours": 0} == {"arms": 2, "trials": 4, "trainings": 8, "whole_trainings": 7.0, "hours": 0}
+    planned, new = (json.loads(called("plan", file, "--tune", "--json", "--set", f"model.d_ff={width}")) for width in (32, 72))
+    assert new["search"] | {"hours": 0} == {"arms": 2, "searched": 0, "trials": 4, "trainings": 8, "whole_trainings": 7.0, "hours": 0}
+    assert (planned["search"]["searched"], planned["search"]["trainings"], planned["totals"]["done"]) == (2, 0, 4)
 
     called("results", "export", str(tmp_path / "packed"), "--sweep", "try-tuned-tuned")
     for number, source in enumerate((folder / "results", tmp_path / "packed")):

@@ -1,5 +1,4 @@
-"""The 307 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019, Wei et al. 2020 and Shen et al. 2018 as data: address, kind, and
-which are one training."""
+"""The 307 rows of Dou 2018, Wang 2018, Hao 2019, Wei 2020 and Shen 2018 as data: address, kind, and which are one training."""
 
 from collections.abc import Iterator
 

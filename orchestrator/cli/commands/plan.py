@@ -17,7 +17,7 @@ from orchestrator.ledger.component_sources import warnings
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
-from orchestrator.report.find import is_shipped
+from orchestrator.report.find import Finder, is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.row import Row, baseline, by_table, short_id, starts
@@ -30,6 +30,7 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned
 from orchestrator.sweeps.plan import plan as plan_rows
 from orchestrator.tables import cell, counted, make_table
+from orchestrator.tuning import choice
 from orchestrator.tuning.search import arms_of
 
 MAX_ROWS, END_ROWS = 50, 5
@@ -60,11 +61,14 @@ def _plan(
     default_seeds = {seed for section in sections for seed in section.seeds}
     grids = [each.table for each in found if not each.rows and each.table.grid is not None]
 
-    tuning = None
+    tuning, arms, searched = None, [row for row in rows if row.kind == "run"], dict[str, Any]()
     if tune.wanted(options, requested):
         tuning = tune.tuning_of([each.table for each in found], options.tune_with)
-        requested = list(tuning.spec.seeds.judge)
-        arms_of([row for row in rows if row.kind == "run"], tuning)  # UserError if a value does not fit
+        requested, section = list(tuning.spec.seeds.judge), choice.plain(tuning.spec)
+        arms_of(arms, tuning)  # UserError if a value does not fit
+        of_rows = choice.used(arms, Finder(ledger, data), tuning.spec)
+        searched = {row: record for row, record in of_rows.items() if record["tune"] == section}
+        rows = [choice.apply(row, searched[row.id]) if row.id in searched else row for row in rows]
     costs = Costs(data, options.results)
     problems: list[str] = []
     if max_probes:
@@ -74,7 +78,7 @@ def _plan(
     cost = costs.of_all(rows)
     sums = plan_costs.totals(planned_rows.every, cost)
     power = _power(rows, requested or sorted(default_seeds), ledger)
-    search = {} if tuning is None else _search(tuning.spec, [row for row in rows if row.kind == "run"], cost)
+    search = {} if tuning is None else _search(tuning.spec, [row for row in arms if row.id not in searched], len(searched), cost)
     record = {"profile": options.profile} | planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
     shipped = {
         (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
@@ -110,12 +114,14 @@ def _plan(
         raise typer.Exit(1)
 
 
-def _search(spec: TuneSpec, rows: list[Row], cost: dict[str, Cost]) -> dict[str, Any]:
-    """Returns the maximum cost of the rows' searches, besides the planned trainings with the judging seeds."""
+def _search(spec: TuneSpec, rows: list[Row], searched: int, cost: dict[str, Cost]) -> dict[str, Any]:
+    """Returns the maximum cost of the searches of these rows, besides the planned trainings with the judging seeds. searched: number of
+    arms whose search has ended."""
     whole = {row.id: spec.trainings(cost[row.id].updates) for row in rows}
     known = [whole[row.id] * seconds * cost[row.id].devices for row in rows if (seconds := cost[row.id].seconds) is not None]
     trainings = len(rows) * spec.trials * len(spec.seeds.search)
-    found = {"arms": len(rows), "trials": spec.trials, "trainings": trainings, "whole_trainings": round(sum(whole.values()), 2)}
+    found: dict[str, Any] = {"arms": len(rows), "searched": searched, "trials": spec.trials, "trainings": trainings}
+    found["whole_trainings"] = round(sum(whole.values()), 2)
     return found | {"hours": round(sum(known) / 3600, 6) if len(known) == len(rows) else None}
 
 
@@ -124,11 +130,10 @@ def _search_lines(search: dict[str, Any]) -> list[str]:
         return []
     hours = "" if search["hours"] is None else f", {search['hours']:.3g} device-hours"
     whole = f"at most as long as {search['whole_trainings']:g} whole trainings" if search["whole_trainings"] < search["trainings"] else ""
-    about = f"{counted(search['trainings'], 'training')} of {search['arms']} arms x {search['trials']} trials"
-    return [
-        f"search before  {about}{', ' * bool(whole)}{whole}{hours}",
-        "the rows above are each arm's best configuration with the judging seeds",
-    ]
+    about = f"{counted(search['trainings'], 'training')} of {counted(search['arms'], 'arm')} x {search['trials']} trials"
+    about = f"search before  {about}{', ' * bool(whole)}{whole}{hours}; then each arm's best configuration runs in place of its row above"
+    done = f"searched: {counted(search['searched'], 'arm')}; the rows @tuned above are their best configurations"
+    return [about] * bool(search["arms"]) + [done] * bool(search["searched"])
 
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:

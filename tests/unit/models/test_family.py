@@ -20,9 +20,6 @@ def rms(h: torch.Tensor) -> torch.Tensor:
     return h / (h.square().mean() + 1e-6).sqrt()
 
 
-# ---------------------------------------------------------------- between pre-norm and post-norm
-
-
 @pytest.mark.parametrize(("alpha", "factor"), [("sublayers", 12.0), ("layers", 6.0)])
 def test_keel_scales_the_stream_and_norms_twice(alpha, factor):
     one, (x, y), seen = sublayer("post", kind="keel", alpha=alpha), x_and_y(), []
@@ -38,9 +35,6 @@ def test_siamese_streams_share_the_function():
     close(got_u, r.post(u) + y / 6**0.5)
     close(got_w, w + y)
     close(r.end((u, w)), r.post(u) + r.pre(w))
-
-
-# ---------------------------------------------------------------- attention over depth
 
 
 def mixed(v: torch.Tensor, u: torch.Tensor, heads: int) -> torch.Tensor:
@@ -77,9 +71,6 @@ def test_deltas_are_routed_beside_the_stream():
             close(seen[0][b, t], one.norm(h[b, t] + r.gate * mixed(v[b, t], r.query * r.gain, 1)))
     close(state.running, h + y)
     assert len(state.sources) == 4 and torch.equal(state.sources[-1], y)
-
-
-# ---------------------------------------------------------------- several streams, and slices of one
 
 
 @pytest.mark.parametrize("start", ["xavier", "identity"])
@@ -123,9 +114,6 @@ def test_slices_are_read_mixed_and_written_by_their_equation():
             for to in range(2):
                 want = sum(c[a][2 + to] * slices[a] for a in range(2)) + c[to][-1] * y[b, t].view(2, 4)[to]
                 close(got[b, t, 4 * to : 4 * to + 4], want)
-
-
-# ---------------------------------------------------------------- attention under one softmax
 
 
 def attended(attention, q, keys, values):

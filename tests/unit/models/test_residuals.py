@@ -11,8 +11,6 @@ from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 
-# ---------------------------------------------------------------- what equals the plain network
-
 SAME = [
     ("pre", {"kind": "laurel"}, 0.0), ("post", {"kind": "laurel", "rank": 3}, 0.0),
     ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
@@ -33,9 +31,6 @@ SAME = [
 def test_it_starts_as_the_plain_network(norm, residual, error):
     torch.testing.assert_close(hidden(model_of(norm, **residual)), hidden(model_of(norm, kind="plain")), atol=error, rtol=error)
     assert not torch.equal(hidden(off_start(model_of(norm, **residual))), hidden(model_of(norm, kind="plain")))
-
-
-# ---------------------------------------------------------------- single streams
 
 
 @pytest.mark.parametrize("zero", [False, True])
@@ -134,9 +129,6 @@ def test_delta_replaces_the_streams_part_along_the_functions_output():
             torch.testing.assert_close(got[b, t], matrix @ x[b, t] + beta * v * k, atol=1e-5, rtol=1e-4)
     r.step_bias.fill_(-100.0)
     torch.testing.assert_close(one(x, lambda q: y), x)
-
-
-# ---------------------------------------------------------------- where they stand
 
 
 def test_every_sub_layer_of_a_layer_has_a_residual():

@@ -16,8 +16,6 @@ from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, sublayer, x_and_y
 
-# ---------------------------------------------------------------- hyper-connections
-
 
 @pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"tanh": False}, {"stream_norm": "rms"}])
 def test_hyper_connections_mix_streams_by_their_equation(options):
@@ -97,9 +95,6 @@ def test_mhc_may_start_near_the_identity(manifold):
         r = sublayer(kind="manifold_hyper", start="identity", manifold=manifold, place=place).residual
         assert not r.phi.any() and r.bias[:8].tolist() == [1.0 if i % 4 == place - 1 else -1.0 for i in range(8)]
         assert (r.mixing(r.bias[8:]) - torch.eye(4)).abs().max() < 0.01
-
-
-# ---------------------------------------------------------------- attention over depth
 
 
 def test_depth_attention_by_its_equation_and_without_norms_of_values():
@@ -186,9 +181,6 @@ def test_reads_without_a_gradient_leave_that_of_the_others():
         torch.testing.assert_close(got, want, atol=1e-10, rtol=1e-8)
 
 
-# ---------------------------------------------------------------- dense connections
-
-
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_mudd_mixes_layers_four_ways(dynamic):
     one = off_start(sublayer(kind="mudd", layer=2, dynamic=dynamic))
@@ -229,9 +221,6 @@ def test_coefficients_and_streams_are_fp32_under_autocast(kind):
     mixed = [layer.sublayer.residual.read(history.outputs[1])[0].dtype for layer in model.encoder.layers[1:2]]
     assert set(mixed) == {torch.float32}
     assert kind == "depth_attention" or {t.dtype for t in tensors} == {torch.float32}
-
-
-# ---------------------------------------------------------------- backward passes written by hand
 
 
 def numbers(*shape: int) -> torch.Tensor:

@@ -81,11 +81,14 @@ def test_another_optimiser_and_less_dropout(spec, mine: Callable[[str], None]) -
     assert (a.model.dropout.residual, a.model.dropout.ffn, b.model.dropout.residual) == (0.03, 0.06, pytest.approx(0.3 * 0.1))
 
 
-def test_a_profile_of_ones_own_is_a_file(spec, tmp_path) -> None:
+def test_a_profile_of_ones_own_is_a_file(spec, tmp_path, capsys) -> None:
     own = spec(text="width: 0.5\n", name="quick.yaml")
     assert resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0].spec.model.d_model == 24
     with pytest.raises(UserError, match="no such file"):
         resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
+    for sets, said in ([], True), (["data.corpus=toy-smoke"], False), (["data.corpus=tatoeba-de-en"], False):
+        resolve(spec("  a: {}\n", head=HEAD), profile="mini", sets=sets)
+        assert (":2: data.corpus: found toy-smoke; the profile trains on multi30k-de-en" in capsys.readouterr().err) is said
 
 
 def test_a_profile_may_extend_another(spec, mine: Callable[[str], None]) -> None:
