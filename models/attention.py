@@ -1,7 +1,6 @@
 """Multi-head attention.
 
-Shapes: B memory rows, N query rows (B, or B times the number of hypotheses in beam search), T queries, S keys, D d_model, H heads, K width
-of a head.
+Shapes: B memory rows, N query rows (B; in beam search B times the number of hypotheses), T queries, S keys, D d_model, H heads of width K.
 """
 
 import math
@@ -72,8 +71,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
     def shared(self, q: Tensor, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
-        """Returns the keys and values [N, S, D] that self-attention reads and caches. A subclass may mix k and v with other layers' keys
-        and values (`flow.memo`)."""
+        """Returns keys and values [N, S, D] that self-attention reads and caches. A subclass may mix them across layers (`flow.memo`)."""
         return k, v
 
     joint: Callable[[Tensor], Tensor] | None = None  # x -> [q; k; v] in one product, prepared by `models.inference`

@@ -10,9 +10,8 @@ class Paths:
     packing: training on a CPU removes padding (models.packing). dropout: cheap exact masks (models.dropout). attention: on a CPU, two
     batched products instead of torch's fused kernel. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
     (models.loss). fused_optimizer: the optimiser's update in one kernel. matmul: fp32 products by oneDNN if it is faster and still fp32.
-    bf16: bf16 products in fp32 on CPUs without bf16 instructions (models.precision). native: small decoding steps in C, if a compiler
-    exists (models.native). layouts: no padding in bf16 training on a GPU (models.layout). graphs: updates of this training are captured and
-    replayed.
+    bf16: bf16 products in fp32 on CPUs without bf16 instructions (models.precision). native: small decoding steps in C with a compiler
+    (models.native). layouts: no padding in bf16 training on a GPU (models.layout). graphs: this training captures and replays updates.
     """
 
     packing: bool = True

@@ -1,9 +1,8 @@
 """fp32 regions of a model, and bf16 products on a CPU without bf16 instructions.
 
 Such a processor multiplies bf16 numbers about 15 times slower than fp32 numbers. Here inputs are rounded to bf16, the product is computed
-in fp32, and the result is rounded. Sums are fp32 in both forms, so results differ only by the order of summation. Gradients are rounded
-where autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); nothing changes outside of
-autocast.
+in fp32, and the result is rounded. Sums are fp32 in both forms, so results differ only in summation order. Gradients are rounded where
+autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); nothing changes outside of autocast.
 """
 
 import os

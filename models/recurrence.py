@@ -1,8 +1,7 @@
 """Recurrence over the source: a bidirectional RNN and an attentive RNN (Hao et al. 2019, section 3), as scans with hand-written gradients.
 
-Step t processes only the sentences with more than t tokens. Shapes: B sentences, S positions, R rows of the inputs (B * S, or packed), P
-real positions, T steps, n sentences of a step, D width of the input, d units per direction; a leading 2 is the directions. `mask` [B, S]:
-True = real.
+Step t processes only the sentences with more than t tokens. Shapes: B sentences, S positions, R input rows (B * S, or packed), P real
+positions, T steps, n sentences of a step, D input width, d units per direction; a leading 2 is the directions. `mask` [B, S]: True = real.
 """
 
 from typing import Any, Literal

@@ -100,13 +100,11 @@ class Aggregation(Component):
 
 class Residual(Component):
     """How a sub-layer reads the residual stream s and how its output joins s. Each sub-layer has one instance (site.place >= 1).
-    `streams`: s is the object that `start` returns instead of one tensor [B, T, D]. One more instance, at place 0, starts and ends s.
-    Only sub-layers read s then.
+    `streams`: `start` returns an object s, not a tensor [B, T, D]. Only sub-layers read s. One more instance at place 0 starts and ends s.
     `views` (per instance): number of states that `read` gives the function: 1, or 3 for queries, keys and values.
     `takes_views`: some instances of the class have three views.
     `initial_gain`: factor of the initial values of the function's linear maps, except the maps of queries and keys.
-    `starts_as_identity`: `zero_residual` leaves the initial values of its sub-layers alone. They start as the identity already, or the
-    method defines its own start."""
+    `starts_as_identity`: `zero_residual` skips its sub-layers. They start as the identity already, or the method defines its own start."""
 
     takes_views = False
     streams = False

@@ -97,8 +97,7 @@ class Transformer(nn.Module):
                 module.recompute = on
 
     def compile_layers(self, **options: Any) -> None:
-        """Compiles each layer, and on a GPU the loss between its matrix products, for training. options: of torch.compile.
-        Code between the layers is not compiled."""
+        """Compiles only the single layers, and on a GPU the loss between its matrix products, for training. options: of torch.compile."""
         leave_to_python()
         self.fused_loss = torch.compile(gradient_rows, **{"dynamic": True} | options)
         for module in self.modules():

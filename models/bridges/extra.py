@@ -161,8 +161,7 @@ class MultiColumnEncoder(RecurrentEncoder):
 
 @BRIDGES.register("extra")
 class ExtraBridge(Bridge):
-    """memories_l = (H_e, H_r) for some decoder layers, (H_e,) for the others (Hao et al. 2019, section 3.3); H_r is the extra encoder's
-    output.
+    """memories_l = (H_e, H_r) for some decoder layers, (H_e,) for others (Hao et al. 2019, section 3.3); H_r: the extra encoder's output.
 
     Args:
         where: the decoder layers that attend to both memories: only the top layer, or all layers."""

@@ -19,9 +19,8 @@ from models.site import Flow, History, Memory, Site
 class TransparentBridge(Bridge):
     """memories_m = (LN(sum_{i=0}^{L} softmax_i(drop(s_m + 1/(L+1))) h_i),) for decoder layer m (Bapna et al. 2018, section 4).
 
-    s starts at 0, so each mixture starts as the average. Dropout and the constant 1/(L+1) are Lingvo's (WeightedSumLayer). The constant
-    only matters with dropout. h_0: the embedded source. In pre-norm the mixtures share one norm, which replaces the encoder's final norm;
-    post-norm has none.
+    s starts at 0, which gives the average. Dropout and the constant 1/(L+1) are Lingvo's (WeightedSumLayer). The constant only matters with
+    dropout. h_0: the embedded source. In pre-norm the mixtures share one norm in place of the encoder's final norm; post-norm has none.
 
     Args:
         dropout: dropout probability of the scores s_m + 1/(L+1)."""

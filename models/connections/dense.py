@@ -104,8 +104,7 @@ class Iterative(Aggregation):
 class Dense(Connection):
     """literal: H^1 = Layer(H^0); H^l = Layer(H^{l-1}) + sum_{i=1}^{l-1} H^i for l >= 2 (Dou et al. 2018, Eq. 4 as written).
 
-    In the literal reading the sum is added after the layer's last norm. The only parameters are those of the norm. A running sum replaces
-    the list of H^i.
+    In the literal reading the sum is added after the layer's last norm. Only the norm has parameters. A running sum replaces the list H^i.
 
     Args:
         mode: literal: Eq. 4 as written; states grow as 2^l. layer_outputs: layer l >= 2 and the stack's output read u^1 + .. + u^{l-1}, the

@@ -120,8 +120,7 @@ class Dlcl(Connection):
 class Dwa(Connection):
     """x_{l+1} = sum_{j<=l} a_lj h_j over the unmixed outputs h_j, also after the last layer (Pagliardini et al. 2024, DenseFormer, Eq. 1).
 
-    The weights are learned and not normalised. They start as a_ll = 1 and 0 elsewhere, which gives the plain network. Sums over a single
-    state are left out.
+    The learned weights are not normalised. They start as a_ll = 1 and 0 elsewhere: the plain network. Sums over one state are left out.
 
     Args:
         dilation: k of "k x p": a sum is over the states j = l modulo k.

@@ -57,8 +57,7 @@ class GluConv(nn.Module):
 class ConvolutionLayer(Layer):
     """z = GLU(conv_k(drop(x))); in the decoder a = CrossAttention(z, memories).
 
-    Dropout of x is dropout.residual. The model's d_ff, num_heads, dropout.attention and dropout.ffn and the side's self_attention have no
-    effect.
+    dropout.residual applies to x. The model's d_ff, num_heads, dropout.attention, dropout.ffn and the side's self_attention have no effect.
 
     Args:
         widths: width of z: one number, or a list with one number per layer.
@@ -216,8 +215,7 @@ class DenseAttention1(MultistepBridge):
 
 @BRIDGES.register("dense_attention_2")
 class DenseAttention2(MultistepBridge):
-    """K_i = L_i(h_i), V_i = K_i + L'(h_0) for each layer i of the encoder's last group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018,
-    Eq. 10).
+    """K_i = L_i(h_i), V_i = K_i + L'(h_0) for layer i of the last encoder group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018, Eq. 10).
 
     h_0: the embedded source, or the last summary layer's output if there is one. Each decoder layer has one memory, with keys and values
     [B, I, S, D]. The bridge does not read the encoder's output.

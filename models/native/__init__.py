@@ -3,8 +3,7 @@
 One call reads only the data that it needs, once. Results equal torch's up to rounding. torch's operations run instead without a compiler,
 on other devices, in other types and while gradients are recorded (`PATHS.native`).
 
-Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words. Linear maps: D inputs, M
-outputs.
+Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words. Linear maps: from D to M.
 """
 
 import ctypes

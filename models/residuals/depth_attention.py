@@ -78,9 +78,8 @@ def _groups(v: Tensor, heads: int) -> Tensor:
 
 
 class DepthGradients:
-    """Gradients of one backward pass. dx [K, N, D]: index J - 1 holds the gradient of x_J.
-    shares [K, K, N, H]: index [J - 1, j] holds a_Jj. scores [K, K, N, H]: index [J - 1, j] holds the gradient of u_J^T rms(v_j), divided
-    by sqrt(mean v_j^2 + eps)."""
+    """Gradients of one backward pass. dx [K, N, D]: index J - 1 holds the gradient of x_J. shares [K, K, N, H]: index [J - 1, j] holds
+    a_Jj. scores [K, K, N, H]: index [J - 1, j] holds the gradient of u_J^T rms(v_j), divided by sqrt(mean v_j^2 + eps)."""
 
     def __init__(self, states: DepthMix, top: int) -> None:
         self.states, self.top, self.heads, v = states, top, states.heads, states.v

@@ -31,8 +31,7 @@ def mixture(shares: Tensor, v: Tensor) -> Tensor:
 class MultiHeadDepthAttention(DepthAttention):
     """Residual depth_attention with one softmax over depth for each of H groups of channels (Luo et al. 2026, MHAR).
 
-    The query w and the gain are split into H parts, so the number of parameters does not depend on H. At the start w = 0, which gives the
-    uniform mean. Computed in fp32.
+    The query w and the gain are split into H parts, so H adds no parameters. At the start w = 0: the uniform mean. Computed in fp32.
 
     Args:
         heads: H, a divisor of d_model; 1 is residual depth_attention.

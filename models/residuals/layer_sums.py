@@ -21,9 +21,8 @@ MuddState = tuple[tuple[Tensor, ...], Tensor]
 class Mudd(Residual):
     """X^c_l = sum_{j<=l} (a^c_lj + A^c_lj) X_j, A_l = GELU(rms(X_l) W1) W2 (Xiao et al. 2025, Eq. 3-7); X_l: outputs of layers, X_0 = h_0.
 
-    The stack's output is one more sum. The inner width is K = ways (l + 1), and 4 (L + 1) for the output. At the start W2 = 0, a_ll = 1 and
-    the other a are 0, which gives the plain network. W1 ~ N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients
-    and sums are fp32.
+    The stack's output is one more sum. The inner width K is ways (l + 1), and 4 (L + 1) for the output. At the start W2 = 0, a_ll = 1 and
+    other a = 0: the plain network. W1 ~ N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums are fp32.
 
     Args:
         ways: 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v. In pre-norm each has its own norm. X^r becomes
@@ -131,8 +130,7 @@ class DeepCrossAttention(Residual):
     which cross-attention and FFN read (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start. In fp32.
 
     Args:
-        gate_start: w at the start (not printed). normal: N(0, 0.01); zero: the plain network, but w never changes, since torch has
-            relu'(0) = 0.
+        gate_start: initial w (not printed). normal: N(0, 0.01); zero: the plain network, but w never changes, since torch has relu'(0) = 0.
         last: k > 0: G = [h_0, the sum of the states between, the last k] (k-DCA); 0: all states.
     """
 

@@ -89,8 +89,7 @@ class DepthValueAttention(MultiHeadAttention):
 class DepthValues(SingleSelfAttention):
     """V'_l = a_l V + sum_{j<l} a_j V'_j, a = softmax_j(q_l . k_j / sqrt(K)) per position and head (Zeng et al. 2026, Depth-Attention).
 
-    It adds no parameters. Layers above read the mixed values V', as in the authors' code. The cache also holds V'. Cross-attention has its
-    own values (assumed).
+    It adds no parameters. Layers above read the mixed V' (authors' code), which is cached. Cross-attention has its own values (assumed).
 
     Args:
         stride: higher layers read layers 1, 1 + stride, 1 + 2 stride, ..; with 1 they read all lower layers. The authors' models use half

@@ -103,14 +103,12 @@ class DirectionalAttention(MultiHeadAttention):
 
 @SELF_ATTENTIONS.register("directional")
 class DirectionalSelfAttention(SingleSelfAttention):
-    """The encoder's self-attention with directional masks and no further parameters (after DiSAN, Shen et al. 2018; Hao et al. 2019,
-    Table 4).
+    """The encoder's self-attention with directional masks and no new parameters (after DiSAN, Shen et al. 2018; Hao et al. 2019, Table 4).
 
     Hao et al. do not state how they put DiSAN's masks into multi-head attention. Both options are readings; `heads` is the default.
 
     Args:
-        masks: heads: the first half of the heads reads positions j <= i, the second half j >= i; layers: odd layers read j <= i, even
-            layers j >= i.
+        masks: heads: the first half reads positions j <= i, the second half j >= i; layers: odd layers read j <= i, even layers j >= i.
     """
 
     takes_views = False

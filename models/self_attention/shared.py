@@ -55,8 +55,7 @@ class ValueResidual(SingleSelfAttention):
     Args:
         first: a at the start.
         own: b at the start, with form two.
-        learn: whether a and b are learned; else they are constant. Published constants: .5 and .5 (authors' code), 2 and 1, or 5 and 1
-            from the last third on ("sparse").
+        learn: whether to learn a and b. Published constants: .5 and .5 (authors' code), 2 and 1, or 5 and 1 in the last third ("sparse").
         form: two: a and b are two numbers; interpolate: b = 1 - a (modded-nanogpt).
         from_layer: first layer with mixed values, at least 2.
         share: whether V_l = V_1, without an own value map (SVFormer).

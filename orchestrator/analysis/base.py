@@ -153,8 +153,7 @@ class Kind:
 
     options: name -> default: a list of whole numbers (`--option edges=10,20`), a number from 1, None in place of one, a text, or the tuple
     of the texts to choose from, the default first.
-    needs_runs: leave out rows without a finished run. needs_weights: leave out rows without weights in the ledger's root, as in published
-    results.
+    needs_runs: skip rows without a finished run. needs_weights: skip rows without weights in the ledger's root, as in published results.
     """
 
     analyse: Analyse

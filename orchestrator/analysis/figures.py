@@ -152,8 +152,7 @@ def heat_maps(
 ) -> None:
     """Draws lines of maps; the first row of a map is at the top.
 
-    axes_labels: of columns and rows. bar: label of the colour bar. scale: (low, high, colours) of all maps; None: each has its own.
-    cell: inches.
+    axes_labels: of columns and rows. bar: the colour bar's label. scale: (low, high, colours) of all maps; None: one per map. cell: inches.
     """
     across = max(len(line) for line in grid)
     heights = [1.0 + cell * max(len(each.table) for each in line) for line in grid]

@@ -127,8 +127,7 @@ class Costs:
         return list(left.values())[:: -(-len(left) // most) or 1]
 
     def _make(self, about: dict[str, Any], row: Row, cache_dir: Path) -> None:
-        """Measures in a separate process, because the peak memory is per process, and writes the probe. Raises any exception of the
-        process."""
+        """Measures in a separate process, because peak memory is per process, and writes the probe. Raises any exception of the process."""
         from orchestrator.cost.measure import measure  # deferred: imports the training loop
 
         spawn = multiprocessing.get_context("spawn")

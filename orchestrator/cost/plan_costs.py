@@ -15,8 +15,7 @@ from orchestrator.training.runtime import best_device
 
 @dataclass
 class Sum:
-    """trainings, decodings, scorings: counts. flop, hours: operations and device-hours of the trainings that have an estimate; unknown:
-    trainings without one."""
+    """trainings, decodings, scorings: counts. flop, hours: operations, device-hours of trainings with an estimate; unknown: the others."""
 
     trainings: int = 0
     decodings: int = 0

@@ -20,9 +20,8 @@ NEAR = 8
 def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSpec, str]:
     """Returns the model of `spec` with `target` parameters within TOLERANCE, and its widths in words.
 
-    First only `d_ff` changes, or `widths` for layers without a feed-forward network, such as convolutions. If this does not reach the
-    target, d_model changes in steps of twice `num_heads`, the nearest values first. The inner width changes in proportion and is then
-    fitted alone.
+    First only `d_ff` changes, or `widths` for layers without a feed-forward network, such as convolutions. If this misses the target,
+    d_model changes in steps of twice `num_heads`, nearest values first. The inner width changes in proportion and is then fitted alone.
 
     Args:
         sizes: source and target vocabulary sizes.

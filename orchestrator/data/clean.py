@@ -16,8 +16,7 @@ from orchestrator.specs.corpora import REQUIRED, Rules, load_entry
 
 
 def clean(name: str, to: str, rules: Rules, data_dir: Path | None) -> tuple[Path, Report, Counter[str]]:
-    """Writes the training pairs that break no rule, and the other splits as they are. Returns the new entry's file, its
-    check, and rule -> number of pairs.
+    """Copies the other splits and the training pairs that break no rule. Returns the new entry's file, check, and rule -> number of pairs.
 
     Raises UserError like `own_corpus.add`, for text that is absent or malformed, and for rules that leave no pair.
     """

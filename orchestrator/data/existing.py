@@ -28,8 +28,7 @@ def files(subword: Subword, data_dir: Path | None) -> dict[str, list[Path]]:
 def segmenters(subword: Subword, given: Mapping[str, Sequence[Path]], texts: Sequence[Path]) -> list[Segmenter]:
     """The segmenters of source and target; a joint one is returned twice.
 
-    texts: training text of each side. It decides the pieces of codes, and of one model that two vocabularies share. Raises UserError for
-    files that are none of these.
+    texts: training text of each side. It decides the pieces of codes and of a model of two vocabularies. Raises UserError for other files.
     """
     models, dictionaries = given.get("model", []), given.get("dictionary", [])
     shared = not subword.joint and len(models) == 1
@@ -86,8 +85,7 @@ def _tokens(path: Path, content: bytes) -> tuple[Segmenter, list[int], dict[int,
 def _renumbered(
     path: Path, model: Segmenter, specials: list[int], names: dict[int, str], pieces: list[str] | None, lines: Iterator[str], shared: bool
 ) -> Segmenter:
-    """Returns the model with our specials first, then the dictionary's pieces in its order, or all pieces of the model, or the used
-    ones."""
+    """Returns the model with our specials first, then the dictionary's pieces in its order, or all or the used pieces of the model."""
     if pieces is not None:
         numbers = {piece: number for number, piece in names.items()}
         if not any(piece in numbers for piece in pieces):

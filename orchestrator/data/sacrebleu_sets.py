@@ -15,8 +15,7 @@ from orchestrator.specs.positions import nearest, shown
 def rows(name: str, langpair: str) -> Iterator[Row]:
     """Yields source and references of each sentence; sacreBLEU downloads the set once. langpair: in its notation, as in `en-de`.
 
-    Raises UserError for a set that sacreBLEU does not have in these languages and for an archive with another MD5 than it states,
-    Unreachable for a failed download.
+    Raises UserError for a set that sacreBLEU lacks in these languages or an archive with a wrong MD5, Unreachable for a failed download.
     """
     from sacrebleu import utils
     from sacrebleu.dataset import DATASETS

@@ -1,7 +1,6 @@
 """Documents: texts of several sentences, one document per line, with sentences joined by ` <q> `.
 
-In source ids each sentence ends with EOS (the last one with the EOS that every source gets). In target ids MARK_ID separates sentences,
-because EOS would end the output.
+Each source sentence ends with EOS (the last with the usual EOS). MARK_ID separates target sentences, because EOS would end the output.
 """
 
 import re
@@ -29,9 +28,8 @@ _INITIAL = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 def split(text: str) -> list[str]:
     """Splits running text into sentences by rule.
 
-    A sentence ends at a line end, or at `.`, `!` or `?` (and closing quotes or brackets) before white space and an upper-case letter,
-    digit or currency sign (with opening quotes or brackets). A full stop after an abbreviation in the list, or after initials (`J.`,
-    `U.S.`), does not end a sentence.
+    A sentence ends at a line end, or at `.`, `!` or `?` (and closing quotes or brackets) before white space and an upper-case letter, digit
+    or currency sign (with opening quotes or brackets). A full stop after a listed abbreviation or initials (`J.`, `U.S.`) ends none.
     """
     found = []
     for line in text.splitlines():

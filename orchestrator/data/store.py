@@ -60,8 +60,7 @@ class Pairs:
 class Prepared(TextProcessor):
     """A corpus prepared for training and scoring.
 
-    manifest: text and options it was prepared from; stats: counts, filters, hashes of the vocabularies; files: its files, whose sha256 is
-    verified when they are opened.
+    manifest: text and options it comes from; stats: counts, filters, vocabulary hashes; files: its files, with sha256 verified on opening.
     """
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:

@@ -5,15 +5,11 @@ V vocabulary, C candidates per row. |Y| counts EOS, |X| counts the source's EOS.
 
 Definition of the search:
 * PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else). UNK may be.
-* Each step ranks the continuations of all live hypotheses of a sentence. An EOS among the K best ends its hypothesis; the K best others
-  stay alive.
-* The last token of a hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens is EOS. A model with fewer learned
-  positions has these as its limit.
-* With no_repeat_ngram n > 0, a token that would repeat an n-gram of its hypothesis is never generated (n = 3: trigram blocking, Paulus
-  et al. 2018). EOS is exempt.
-* Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses have ended, or when no live one can
-  still become the best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) is an upper
-  bound of its score.
+* Each step ranks the continuations of a sentence's live hypotheses. An EOS among the K best ends its hypothesis; the K best others live on.
+* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens ends with EOS. Fewer learned positions are the limit instead.
+* With no_repeat_ngram n > 0, no token but EOS may repeat an n-gram of its hypothesis (n = 3: trigram blocking, Paulus et al. 2018).
+* Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses have ended, or no live one can become the
+  best: its log-probability only falls and the penalty grows with length, so logprob / penalty(limit) is an upper bound of its score.
 * Ties go to the hypothesis that ended earlier, then to the better-ranked parent, then to the lower token id.
 """
 

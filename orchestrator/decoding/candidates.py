@@ -14,8 +14,7 @@ NEVER = float("-inf")
 def exact_top_k(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` largest values of each row and up to two more, with their columns, [N, C] each; equal values are sorted by column.
 
-    The third result is 1 if a tie extends past the end of a list, so that its last columns are arbitrary; always 0 with `exact`, which
-    sorts whole rows.
+    The third result is 1 if a tie extends past a list's end, so its last columns are arbitrary; 0 with `exact`, which sorts whole rows.
     """
     k = min(count + 2, value_NV.shape[1])
     if exact:

@@ -68,8 +68,7 @@ def check_engine(engine: str, workers: int | None, jobs: str) -> None:
 def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOptions:
     """Returns the options with an engine instead of `auto`: the local one with as many processes as fit, or Ray if that is not enough.
 
-    Ray runs rows on a cluster (RAY_ADDRESS), on several workers or GPUs, with more threads than this machine has cores, or under a sweep
-    section with `resources`.
+    Ray runs rows on a cluster (RAY_ADDRESS), on several workers or GPUs, with more threads than local cores, or with sweep `resources`.
     """
     if options.engine != "auto":
         return replace(options, jobs=options.jobs or "1")
@@ -98,8 +97,7 @@ def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
 
 
 def suggest_of(sampler: str) -> Suggest | None:
-    """Returns a function that draws the next point of an arm from its results; None for samplers that draw all points at once. UserError:
-    optuna is missing."""
+    """Returns a function that draws an arm's next point from its results; None if all are drawn at once. UserError: optuna is missing."""
     if sampler != "tpe":
         return None
     if importlib.util.find_spec("optuna") is None:

@@ -77,8 +77,7 @@ class Capacity:
         return sum(node.slots(demand) for node in self.all_nodes)
 
     def resources(self, demand: "Demand") -> dict[str, float]:
-        """Returns the requested resources of each worker, by Ray's names. Memory is included if all nodes report it; Ray then places by
-        it."""
+        """Returns each worker's requested resources by Ray's names. Memory is included if all nodes report it; Ray then places by it."""
         known = demand.memory and all(node.memory is not None for node in self.all_nodes if node.cpus)
         return demand.resources | ({"memory": float(demand.memory or 0)} if known else {})
 

@@ -1,7 +1,6 @@
 """Append-only JSON-lines files: the journal of executed steps and the history of reports.
 
-Each line is a single write to an O_APPEND descriptor, so that lines of several processes do not mix, and a killed writer loses at most
-its last line, which readers skip.
+Each line is one O_APPEND write, so processes do not mix lines, and a killed writer loses at most its last line, which readers skip.
 """
 
 import contextlib

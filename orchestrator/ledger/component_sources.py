@@ -59,8 +59,7 @@ def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _edited(sources: Mapping[str, str], current: Callable[[str], str | None]) -> list[str]:
-    """Returns the files whose recorded source gives other bits than the current source, also if the file was renamed. current: file ->
-    sha256 of its current source."""
+    """Returns the files whose recorded source gives other bits than the current one, even if renamed. current: file -> its sha256 now."""
     edited = [(file, sha) for file, sha in sources.items() if sha != current(file)]
     return [file for file, sha in edited if not any(sha in equal and current(now) in equal for now, equal in EQUAL.items())]
 

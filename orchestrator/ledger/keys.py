@@ -61,8 +61,7 @@ class Keys:
 def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key: str | None) -> Keys:
     """Returns the keys of a resolved row. `manifest`: manifest of its data, None while absent. `parent_train_key`: of the `init_from` row.
 
-    ValueError unless `init_from` and the parent's key are both given or both absent. UserError for an unregistered component and for an
-    absent test split.
+    ValueError if only one of `init_from` and the parent's key is given. UserError for an unregistered component or an absent test split.
     """
     if manifest is None:
         return Keys(None, None, None)
@@ -199,8 +198,7 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
 
 
 def without_former(spec: Any) -> Any:
-    """Returns a recorded spec in the current form: with options that were added since, and without removed ones at the values that
-    apply."""
+    """Returns a recorded spec in the current form: with options added since, and without removed ones at the values that apply."""
     spec = copy.deepcopy(spec)  # records in the cache are shared
     model = spec.get("model") if isinstance(spec, dict) else None
     for _, registry, component in slots(model) if isinstance(model, dict) else ():

@@ -79,8 +79,7 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
 
 @functools.lru_cache(maxsize=2048)
 def _document(data: bytes) -> Record:
-    """Parses a record. Cached, because each table of a page reads the same hundreds of files. Nested values are shared: copy before a
-    change."""
+    """Parses a record. Cached, because a page's tables read the same hundreds of files. Nested values are shared: copy before a change."""
     document = dict(LOADER(data).get_single_data())
     if document.get("digest") != digest(unsealed(document)):
         raise DamagedError("its digest is not the one of its content")

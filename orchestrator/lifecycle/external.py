@@ -36,8 +36,7 @@ def read(file: Path) -> list[str]:
 def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> dict[str, Any]:
     """Scores the translations in a file and stores them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
 
-    status: `added`, or `known` where the ledger has these translations. about: {"system", "note"}. Other translations than those of the
-    row's seed are refused.
+    status: `added`, or `known` if the ledger has them. about: {"system", "note"}. Other translations than the row's seed has are refused.
     """
     if row.kind != "external" or row.spec is None:
         raise UserError(f"{row.source_file}:{row.line}: {row.id}: found a row of kind {row.kind}; expected one of kind external")

@@ -2,8 +2,7 @@
 
     python translate.py < source.txt > target.txt
 
-An exported folder holds a copy of this module. It needs torch, numpy and safetensors, sentencepiece for BPE or unigram subwords, and
-sacremoses for Moses tokenisation.
+Exported folders hold a copy. It needs torch, numpy, safetensors, sentencepiece for BPE or unigram, and sacremoses for Moses tokenisation.
 """
 
 import hashlib

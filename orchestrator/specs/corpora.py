@@ -137,8 +137,7 @@ class Rules(Strict):
     copies: bool = False
     """Both sides are equal."""
     other_language: bool = False
-    """A side seems to be in another language: its trigrams fit the other side's held-out text better, or no held-out text has its
-    letters."""
+    """A side may be in another language: its trigrams fit the other side's held-out text better, or no held-out text has its letters."""
     duplicates: bool = False
     """The pair repeats an earlier one."""
     leaks: bool = False

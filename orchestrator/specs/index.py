@@ -104,8 +104,7 @@ def _by_file_name(paper: str, name: str) -> TableFile | None:
 def find_all(target: str | Path | list[Target]) -> list[Target]:
     """Returns the result of `find`, or every table in the folder that `target` names, sorted by file name. UserError if there is none.
 
-    Subfolders are not searched. Files that have only shared sections, or a single resolved row, are skipped. What was found before is
-    returned as it is.
+    Subfolders are not searched. Files with only shared sections, or a single resolved row, are skipped. A list is returned as it is.
     """
     if isinstance(target, list):
         return target

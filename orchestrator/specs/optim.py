@@ -73,8 +73,7 @@ class Schedule(Strict):
 
     T is the number of updates in the phase: exact if max_steps ends it, otherwise estimated from the batches of the first epoch.
 
-    plateau (Shen et al. 2018, section 4.3) ends the training when the rate falls below `min_lr`. The paper validates once per epoch:
-    `train.validate_every: epoch`.
+    plateau (Shen et al. 2018, section 4.3) ends training when the rate falls below `min_lr`. The paper has `train.validate_every: epoch`.
     """
 
     kind: Literal["noam", "inverse-sqrt", "fixed", "plateau", "wsd", "cosine"] = "noam"
@@ -198,11 +197,9 @@ class OptimSpec(Strict):
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Momentum of nag and muon; null: 0.99 for nag, 0.95 for muon."""
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Decoupled weight decay (Loshchilov and Hutter 2019) of adam and muon. Only the weights of linear maps decay, without the output
-    layer."""
+    """Decoupled weight decay (Loshchilov and Hutter 2019) of adam and muon. Only weights of linear maps decay, not the output layer."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Decay of an exponential moving average of the weights (`decode.checkpoint: ema`). After update t the decay is at most
-    (1 + t) / (10 + t). null: no average."""
+    """Decay of the weights' exponential moving average (`decode.checkpoint: ema`), after update t at most (1 + t) / (10 + t). null: off."""
     schedule: Schedule = Schedule()
     """Learning-rate schedule."""
     restart: Restart | None = None

@@ -26,8 +26,7 @@ class Scheduler(Strict):
     """How a sweep decides which runs continue."""
 
     kind: Literal["asha", "fifo"] = "asha"
-    """asha compares a run at each rung with the runs that reached the rung before, and stops weaker runs. fifo gives every run its full
-    budget."""
+    """asha compares a run at each rung with runs that reached it before, and stops weaker ones. fifo gives all runs their full budget."""
     metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
     """Metric of the validation set by which runs are compared."""
     mode: Literal["min", "max"] = "min"

@@ -77,8 +77,7 @@ class FigureHeader(Strict):
     """Further figures of the same training, such as `{greedy: {beam_size: 1}}`: name -> its differences to the `score` section; null
     removes a figure that the file states."""
     means: Means = Field(default_factory=dict)
-    """Means of figures, such as `{average: [mt04, mt05]}`: name -> the figures that it averages; null removes a mean that the file
-    states."""
+    """Means of figures, such as `{average: [mt04, mt05]}`: name -> the averaged figures; null removes a mean that the file states."""
     analysis: AnalysisName | None = None
     """The analysis that `nmt-ablate analyse` runs on the row by default; null: none."""
     significance: TestName | None = None
@@ -107,8 +106,7 @@ class RowHeader(FigureHeader):
     """run: the row is trained and scored. quoted: the row never runs; the table prints only the paper's numbers. analysis: the row shows an
     analysis of other rows. external: another system made its translations, which `results add` adds."""
     expect: dict[str, Any] = Field(default_factory=dict)
-    """Figures that the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true, false or null. `bleu: failed`: a failed
-    run."""
+    """Figures of the paper: column -> a number such as 27.64, +0.3 or 88.0M, true, false or null. `bleu: failed`: a failed run."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, such as `score.metric`."""
     workers: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] = 1
@@ -187,8 +185,7 @@ class TableHead(FigureHeader):
     grid: dict[str, Any] | None = None
     """Axes whose combinations are rows; null: only the rows in `rows`."""
     control_rows: list[str] = Field(default_factory=list)
-    """Names of further rows to beat, such as the baseline trained equally long. They apply to each row that is compared with the usual
-    row."""
+    """Names of further rows to beat, such as the baseline trained equally long. They apply to each row compared with the usual row."""
     claims: list[Claim] = Field(default_factory=list)
     """Differences that the runs are expected to show, written down before they run."""
 

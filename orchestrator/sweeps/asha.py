@@ -1,8 +1,7 @@
 """Asynchronous successive halving (Li et al. 2020) as deterministic, durable decisions, independent of Ray.
 
 At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run always
-continues. Decisions are stored in a sealed file, so that a resumed sweep decides as the interrupted one did. A search refuses a file that
-was changed.
+continues. Decisions are stored in a sealed file, so a resumed sweep decides as the interrupted one did. A search refuses a changed file.
 """
 
 import math

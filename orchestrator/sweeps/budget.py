@@ -53,8 +53,7 @@ class BudgetExceeded(KeyboardInterrupt):
 class Budget:
     """A thread that counts the device-hours of a sweep's tasks. A search and the sweep that trains its best rows share one cap.
 
-    Near the cap it requests the runs to save and end, in this process or by the sweep's stop file; at the cap it ends them immediately, as
-    a second signal does.
+    Near the cap it asks runs to save and end, here or by the sweep's stop file; at the cap it ends them at once, as a second signal does.
     """
 
     def __init__(self, options: ExecutionOptions, tasks: Sequence[Task]) -> None:

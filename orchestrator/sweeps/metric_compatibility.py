@@ -1,5 +1,4 @@
-"""Checks that a metric suits its references. BLEU by words gives a wrong figure, without any error, on text without spaces, and on tokens
-taken for raw text."""
+"""Checks that a metric suits its references. BLEU by words is silently wrong on text without spaces and on tokens taken for raw text."""
 
 from orchestrator.data.check import MAX_UNKNOWN
 from orchestrator.data.expected_text import consequence, mismatch, unspaced

@@ -57,8 +57,7 @@ class _Stored:
 class Projector:
     """Writes sweeps of `results` to the store at `uri` (default: `results/mlflow.db`). Not for several threads at once.
 
-    mirrors: further read-only ledgers. Methods raise the store's exceptions; the next call continues from the store's content.
-    written: number of runs written so far.
+    mirrors: further read-only ledgers. written: runs so far. Methods raise the store's exceptions; the next call goes on from its content.
     """
 
     def __init__(

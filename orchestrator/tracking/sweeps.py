@@ -20,8 +20,7 @@ from orchestrator.tracking.source import read_sweep
 class BackgroundProjector:
     """A daemon thread that projects a sweep until `stop`. It never raises in the caller and never blocks it.
 
-    interval: seconds between two projections, more if one takes long. warn: called with one line (default: stderr) once per outage of the
-    store, after two failures.
+    interval: seconds between projections, more if one is slow. warn: gets one line (default: stderr) per store outage, after two failures.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """The micro-batches of each optimizer step, in order.
 
-The order is a function of the seed, the epoch and the batch size. N workers share every micro-batch, so 1 and N workers see the same
-updates.
+The order is a function of seed, epoch and batch size. N workers share every micro-batch, so 1 and N workers see the same updates.
 """
 
 import math

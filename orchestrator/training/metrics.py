@@ -83,8 +83,7 @@ class Meter:
 
 
 class GradientNorms:
-    """Gradient norms of the encoder's layers at every `every`-th update (Wei et al. 2020, Fig. 5); 0: none. On the device until a
-    report."""
+    """Gradient norms of encoder layers at every `every`-th update (Wei et al. 2020, Fig. 5); 0: none. On the device until a report."""
 
     def __init__(self, model: Transformer, every: int) -> None:
         self.every = every

@@ -96,8 +96,7 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
 
 
 def by_rate(model: nn.Module, groups: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the groups split by `rate`, a module's factor of the learning rate. The innermost module with a rate counts. Parameters
-    without a rate come first."""
+    """Returns the groups split by the innermost module's `rate`, a factor of the learning rate. Parameters without a rate come first."""
     factors = {id(p): rate for m in model.modules() if (rate := getattr(m, "rate", 1.0)) != 1.0 for p in m.parameters()}
     found = []
     for group in groups:

@@ -197,8 +197,7 @@ class Trainer:
         self.report(self.save_checkpoint(metrics, force=bool(ended_by) or rung))
 
     def validate(self, *, counts: bool) -> dict[str, float]:
-        """Returns the validation metrics. counts: the result affects the best weights, patience and the plateau's rate; False: only a
-        rung."""
+        """Returns the validation metrics. counts: the result affects best weights, patience and the plateau's rate; False: only a rung."""
         p = self.progress
         metrics = self.validator(self.model)
         nll = metrics["valid/nll"]

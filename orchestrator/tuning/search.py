@@ -25,8 +25,7 @@ Execute = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 @dataclass
 class Arm:
-    """A row with its trials. at: points of the trials. ended: trial -> the rung that ended it. Trial 0, the row as written, is never
-    ended."""
+    """A row with its trials. at: their points. ended: trial -> the rung that ended it. Trial 0, the row as written, is never ended."""
 
     row: Row
     trials: list[Trial]
@@ -116,8 +115,7 @@ class Search:
         return int((self.ledger.read_train(key) or {}).get("steps") or 0)
 
     def at_rung(self, trial: Trial, rung: int) -> float | None:
-        """Returns the mean of the metric over the search seeds at a rung, or at an earlier good end of the training; None without a
-        value."""
+        """Returns the metric's mean over the search seeds at a rung, or at an earlier good end of training; None without a value."""
         found = []
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
             reports = {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)

@@ -1,8 +1,7 @@
 """What each method learned to read of the layers below.
 
-exploitation: use of each input by each aggregation node (Dou et al. 2018, section 4.4, Eq. 11 and Fig. 5). W1 of a node is split into the d
-columns of each input: score_j = sum |W1_j| / sum_i sum |W1_i|; the scores of a node sum to 1. They are computed from the weights that the
-row decodes with.
+exploitation: use of each input by each aggregation node (Dou et al. 2018, section 4.4, Eq. 11, Fig. 5). W1 of a node is split into the d
+columns of each input: score_j = sum |W1_j| / sum_i sum |W1_i|; the scores of a node sum to 1. They use the row's decoding weights.
 
 layer-weights: weights of connections, residuals, shared values and bridges, side by side. The numbers are a class's own `weights`. Those
 that depend on the token are means over the tokens of test pairs, teacher forced on the reference. Of a residual with streams that are kept

@@ -54,8 +54,7 @@ def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:
 class OptionCurve:
     """A kind of analysis of one option. `option` and `group` name the columns for its value and for the group of rows that forms a line.
 
-    point: maps a subject to its point, None for a baseline. component: what rows with the option have, for messages. axis: text of the
-    figure.
+    point: subject -> its point, None for a baseline. component: what rows with the option have, for messages. axis: text of the figure.
     """
 
     kind: str

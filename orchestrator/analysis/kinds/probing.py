@@ -1,8 +1,7 @@
 """Ten probing tasks on frozen encoders (Hao et al. 2019, Table 5; tasks and protocol of Conneau et al. 2018, SentEval).
 
-Sentences pass through the row's own tokenisation and subwords into its encoder, in eval mode; the sentence vector is the mean of the top
-states, including EOS. If the row has a second encoder, a gate trained with the classifier combines the means of both. The row's weights do
-not change.
+Sentences pass through the row's tokenisation and subwords into its encoder, in eval mode; the sentence vector is the mean of the top
+states, with EOS. With a second encoder, a gate trained with the classifier combines the means of both. The row's weights stay fixed.
 
 Shapes: N sentences, B batch, S source positions (including EOS), D d_model, R width of the extra memory (0 without an extra encoder).
 """

@@ -1,8 +1,7 @@
 """Speed of training and decoding relative to the first row. All rows are measured in one run, interleaved: A, B, C, B, C, A, ...
 
-Each row trains its real model by the updates of a training, on batches of its corpus, with learning rate 0 so that the weights stay, and
-decodes sentences of its test set with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. The rates of all rounds are saved in
-RESULTS/speed, for tables.
+Each row trains its real model by a training's updates, on batches of its corpus, with learning rate 0 to keep the weights, and decodes test
+sentences with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. RESULTS/speed keeps the rates of all rounds for tables.
 """
 
 import statistics
@@ -161,8 +160,7 @@ class Case:
 def measure(cases: Sequence[Case], rounds: int) -> bool:
     """Fills `seconds` of all cases. Returns whether outputs were forced to the length of their sources (if any row lacks trained weights).
 
-    An untimed warm-up round allocates the memory. Each round starts with a different case, because the first one finds caches filled by
-    others.
+    An untimed warm-up round allocates the memory. Each round starts with another case, because the first one finds caches filled by others.
     """
     forced = not all(case.trained for case in cases)
     for case in cases:

@@ -8,9 +8,8 @@ gradient-norms: of each encoder layer over the first updates (Wei et al. 2020, F
 is the L2 norm over all parameters of the layer, for the whole update, before clipping.
 
 degradation: of deep networks, which may fit even their training data worse (Wei et al. 2020, Fig. 2). BLEU on sampled training pairs and on
-the validation set, and the losses of the history. The sample is drawn from the filtered training pairs with a fixed seed and is the same
-for all rows of a corpus. References of training pairs are restored from their subwords. With `points` above 1, weight snapshots give BLEU
-by update.
+the validation set, and the history's losses. The sample is drawn from the filtered training pairs with a fixed seed, the same for all rows
+of a corpus. References of training pairs are restored from their subwords. With `points` above 1, weight snapshots give BLEU by update.
 """
 
 import pandas as pd

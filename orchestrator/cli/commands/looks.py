@@ -124,8 +124,7 @@ def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
 
 
 def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int, last: bool) -> dict[str, dict[str, Any]]:
-    """Returns row -> {"verdict", "reason", "continue"}. A row continues if it is open, or if an open row is compared with it or starts
-    from it."""
+    """Returns row -> {"verdict", "reason", "continue"}. A row continues if it, a row compared with it or a row started from it is open."""
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:

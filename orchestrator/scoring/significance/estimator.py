@@ -4,8 +4,7 @@ Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean sco
 
     V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 stands for the variances of both arms and of shared seeds (mixed.py)
     V2                          bootstrap variance of D over sentences, with the seeds kept
-    Ve = v (1/k_A + 1/k_B)      the part of V2 that differs from seed to seed: 2 v is the bootstrap variance of the difference of two seeds
-                                of an arm. V1 has it already
+    Ve = v (1/k_A + 1/k_B)      V2's part between seeds, already in V1; 2 v: bootstrap variance of the difference of two seeds of an arm
     V  = V1 + max(0, V2 - Ve)
 
 D / sqrt(V1) answers "would other seeds agree, on this test set?". D / sqrt(V) answers "would other seeds agree, on other sentences?". Each

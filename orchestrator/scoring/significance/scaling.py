@@ -1,8 +1,7 @@
 """The change of an effect with model size, and its equivalent in compute of the baseline.
 
-The curve L(C) = Linf + A C^-a is fitted to the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). The
-compute-equivalent speed-up of a row is C_b(L) / C: the compute with which the baseline reaches the row's loss, divided by the row's
-compute.
+The curve L(C) = Linf + A C^-a is fitted to the baseline's sizes by least squares (the form of Hoffmann et al. 2022 in compute). A row's
+compute-equivalent speed-up is C_b(L) / C: the compute with which the baseline reaches the row's loss, divided by the row's compute.
 Shapes: S sizes, D draws.
 """
 
@@ -46,8 +45,7 @@ class SpeedUp:
 def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Answer]) -> tuple[float, Answer] | None:
     """Returns the change of an effect per doubling of size, by weighted least squares on log2 of the size; None for less than two sizes.
 
-    The effects count as independent. They share test sentences, so the interval is somewhat too wide. Its degrees of freedom are the
-    minimum over the effects."""
+    The effects count as independent. Shared test sentences widen the interval somewhat. Its degrees of freedom are the effects' minimum."""
     if len(set(sizes)) < 2 or any(each.se == 0 for each in effects):
         return None
     x, y, weight = np.log2(sizes), np.asarray(deltas), np.asarray([1 / each.se**2 for each in effects])

@@ -94,8 +94,7 @@ def bleu_statistics(
 ) -> Counts:
     """Statistics [N, 10] for the metric of `spec`; arguments as for `scores.score`.
 
-    `corpus_bleu` of their sum equals the `bleu` of `scores.score`. Raises ValueError if the numbers of lines differ and UserError for
-    metric rouge.
+    `corpus_bleu` of their sum equals `bleu` of `scores.score`. Raises ValueError if the line counts differ, UserError for metric rouge.
     """
     if spec.metric == "rouge":
         raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
