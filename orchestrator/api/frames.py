@@ -23,6 +23,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle.loader import Translator
 from orchestrator.lifecycle.translator import load_translator
 from orchestrator.report.claims import Comparisons
+from orchestrator.report.effects import main_metric
 from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.specs import index
 from orchestrator.specs.claims import RowClaim, of_table
@@ -250,12 +251,13 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-    start, stated = starts(rows), of_table(address, file.head.claims)
+    start, stated, metric = starts(family.rows), of_table(address, file.head.claims), main_metric(ours)
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
-    asked = usual or any((claim.row, claim.against) == (ours.id, base.id) for claim in stated)
+    asked = usual or any((one.row, one.against, one.metric or metric) == (ours.id, base.id, metric) for one in stated)
     stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
-    found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.stated) == (ours.id, base.id, True))
+    wanted = (ours.id, base.id, metric, True)
+    found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.metric, each.stated) == wanted)
     effect = found.effects[0] if found.effects else None
     answer = None if effect is None or effect.difference is None else effect.difference.other_sentences
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.files.listed import listed
 from orchestrator.ledger.provenance import flat
+from orchestrator.scoring.rouge import PRINCIPAL
 
 DECIDING = listed(__file__, "deciding.txt")
 """Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
@@ -86,9 +87,11 @@ def compare(recorded: Evidence, again: Evidence, reasons: Sequence[str] = ()) ->
     measures.append(measure("weights_sha256", "train", "weights_sha256", math.inf))
     nll, nll_again = ((one.train.get("valid") or {}).get("nll") for one in (recorded, again))
     measures.append(Measure("validation nll", nll, nll_again, NLL))
-    measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
+    if recorded.decoded:  # a trial of a search is not decoded
+        measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
     for name, score in recorded.scores.items():
-        measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), BLEU))
+        for what, title in (("bleu", "BLEU"), *([(PRINCIPAL, "ROUGE-L")] if PRINCIPAL in score else [])):
+            measures.append(Measure(f"{title} {name}".strip(), score.get(what), (again.scores.get(name) or {}).get(what), BLEU))
     one, other = (flat({name: value for name, value in each.capsule.items() if name != "key"}) for each in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
     decides = {name: any(name == part or name.startswith(f"{part}.") for part in DECIDING) for name in names}

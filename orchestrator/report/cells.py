@@ -164,7 +164,7 @@ ALWAYS = ("row", "system", "bleu", "delta", "verdict", "nll", "status")
 class Layout:
     """The columns to show. same: title -> text of the columns that are left out because all rows with figures agree.
 
-    scores: names of the columns whose highest value is the best.
+    scores: names of the columns whose highest value is the best; none if rows have several corpora.
     """
 
     columns: list[Column]
@@ -198,7 +198,8 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
 
     UserError for a name that the table does not have.
     """
-    found, scores = columns(table), frozenset((*BEST, *table.scores))
+    found, corpora = columns(table), {line.ours.data for line in table.rows if line.ours is not None and line.score is not None}
+    scores = frozenset((*BEST, *table.scores) if len(corpora) == 1 else ())
     if names:
         known = list(dict.fromkeys(column.name for column in found))
         for name in names:

@@ -36,6 +36,7 @@ class Comparisons:
         rows: rows of the table, with its matched controls.
         starts: row -> the row with which it is compared (`specs.row`).
         stated: claims of the table's file. They add to the differences that the paper reports and replace equal ones.
+        usual: `starts` without `--baseline`, for the claims; default: starts.
         setting: how our setting differs from the paper's.
         planned: row -> the number of looks that a sweep plans for it. A claim with an earlier look keeps its earlier number.
         recording: whether to record this look in the results folder.
@@ -49,6 +50,7 @@ class Comparisons:
         reader: StatisticsReader,
         stated: Sequence[RowClaim] = (),
         *,
+        usual: Mapping[str, str] | None = None,
         setting: str = "",
         planned: Mapping[str, int] | None = None,
         recording: bool = True,
@@ -56,6 +58,7 @@ class Comparisons:
         self.rows = {row.id: row for row in rows}
         self.outcomes, self.setting, self.reader = outcomes, setting, reader
         self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
+        self.usual = self.starts if usual is None else usual
         self.planned, self.recording = planned or {}, recording
         self.claims = self._claims(stated)
         self._matched: dict[str, list[str]] = {}  # row -> addresses of its matched controls
@@ -121,12 +124,12 @@ class Comparisons:
         """Returns the stated claims whose rows are present, the paper's claims on other comparisons, and the rows without a claim."""
 
         def complete(claim: RowClaim) -> RowClaim:
-            against, metric = claim.against or self.starts.get(claim.row), claim.metric or self._metric(claim.row)
+            against, metric = claim.against or self.usual.get(claim.row), claim.metric or self._metric(claim.row)
             return replace(claim, against=against, metric=metric)
 
         own = [complete(c) for c in stated if c.row in self.rows and (c.against is None or c.against in self.rows)]
         said = {(c.row, c.against, c.metric) for c in own}
-        reported = [complete(c) for c in reported_claims(list(self.rows.values()), self.starts)]
+        reported = [complete(c) for c in reported_claims(list(self.rows.values()), self.usual)]
         own += [c for c in reported if (c.row, c.against, c.metric) not in said]
         said = {(c.row, c.against, c.metric) for c in own}
         rest = [RowClaim(row, base, None, self._metric(row), source="row") for row, base in self.starts.items()]
@@ -145,7 +148,7 @@ class Comparisons:
 
     def _controls(self, claim: RowClaim) -> list[str]:
         """Returns addresses of the rows to beat: the row that the claim names, and if that is the usual row, the row's controls."""
-        if claim.against is None or claim.against != self.starts.get(claim.row) or claim.effect == 0:
+        if claim.against is None or claim.against != self.usual.get(claim.row) or claim.effect == 0:
             return [] if claim.against is None else [claim.against]
         return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
@@ -210,18 +213,23 @@ class Comparisons:
         return runs.get(claim.row), frozenset(runs[effect.against] for effect in effects), claim.metric, expected.sign
 
     def _verdict(self, claim: RowClaim, expected: Expectation, effects: Sequence[Effect], p: float | None, level: float) -> Verdict:
-        failed = failure_verdict(self.rows[claim.row], self.outcomes.get(claim.row, ()))
+        gain = expected.claimed and (expected.sign > 0) == (claim.metric not in LOWER_IS_BETTER)
+        failed = failure_verdict(self.rows[claim.row], self.outcomes.get(claim.row, ()), gain)
         if failed is not None:
             return failed
+        for name in (effect.against for effect in effects):
+            if any(o.stated or o.status == "diverged" for o in self.outcomes.get(name, ())):
+                return Verdict(OPEN, f"seeds of {name} failed; a mean over the others would leave them out")
         if not effects:
             if claim.against is None:
                 return Verdict(NOT_COMPARED, "the table compares this row with none; expected `against` in the claim")
             names = (claim.row, claim.against)
-            lacking = [name for name in names if all(o.status != "done" for o in self.outcomes.get(name, ()))]
+            lacking = [name for name in names if not any(o.status == "done" or o.stated for o in self.outcomes.get(name, ()))]
             if lacking:
                 return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
-            return Verdict(NOT_COMPARED, "the same run, scored in another way, or no sentence statistics (translations have no nll)")
-        found = judge(expected, effects[0].difference, p, controls=len(effects), level=level)
+            return Verdict(NOT_COMPARED, "the same run, scored in another way, failed, or no sentence statistics (no nll of translations)")
+        digits = 3 if claim.metric == NLL else 2
+        found = judge(expected, effects[0].difference, p, controls=len(effects), level=level, digits=digits)
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:
             return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)

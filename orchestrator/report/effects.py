@@ -167,11 +167,15 @@ def claimed(row: Row, base: Row | None) -> float | None:
     return None if ours is None or theirs is None else round(ours - theirs, 4)
 
 
-def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict | None:
-    """Returns the verdict on a row that failed in the paper, or that failed only here. None for other rows."""
+def failure_verdict(row: Row, found: Sequence[SeedResult], gain: bool = False) -> verdicts.Verdict | None:
+    """Returns the verdict on a row that failed in the paper, or of which a seed failed or diverged only here. None for other rows.
+
+    gain: whether the row is claimed to be better than another.
+    """
     finished = [o for o in found if o.status == "done" or o.stated]
     failed, stated = sum(o.stated for o in finished), row.expect.get("bleu") == FAILED
-    if not finished or (not stated and not failed):
+    diverged = sum(o.status == "diverged" for o in found)
+    if not finished or not (stated or failed or diverged):
         return None
     counts = f"{failed} of {len(finished)} seeds failed"
     if len(finished) < 2:
@@ -179,7 +183,10 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
     if stated:
         words = {len(finished): CONFIRMED, 0: REVERSED}
         return verdicts.Verdict(words.get(failed, OPEN), f"{counts}; the paper's failed")
-    return verdicts.Verdict(REVERSED, f"{counts}; the paper's did not") if failed == len(finished) else None
+    if failed < len(finished):
+        counts = f"{failed + diverged} of {len(finished) + diverged} seeds failed"
+        return verdicts.Verdict(OPEN, f"{counts}; a mean over the others would leave them out")
+    return verdicts.Verdict(REVERSED if gain else OPEN, counts + ("; the paper's did not" if "bleu" in row.expect else ""))
 
 
 def _parts(a: Arm, b: Arm, spec: RunSpec) -> Parts:

@@ -129,13 +129,12 @@ def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, float]:
     return found
 
 
-def against(ours: Ours, base: Ours | None) -> Ours:
-    """Adds the differences from the base row, if both have figures."""
-    if base is None or base.bleu is None or ours.bleu is None:
+def against(ours: Ours, base: Ours | None, alike: bool) -> Ours:
+    """Adds the differences from the base row, if both have figures. alike: whether both have the same test set."""
+    if base is None or base.score is None or ours.score is None:
         return ours
     added = None if ours.params is None or base.params is None else ours.params - base.params
-    scores = [each.scores.get(PRINCIPAL) for each in (ours, base)]
-    delta = ours.bleu - base.bleu if scores[0] is None or scores[1] is None else scores[0] - scores[1]
+    delta = ours.score - base.score if alike and ours.signature == base.signature else None
     return replace(ours, params_added=added, delta=delta)
 
 
@@ -154,16 +153,17 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def front(ours: Mapping[str, Ours | None]) -> dict[str, bool]:
     """Returns, for rows with figures, whether a row is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed.
 
-    A row is not on the front if another row has at least its score, at most its parameters and at least its speed, and is better in one of
-    them. Speed counts if it was measured for all these rows (`analyse --kind speed`). Empty with less than two rows.
+    A row is not on the front if another row of its corpus has at least its score, at most its parameters and at least its speed, and is
+    better in one of them. Speed counts if it was measured for all these rows (`analyse --kind speed`). Empty for a row alone.
     """
-    found = [(row, one.score, one.params, one.train_speed) for row, one in ours.items() if one is not None]
-    known = [(row, score, params, speed) for row, score, params, speed in found if score is not None and params is not None]
-    timed = all(speed is not None for _, _, _, speed in known)
-    points = {row: (score, -params, speed if timed and speed is not None else 0.0) for row, score, params, speed in known}
-    if len(points) < 2:
-        return {}
-    return dict(zip(points, unbeaten(list(points.values())), strict=True))
+    found = [(row, one.score, one.params, one) for row, one in ours.items() if one is not None]
+    known = [(row, score, params, one) for row, score, params, one in found if score is not None and params is not None]
+    timed = all(one.train_speed is not None for *_, one in known)
+    corpora: dict[Any, dict[str, tuple[float, ...]]] = {}
+    for row, score, params, one in known:
+        speed = one.train_speed if timed and one.train_speed is not None else 0.0
+        corpora.setdefault(one.data, {})[row] = score, -params, speed
+    return {row: on for own in corpora.values() if len(own) > 1 for row, on in zip(own, unbeaten([*own.values()]), strict=True)}
 
 
 def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.report.effects import Effect
 from orchestrator.scoring.significance.estimator import LEVEL
+from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
 from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import short_id
@@ -55,8 +56,8 @@ class Judgement:
 
     @property
     def significant_gain(self) -> bool | None:
-        """Returns whether the difference is significant and above 0; None with one seed."""
-        return None if self.p is None else self.p < self.level and self.effects[0].delta > 0
+        """Returns whether the difference is significant and for the better; None with one seed."""
+        return None if self.p is None else self.p < self.level and (self.effects[0].delta > 0) == (self.metric not in LOWER_IS_BETTER)
 
     @property
     def word(self) -> str:

@@ -102,9 +102,12 @@ def make(
     start = starts(rows, base)
     first = base if base is not None else baseline(rows)
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
-    ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
+    tests, ours = {row.id: row.spec.score.test for row in rows if row.spec is not None}, dict(found)
+    for row_id, first_row in start.items():
+        if (one := ours[row_id]) is not None:
+            ours[row_id] = against(one, found[first_row], tests[row_id] == tests[first_row])
     setting = scale.removeprefix("profile ")
-    compared = Comparisons(rows, outcomes, start, finder.reader, stated, setting=setting, recording=base is None)
+    compared = Comparisons(rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, recording=base is None)
     rows = [row for row in rows if named is None or row.id in named]
     ours = {row.id: ours[row.id] for row in rows}
     judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}

@@ -125,7 +125,8 @@ def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], r
         if asked.source != "file" or not one.judgement.stated:
             continue
         whose = [(full, claim) for full, claim in stated if full.row == asked.row]
-        claim = next(c for full, c in whose if full.against in (None, asked.against) and full.metric in (None, asked.metric))
+        fits = [each for each in whose if each[0].against in (None, asked.against) and each[0].metric in (None, asked.metric)]
+        claim = max(fits, key=lambda each: (each[0].against is not None, each[0].metric is not None))[1]  # the most specific
         key = (claim.row, claim.metric, claim.against)
         earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
         first = min(earlier, key=lambda each: each["recorded"], default=None)

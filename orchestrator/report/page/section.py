@@ -76,12 +76,19 @@ def headline(section: Section) -> Headline:
 def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
     if not done:
         return f"None of the {len(run)} rows has figures yet." if len(run) != 1 else "Its row has no figures yet."
+    corpora: dict[str, list[Line]] = {}
+    for line in done:
+        corpora.setdefault(str(line.ours and line.ours.data), []).append(line)
+    text = " ".join(_highest(own, f" on {corpus}" if len(corpora) > 1 else "") for corpus, own in corpora.items())
+    left = Counter(state(line).partition(":")[0] for line in run if line.score is None)
+    return text + (f" Without figures: {', '.join(f'{count} {word}' for word, count in left.items())}." if left else "")
+
+
+def _highest(done: Sequence[Line], where: str) -> str:
     best = max(done, key=lambda line: (line.score or 0.0, "@" not in line.id))  # a control may be its baseline, trained once
     assert best.ours is not None
     name = "ROUGE-L" if PRINCIPAL in best.ours.scores else "BLEU"
-    text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {best.score:.2f}"
+    text = f"{short_id(best.id)} ({best.label}) has the highest {name}{where}, {best.score:.2f}"
     text += f" ± {best.ours.bleu_spread:.2f} over its seeds" if best.ours.bleu_spread is not None and name == "BLEU" else ""
     effect = best.judged.effect
-    text += f": {effect.interval} against {short_id(effect.against)}." if effect is not None else "."
-    left = Counter(state(line).partition(":")[0] for line in run if line.score is None)
-    return text + (f" Without figures: {', '.join(f'{count} {word}' for word, count in left.items())}." if left else "")
+    return text + (f": {effect.interval} against {short_id(effect.against)}." if effect is not None else ".")

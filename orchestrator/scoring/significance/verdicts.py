@@ -10,7 +10,7 @@
 
 Without a claim a significant difference is higher or lower. A claim about one metric predicts only the sign of the effect on another
 metric. A claim of no effect is confirmed if the interval of confidence 1 - 2 level lies within its margin. It is reversed if the effect is
-significant and beyond the margin.
+significant, and its interval of confidence 1 - level lies beyond the margin.
 
 A row has to beat each of its controls. If it is better than all, the largest p counts (intersection-union test, Berger 1982). If it is
 worse than the strongest control, the p of this comparison is multiplied by the number of controls (Bonferroni), since the strongest was
@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.scoring.significance.estimator import LEVEL, Difference, quantile, seeds_needed
+from orchestrator.scoring.significance.estimator import LEVEL, MOST_SEEDS, Difference, quantile, seeds_needed
 
 CONFIRMED, SMALLER, LARGER = "confirmed", "confirmed, smaller", "confirmed, larger"
 NO_EFFECT, REVERSED, OPEN, ONE_SEED = "no such effect", "reversed", "open", "one seed"
@@ -65,7 +65,9 @@ def p_of(differences: Sequence[Difference | None], deltas: Sequence[float], sign
     return max(p) if sign * deltas[first] > 0 else min(1.0, len(p) * p[first])
 
 
-def judge(expected: Expectation, found: Difference | None, p: float | None = None, *, controls: int = 1, level: float = LEVEL) -> Verdict:
+def judge(
+    expected: Expectation, found: Difference | None, p: float | None = None, *, controls: int = 1, level: float = LEVEL, digits: int = 2
+) -> Verdict:
     """Returns the verdict on a difference.
 
     Args:
@@ -73,6 +75,7 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
         p: p-value of the claim, adjusted for the table's other claims; default: p of `found`.
         controls: number of controls from which the strongest was chosen.
         level: level of significance, and of the intervals.
+        digits: decimals of differences in the reason.
     """
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
@@ -81,7 +84,7 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
     p = test.p if p is None else p
     significant, effect = p < level, sign * found.delta
     if size == 0:
-        return _no_effect(found, significant, expected.margin or 0.0, level)
+        return _no_effect(found, significant, expected.margin or 0.0, level, digits)
     needed = seeds_needed(size if size is not None else found.delta, found.spread, found.sentences, level)
     said = f"p = {p:.2g}"
     if significant and not expected.claimed:
@@ -97,21 +100,21 @@ def judge(expected: Expectation, found: Difference | None, p: float | None = Non
         bound = effect + quantile(1 - level / controls, test.df) * test.se
         small = min(abs(size) / 2, math.inf if expected.margin is None else expected.margin)
         if bound < small:
-            reason = f"the effect is at most {sign * bound:+.2f} (one-sided {100 * (1 - level):.3g} %), under {sign * small:+.2f}"
-            return Verdict(NO_EFFECT, reason, needed)
+            most, least = f"{sign * bound:+.{digits}f}", f"{sign * small:+.{digits}f}"
+            return Verdict(NO_EFFECT, f"the effect is at most {most} (one-sided {100 * (1 - level):.3g} %), under {least}", needed)
     reason = f"80 % power finds {test.mde:.2g}"
-    wanted = f"{size:+.2f}" if size is not None else f"{found.delta:+.2g}"
-    more = f"{needed} seeds would find {wanted}" if needed is not None else f"no number of seeds would find {wanted} on this test set"
+    wanted = f"{size:+.{digits}f}" if size is not None else f"{found.delta:+.2g}"
+    more = f"{needed} seeds would find {wanted}" if needed is not None else f"{MOST_SEEDS} seeds would not find {wanted} on this test set"
     return Verdict(OPEN, f"{reason}; {more}", needed)
 
 
-def _no_effect(found: Difference, significant: bool, margin: float, level: float) -> Verdict:
+def _no_effect(found: Difference, significant: bool, margin: float, level: float, digits: int) -> Verdict:
     test = found.other_sentences
     half = quantile(1 - level, test.df) * test.se
     needed = seeds_needed(margin, found.spread, found.sentences, level)
     if abs(found.delta) + half <= margin:
-        interval = f"{found.delta - half:+.2f} to {found.delta + half:+.2f}"
-        return Verdict(CONFIRMED, f"the {100 * (1 - 2 * level):.3g} % interval {interval} is within {margin:.2f}", needed)
-    if significant and abs(found.delta) > margin:
-        return Verdict(REVERSED, f"significant and over the margin of {margin:.2f}", needed)
-    return Verdict(OPEN, f"80 % power finds {test.mde:.2f}; the margin is {margin:.2f}", needed)
+        interval = f"{found.delta - half:+.{digits}f} to {found.delta + half:+.{digits}f}"
+        return Verdict(CONFIRMED, f"the {100 * (1 - 2 * level):.3g} % interval {interval} is within {margin:.{digits}f}", needed)
+    if significant and min(abs(test.low), abs(test.high)) > margin:
+        return Verdict(REVERSED, f"significantly over the margin of {margin:.{digits}f}", needed)
+    return Verdict(OPEN, f"80 % power finds {test.mde:.2g}; the margin is {margin:.{digits}f}", needed)
