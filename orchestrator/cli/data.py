@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, Profile, Sets, Values
+from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, OnceEach, Profile, Sets, Values
 from orchestrator.cli.output import echo, print_json, version
 from orchestrator.data.progress import show_bars
 from orchestrator.errors import UserError, raise_all
 from orchestrator.files.folders import make, make_parent, need_folder
 from orchestrator.safe_text import log
-from orchestrator.specs.positions import display
+from orchestrator.specs.positions import display, shown
 from orchestrator.specs.text_form import Form, Pieces
 from orchestrator.sweeps.options import CACHE
 
@@ -60,7 +60,10 @@ def add(
     from orchestrator.specs.schema import ScoreSpec
 
     form: dict[str, Any] = {key: str(value) for key, value in (("text", text), ("pieces", pieces)) if value is not None}
-    chosen = Columns((src_lang, tgt_lang), tuple(columns.split(",")) if columns else ())
+    names = tuple(columns.split(",")) if columns else ()
+    if columns is not None and (len(names) < 2 or not all(names)):
+        raise UserError(f"--columns {shown(columns)}: expected two names or numbers, SRC,TGT")
+    chosen = Columns((src_lang, tgt_lang), names)
     with joined({"train": train, "valid": valid, "test": [test]}, chosen) as files:
         path, report = own_corpus.add(name, src_lang, tgt_lang, files, **form)
     if as_json:
@@ -78,7 +81,7 @@ def add(
     log(f"next: nmt-ablate new mine/{name} --corpus {name}")
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def get(name: Annotated[str, Argument(help="Name of an entry in search_spaces/data.")], data_dir: DataDir = None) -> None:
     """Fetch the missing files of a corpus, or print which files you must supply and in which layout.
 
@@ -91,7 +94,7 @@ def get(name: Annotated[str, Argument(help="Name of an entry in search_spaces/da
     log(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def check(
     names: Annotated[list[str], Argument(metavar="NAME..", help="Names of entries in search_spaces/data, or of your own.")],
     data_dir: DataDir = None,
@@ -112,7 +115,7 @@ def check(
     raise_all(line for report in reports for line in report.problems)
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def report(
     name: Annotated[str, Argument(help="Name of a corpus.")],
     data_dir: DataDir = None,
@@ -138,7 +141,7 @@ def report(
 _RULES = "max_characters=N, max_ratio=R, copies, other_language, duplicates or leaks; may be repeated, the first that applies counts."
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def clean(
     name: Annotated[str, Argument(help="Name of the corpus whose training pairs to filter.")],
     to: Annotated[str, Option("--to", metavar="NEW", help="Name of the new corpus, for `data.corpus` in a table's file.")],
@@ -162,7 +165,7 @@ def clean(
     log(f"written: {display(path)}")
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def prepare(
     target: Annotated[str, Argument(metavar="ROW|TABLE|FILE", help="Rows whose data to prepare; or a corpus, with defaults.")],
     data_dir: DataDir = None,
@@ -183,6 +186,8 @@ def prepare(
 
     need_folder(data_dir, "--data-dir")
     specs: dict[str, DataSpec] = {"": DataSpec(corpus=target)} if target in list_entries() else {}
+    if specs and (sets or profile):
+        raise UserError(f"{target}: found a corpus, with --set or --profile; expected a row or a table with them")
     tests = defaultdict[str, dict[str, None]](dict)
     for row in [] if specs else resolve(target, sets=sets, profile=profile):
         if row.spec is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Results, Seed, expand_options
+from orchestrator.cli.options import AsJson, OnceEach, Results, Seed, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-@app.command("add")
+@app.command("add", cls=OnceEach)
 @expand_options()
 def add(
     file: Annotated[Path, Argument(metavar="FILE", help="Translations of the test set, one a line.")],
@@ -54,7 +54,7 @@ def add(
     object_store.push(options.results)
 
 
-@app.command("export")
+@app.command("export", cls=OnceEach)
 def export(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="Where to write; commands read it with --results.")],
     results: Results = RESULTS,
@@ -81,7 +81,7 @@ def export(
         raise typer.Exit(1)
 
 
-@app.command("import")
+@app.command("import", cls=OnceEach)
 def import_(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="Another results folder, or one that `results export` wrote.")],
     results: Results = RESULTS,

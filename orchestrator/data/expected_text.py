@@ -30,7 +30,8 @@ def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
     pairs = {split: int(size["pairs"]) + sum(int(n) for n in size["dropped"].values()) for split, size in sizes.items()}
     text = prepared.manifest["text"]
     sums = {} if "generator" in text else text | prepared.manifest["tests"]
-    return {"pairs": pairs, "sha256": {split: of_split for split, of_split in sums.items() if split in pairs}}
+    digests = {split: [one for one in of_split if re.fullmatch("[0-9a-f]{64}", str(one))] for split, of_split in sums.items()}
+    return {"pairs": pairs, "sha256": {split: of_split for split, of_split in digests.items() if split in pairs}}
 
 
 def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str]) -> Text:

@@ -129,7 +129,7 @@ def _fault(entry: CorpusEntry, split: str, paths: Sequence[Path], texts: Sequenc
     records: number of records of a CSV file; without it, these are not compared.
     """
     expected = entry.splits[split]
-    for path, text, digest in zip_longest(paths, texts, expected.sha256 or []):
+    for path, text, digest in zip_longest(paths, texts, (expected.sha256 or [])[: len(paths)]):  # two of one CSV file
         lines = file_lines(text) if entry.csv is None else records
         if None not in (lines, expected.pairs) and expected.records is None and lines != expected.pairs:
             return f"{path}: found {lines:,} pairs, expected {expected.pairs:,}"

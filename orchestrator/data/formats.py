@@ -103,7 +103,7 @@ def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
     first = next(lines, "")
     header = first.split("\t")
     names = columns.names
-    numbered = all(name.isdigit() and int(name) > 0 for name in names)
+    numbered = all(re.fullmatch("[1-9][0-9]{0,5}", name) for name in names)
     if (chosen := columns.choose(header)) is not None and not (names and numbered):
         wanted, start = [header.index(name) for name in chosen], 2
     elif not names and len(header) == 2 and all(map(_HEADING.fullmatch, header)):
@@ -168,6 +168,8 @@ def _tmx(path: Path, columns: Columns) -> Iterator[Row]:
                         yield src, tgt
         except ElementTree.ParseError as error:
             raise UserError(f"{path}: line {error.position[0]}: no XML: {str(error).partition(':')[0]}") from None
+        except (ValueError, LookupError) as error:  # of expat, for other encodings
+            raise UserError(f"{path}: {error}; expected UTF-8 or UTF-16") from None
     if not number:
         found = ", ".join(sorted(languages)) or "none"
         raise UserError(f"{path}: found the languages {found}; expected units with {' and '.join(columns.languages)}")

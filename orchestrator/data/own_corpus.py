@@ -53,8 +53,9 @@ def add(
     path = own_search_spaces() / "data" / f"{name}.yaml"
     if not path.exists() and name in corpora.list_entries():
         problems.append(f"{name}: the name of a corpus of the product; expected another")
-    raise_all(problems)
     paths = {split: [str(file.resolve()) for file in each] for split, each in files.items()}
+    unusual = [path for each in paths.values() for path in each if not path.isprintable()]
+    raise_all(problems + [f"{shown(path, 300)}: found a path with unprintable characters; expected another" for path in unusual])
     splits = {split: Split(src=each[0], tgt=each[1:]) for split, each in paths.items()}
     entry = CorpusEntry.model_validate({"name": name, "src": src, "tgt": tgt, "splits": splits, **form})
     report = check(entry, None)

@@ -242,7 +242,7 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     if kind == "word":
         return Words(json.loads(path.read_text(encoding="utf-8")))
     content, used = path.read_bytes(), path.with_suffix(USED)
-    found = json.loads(content) if content.startswith(b"{") else {}
+    found = json.loads(content) if content.lstrip().startswith(b"{") else {}
     if "codes" in found:
         return Codes(found["codes"], found["pieces"])
     pieces = Tokens(content.decode()) if found else Pieces(content)

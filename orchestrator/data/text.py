@@ -60,7 +60,7 @@ class CorpusText:
         assert entry.csv is not None
         for src, tgt in csv_rows(path, (entry.csv.src, entry.csv.tgt), records):
             if entry.documents is None:
-                yield " ".join(src.split()), " ".join(tgt.split())
+                yield " ".join(src.replace("\0", " ").split()), " ".join(tgt.replace("\0", " ").split())
             else:
                 yield sentences.line_of(src, entry.documents.src), sentences.line_of(tgt, entry.documents.tgt)
 
@@ -80,6 +80,8 @@ def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None
             if lacking := [name for name in columns if name not in found]:
                 known = ", ".join(name[:40] for name in found[:10]) or "none"
                 raise UserError(f"{path}: no column {lacking[0]!r}; its columns are {known}")
+            if twice := [name for name in columns if found.count(name) > 1]:
+                raise UserError(f"{path}: found {found.count(twice[0])} columns {twice[0]!r}; expected one")
             for number, record in enumerate(islice(reader, start, stop), 1):
                 source, reference = (record[name] for name in columns)
                 if source is None or reference is None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from models.registry import REGISTRIES
+from orchestrator.errors import UserError
 from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, Located, describe, nearest
@@ -118,6 +119,9 @@ def by_kind(over: Located, base: dict[str, Any]) -> Located:
     listed, given = base["model"].get("regularizers"), over.data["model"]["regularizers"]
     known = listed if isinstance(listed, list) else []
     items: dict[str, Any] = {str(item.get("kind") if isinstance(item, dict) else item): item for item in known}
+    if len(items) < len(known):
+        first = next(position for path, position in over.positions.items() if path[:2] == REGULARIZERS and len(path) > 2)
+        raise UserError(first.line("the row has two regularizers of one kind; expected the whole list, --set model.regularizers=[..]"))
     for kind in kinds:
         options = {} if given[kind] is None else given[kind]
         items[kind] = {**items.get(kind, {"kind": kind}), **options} if isinstance(options, dict) else options

@@ -165,8 +165,11 @@ def parse_sets(sets: list[str]) -> list[Override]:
 
 
 def apply_sets(row: Located, overrides: list[Override]) -> Located:
-    """Applies overrides to a row in order. `model.regularizers.KIND.OPTION` is of the list's item of that kind."""
-    for override in overrides:
+    """Applies overrides to a row in any order: a kind before its options, and a section before its keys, which win.
+
+    `model.regularizers.KIND.OPTION` is of the list's item of that kind.
+    """
+    for override in sorted(overrides, key=lambda each: (len(each.path) - (each.path[-1] == "kind"), each.path[-1] != "kind")):
         path = override.path
         written = [path[:length] for length in range(2, len(path) + 1)] or [path]  # a misspelt key need not be the last
         positions: dict[KeyPath, Position] = {each: Position(override.position.where, each) for each in written}

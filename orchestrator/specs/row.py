@@ -190,7 +190,8 @@ def other_scorings(figures: Located, spec: RunSpec, profile_test: str | None = N
 
     def scoring(name: str) -> ScoreSpec:
         score = spec.score.model_dump() | also[name]
-        score["test"] = test_set(score["test"], profile_test)
+        if "test" in also[name]:
+            score["test"] = test_set(score["test"], profile_test)
         positions: dict[KeyPath, Position] = {("score", key): figures.at(("also", name, key)) for key in also[name]}
         return check.check(Located(spec.sections() | {"score": score}, figures.at(("also", name)), positions)).score
 

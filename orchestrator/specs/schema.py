@@ -209,9 +209,9 @@ class DecodeSpec(Strict):
     """Number of hypotheses per sentence; 1: greedy search."""
     length_penalty: LengthPenalty = LengthPenalty()
     """How hypotheses of different lengths are compared."""
-    max_ratio: Annotated[float, Field(gt=0)] = 1.0
+    max_ratio: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Maximum output length in subwords with EOS, as a multiple of the source length; max_extra is added."""
-    max_extra: Natural = 50
+    max_extra: Annotated[int, Field(ge=0, le=100_000)] = 50
     """Number of subwords that is added to max_ratio times the source length."""
     max_length: Positive | None = None
     """Maximum number of subwords of an output with EOS; null: only max_ratio and max_extra bound it."""

@@ -136,7 +136,7 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
     same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
-    content += [] if tuned is None else [tuned.model_dump(mode="json")]
+    content += ([] if tuned is None else [tuned.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
