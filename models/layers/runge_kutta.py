@@ -42,6 +42,10 @@ class RungeKutta(TransformerLayer):
 
     takes_residual = False
     norm_orders = ("pre",)
+    read_if = (
+        ("per", "coefficients", ("gate", "learned", "ema")),
+        ("function", "coefficients", ("gate", "fixed", "learned", "ema")),
+    )
 
     def __init__(
         self,

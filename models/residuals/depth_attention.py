@@ -142,8 +142,8 @@ class DepthAttention(Residual):
     gives the uniform mean. Computed in fp32. `sources: states` with `final: top` is the form of wdlctc/open-attention-residuals.
 
     Args:
-        blocks: N > 0: the M sub-layers form N blocks of ceil(M / N). Sources are h_0, the sum of y in each finished block, and the running
-            sum of the current block. 0: the output of every sub-layer is a source.
+        blocks: N > 0: the M sub-layers form at most N blocks of ceil(M / N). Sources are h_0, the sum of y in each finished block, and the
+            running sum of the current block, with the precision of y. 0: the output of every sub-layer is a source.
         query: learned: the query is w; input: w + W rms(newest source), W = 0 at the start (assumed).
         weights: how a_i follows from the scores: softmax, or sigmoid; scalars: a_i is the softmax of learned numbers, without scores.
         key_norm: whether keys are g * rms(v_j); else g * v_j.

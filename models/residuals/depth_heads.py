@@ -70,7 +70,8 @@ class MultiHeadDepthAttention(DepthAttention):
 class DeltaDepthAttention(Residual):
     """x = h + g sum_j a_j v_j, h' = h + y, a = softmax_j(w . rms(v_j)), v_0 = h_0, v_j = y_j (Luo et al. 2026, delta attention residuals).
 
-    The gate g is one number. At the start g = 0, which gives the plain network, and w = 0, so g learns first. The first sub-layer reads
+    The gate g is one number, an option of the authors: their default has no gate, g = 1. At the start g = 0, which gives the plain network,
+    and w = 0, so g learns first. The first sub-layer reads
     only h_0 (assumed: its sum is a multiple of h_0, which pre-norm removes). The stack's output is h. The mixture is computed in fp32."""
 
     norm_orders = ("pre",)

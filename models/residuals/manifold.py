@@ -117,7 +117,7 @@ class ManifoldHyper(StreamsResidual):
         ("temperature", "manifold", ("sinkhorn",)),
         ("temperature", "positive", ("exp",)),
         ("post_scale", "weights", ("sigmoid",)),
-        *((name, "manifold", ("sinkhorn", "permutations")) for name in ("iterations", "positive", "last")),
+        *((name, "manifold", ("sinkhorn",)) for name in ("iterations", "positive", "last")),
     )
     matrices: Tensor
 

@@ -98,6 +98,8 @@ class Laurel(Residual):
         total: factor of the softmax; with 2, a = b = 1 at the start (the paper gives no scale).
     """
 
+    read_if = (("total", "weights", (True,)),)
+
     def __init__(self, site: Site, *, weights: bool = True, rank: int = 0, total: Positive = 2.0) -> None:
         super().__init__(site)
         self.total = total
@@ -111,7 +113,7 @@ class Laurel(Residual):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if not options.get("weights", True) and not options.get("rank", 0):
             return "found weights false and rank 0, which is residual plain; expected weights true or rank 1 or more"
-        return None
+        return super().check(site, **options)
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         if self.inner is not None and self.outer is not None:
@@ -129,15 +131,16 @@ class Laurel(Residual):
         return {"read": torch.ones_like(a)[None], "keep": b[None, None], "write": a[None]}
 
 
-@RESIDUALS.register("delta")
+@RESIDUALS.register("delta", version=2)
 class Delta(Residual):
     """x + beta (v - k^T x) k, k = y / |y|, beta = 2 s(w_b^T LN(x) + b), v = 4 s(w_v^T x + c) (Zhang 2026, deep delta learning, d_v = 1).
 
-    The result depends only on the direction of y. At the start b = c = 0, so beta is about 1; w ~ N(0, .5 / sqrt(D)) (authors' code).
-    Computed in fp32. Not implemented: the code's expanded state of d_v columns with a convolution over time.
+    The result depends only on the direction of y, so y = 0 is no start. At the start b = c = 0, so beta is about 1; w ~ N(0, .5 / sqrt(D))
+    (authors' code). Computed in fp32. Not implemented: the code's expanded state of d_v columns with a convolution over time.
     """
 
     norm_orders = ("pre",)
+    starts_as_identity = True
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -22,7 +22,7 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     other = max(0, counts.whole - counts.encoder - counts.decoder - tables[model.embeddings])
     attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
     memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
-    decoder = counts.decoder - memory
+    decoder = counts.decoder - (0 if getattr(LAYERS.get(model.decoder.layer["kind"]), "merges", False) else memory)
     predictions = 1 if model.head is None else HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head))
     above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(

@@ -13,6 +13,8 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SCORED, RowHeader, segments
 from orchestrator.specs.table_file import ParsedRow, TableFile
 
+RATE = ("optim", "schedule", "lr")
+
 
 class Resolver:
     """Resolves rows under given overrides, profile and seed."""
@@ -29,7 +31,7 @@ class Resolver:
         head, parent, spec = parsed.head, None, None
         if head.kind in SCORED:
             parent = self._parent(table, parsed, sets)
-            spec = self.spec(parsed.spec, sets, None if parent is None else parent.id)
+            spec = self.spec(parsed.spec, sets, None if parent is None else parent.id, _relative_rate(parsed.spec, table.shared))
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
         more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
@@ -61,20 +63,30 @@ class Resolver:
             self._parents[wanted] = self.row(home, name, reach)
         return self._parents[wanted]
 
-    def spec(self, row: Located, sets: list[Override], init_from: str | None) -> RunSpec:
-        """Returns the spec of a row after profile and overrides, in this order."""
+    def spec(self, row: Located, sets: list[Override], init_from: str | None, rate: float = 1.0) -> RunSpec:
+        """Returns the spec of a row after profile and overrides, in this order. rate: factor of a learning rate that the profile sets."""
         spec = check.check(row, seed=self.seed, init_from=init_from)
         if self.profile is None and not sets:
             return spec
         scaled = Located(spec.sections(), row.home, row.positions)
         if self.profile is not None:
             scaled = profiles.apply(scaled, *self.profile)
+            if rate != 1 and (at := scaled.at(RATE)) != row.at(RATE):
+                lr = round(scaled.data["optim"]["schedule"]["lr"] * rate, 12)
+                scaled = scaled.merged(Located({"optim": {"schedule": {"lr": lr}}}, scaled.home, {RATE: at}))
         found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
         own, now, known = spec.data.corpus, scaled.data["data"]["corpus"], {} if self.profile is None else self.profile[0].corpora
         if own != now == found.data.corpus and own not in known and not now.startswith("toy-"):
             what = f"found {own}; the profile trains on {now} instead; --set data.corpus={own} keeps it"
             log_once(f"warning: {row.line(('data', 'corpus'), what)}")
         return found
+
+
+def _relative_rate(row: Located, table: Located) -> float:
+    """Returns the learning rate that the row itself states, relative to its table's; 1 if it states none."""
+    own, shared = (each.data.get("optim", {}).get("schedule", {}) for each in (row, table))
+    stated = row.at(RATE).path[:1] == ("rows",) and row.at(RATE).path[-1:] == RATE[-1:] and own.get("kind") == shared.get("kind")
+    return own["lr"] / shared["lr"] if stated and shared.get("lr") else 1.0
 
 
 def check_written(table: TableFile) -> None:
