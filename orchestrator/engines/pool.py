@@ -66,7 +66,12 @@ def _in_process(task: Task, decide: Callable[[dict[str, Any]], bool]) -> str | N
     theirs.close()
     try:
         while "rung" in (message := json.loads(ours.recv_bytes())):
-            ours.send(decide(message["rung"]))
+            try:
+                answer = decide(message["rung"])
+            except Exception as error:  # such as a full disk; the process waits for an answer
+                process.kill()
+                return f"{type(error).__name__}: {error}"
+            ours.send(answer)
         process.join()
         return message["failure"]
     except (EOFError, OSError):

@@ -43,6 +43,9 @@ class JsonLines:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fault(f"{self.points}_post_append", record.get("step"))
 
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

@@ -53,6 +53,11 @@ class Ledger:
         return self._find(train_key, "train.json", train_key)
 
     def write_train(self, train_key: str, record: Mapping[str, Any]) -> None:
+        """Writes the record. Translations and scores of other weights are set aside before."""
+        run = self.run_dir(train_key)
+        earlier = (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
+        for folder in ("decode", "score", "tune") if earlier not in (None, record.get("weights_sha256")) else ():
+            atomic.set_aside(run / folder)
         self._write(train_key, "train.json", train_key, record, "train")
 
     def read_decode(self, train_key: str, decode_key: str) -> Record | None:
@@ -182,9 +187,14 @@ class Ledger:
     # ------------------------------------------------------------ files
 
     def places(self, train_key: str) -> list[Path]:
-        """Where the run may be, the folder that counts first."""
-        name = short(checked(train_key))
-        return [root / name for root in (self.root, *self.mirrors)]
+        """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""
+        own, *others = [root / short(checked(train_key)) for root in (self.root, *self.mirrors)]
+
+        def weights(run: Path) -> str | None:
+            return (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
+
+        mine = weights(own) if others else None
+        return [own, *(other for other in others if mine is None or weights(other) in (None, mine))]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)

@@ -43,14 +43,16 @@ class Decisions(BaseModel):
 class Asha:
     """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite.
 
-    keys: run -> key of its training. Decisions in the file by another rule or metric, or on a run with another key, do not hold.
+    keys: run -> key of its training. Runs of one training have one decision, and are pinned together. Decisions in the file by another
+    rule or metric, or on a run with another key, do not hold.
     """
 
     def __init__(
         self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None, metric: str = "", keys: Any = None
     ) -> None:
-        self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
+        self.rungs, self.eta, self.sign, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), path
         self.metric, self.keys = metric, dict[str, str](keys or {})
+        self.pinned = pinned | {run for run, key in self.keys.items() if key in {self.keys.get(name) for name in pinned}}
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
         if path is not None and (known := _read(path)) is not None:
             if (known.eta, known.sign, known.metric or metric) == (eta, self.sign, metric):
@@ -62,15 +64,20 @@ class Asha:
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
         earlier = self.records[rung]
-        if (known := next((record for record in earlier if record.run == run), None)) is not None:
+        key = self.keys.get(run)
+        if (known := next((record for record in earlier if record.run == run or (key and record.key == key)), None)) is not None:
             return known.goes_on
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([record.value for record in earlier if record.value is not None])
         promoted = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
         told = None if cutoff is None else self.sign * cutoff
-        about = {"run": run, "key": self.keys.get(run), "value": float(value) if finite else None, "cutoff": told, "continue": promoted}
+        about = {"run": run, "key": key, "value": float(value) if finite else None, "cutoff": told, "continue": promoted}
         earlier.append(Decision.model_validate(about))
-        self._write()
+        try:
+            self._write()
+        except BaseException:
+            earlier.pop()  # not durable: the next call decides
+            raise
         return promoted
 
     def _write(self) -> None:
@@ -79,7 +86,9 @@ class Asha:
             write_document(self.path, file.model_dump(mode="json", by_alias=True), KEY, points="asha")
 
     def stopped(self) -> dict[str, int]:
-        return _stopped(self.records)
+        """Returns the rung of each run that was stopped, with the other runs of its training."""
+        by_key = {record.key: rung for rung, records in self.records.items() for record in records if not record.goes_on}
+        return {run: by_key[key] for run, key in self.keys.items() if key in by_key} | _stopped(self.records)
 
     def _cutoff(self, values: list[float]) -> float | None:
         """The (1 - 1/eta) quantile of earlier values, linearly interpolated. Equal values continue."""

@@ -18,6 +18,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_refuse, read_or_tell, write_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
+from orchestrator.safe_text import log_once
 from orchestrator.sweeps.options import PARTS, ExecutionOptions, whole_name
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
@@ -105,11 +106,15 @@ class Budget:
         wait, stopped = POLL, False
         while not self._closed.wait(wait):
             now, busy = time.monotonic(), time.thread_time()
-            devices = self.active()
+            try:
+                devices = self.active()
+                if now - written >= WRITE:
+                    self._write()
+                    written = now
+            except OSError as error:  # such as a full disk; the time counts at the next try
+                log_once(f"warning: device-hours: {error}")
+                continue
             self.own += devices * (now - last)
-            if now - written >= WRITE:
-                self._write()
-                written = now
             action = self.action(devices)
             if action != "continue" and not self._closed.is_set():
                 self.reached = True

@@ -4,13 +4,13 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 from rich.console import Console
 
-from orchestrator.errors import UserError
+from orchestrator.errors import LockedError, UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
@@ -95,7 +95,8 @@ class Sweep:
                 self._record_stopped()
                 for task in self.tasks:  # for readers of the ledger; the next call retries them
                     if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
-                        self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
+                        with suppress(LockedError):  # another process trains it
+                            self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
             if self.options.tracking_uri is not None:
@@ -182,6 +183,8 @@ class Sweep:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         with RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:
             ledger = Ledger(self.options.results, lock=lock)
+            if (ledger.read_train(task.train_key) or {}).get("status") in FINISHED:  # by another process
+                return
             ledger.write_train(task.train_key, {"sweep": task.sweep} | record)
 
     def _result(self, task: Task, failures: dict[str, str]) -> Result:

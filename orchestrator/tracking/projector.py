@@ -138,7 +138,8 @@ class Projector:
         status = STATUS[state]
         projected = f"{FORMAT}:{state}:{result.content}"
         run = stored.runs.get(row.key)
-        if run is not None and (run.info.status, run.data.tags.get("nmt.projected")) == (status, projected):
+        done = None if run is None else (run.info.status, *map(run.data.tags.get, ("nmt.projected", "nmt.kind")))
+        if done == (status, projected, "run"):  # another kind: superseded since
             return
         store, name = self.store, stored.names[row.id]
         with store.transaction():

@@ -127,6 +127,7 @@ class HistoryReporter:
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
         for line in history_lines(metrics):
             self.lines.append(line | {"t": round(time.time(), 3)})
+        self.lines.sync()  # a later checkpoint does not repeat them
 
     def close(self) -> None:
         self.lines.close()

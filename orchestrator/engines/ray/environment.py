@@ -75,9 +75,14 @@ def configure(results: Path) -> None:
     if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_ADDRESS" not in os.environ:
         path = results / "ray" / "auth_token"
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.read_text().strip():  # a power cut before its text was written
+            path.unlink()
         if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_hex(32))
+            with tempfile.NamedTemporaryFile("w", dir=path.parent) as new, suppress(FileExistsError):  # mode 0600
+                new.write(secrets.token_hex(32))
+                new.flush()
+                os.fsync(new.fileno())
+                os.link(new.name, path)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
 
 
