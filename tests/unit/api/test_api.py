@@ -75,6 +75,8 @@ def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
     assert found.seeds == (seeds[ROWS[1]], seeds[ROWS[0]]) and found.claim == 0.99 and found.low < found.delta < found.high
     assert nmt.compare("dou2018/table1/row9", ROWS[0], **WHERE).verdict == "not run"
     assert "compared with itself" in refused(nmt.compare, ROWS[0], ROWS[0])[0]
+    head = {"source": {"paper": "mine", "table": "other"}, "data": {"corpus": "wmt14-en-de"}, "train": {"max_steps": 9}}
+    assert nmt.compare(head | {"rows": {"a": {"expect": {"bleu": 30.0}}}}, ROWS[0]).claim is None, "no table compares the two"
 
 
 def test_a_mapping_is_a_table(shipped: Path) -> None:

@@ -45,6 +45,8 @@ CASES = [
     (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),
     (["run", "spec.yaml", "--sed", "1"], ["No such option: --sed", "--seed"]),
     (["run", "spec.yaml", "--seed", "1", "--seed", "2"], ["--seed: found twice; expected one value"]),
+    (["data", "get", "toy-smoke", "--data-dir", "a", "--data-dir", "b"], ["--data-dir: found twice; expected one value"]),
+    (["data", "prepare", "toy-smoke", "--set", "data.max_length=9"], ["toy-smoke: found a corpus, with --set", "a row or a table"]),
     (["run"], ["Missing argument", "nmt-ablate run --help"]),
     (["bogus"], ["No such command 'bogus'"]),
     (["show", "\x1b]0;x\x07"], [r"\x1b]0;x\x07"]),

@@ -36,9 +36,15 @@ def env_sh(**environment: str) -> dict[str, str]:
 def test_nodes_have_what_the_product_sets_on_a_cluster_of_its_own(monkeypatch, tmp_path):
     """Actors of a running cluster have their node's environment, not the driver's."""
     product = {"RAY_ADDRESS": "elsewhere"}
+    token = tmp_path / "ray" / "auth_token"
+    token.parent.mkdir()
+    token.touch()
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", product)
         ray_environment.configure(tmp_path)
+        patch.setattr(os, "environ", {})
+        ray_environment.configure(tmp_path)
+    assert len(token.read_text()) == 64 and token.stat().st_mode & 0o777 == 0o600, "a power cut left it empty"
     product.pop("RAY_ADDRESS", None)
     assert len(product) > 5
     assert product.items() <= env_sh().items()

@@ -27,6 +27,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mlrf-layer": {"encoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64, "w1": "layer"}}},
     "multi-layer": {"encoder": SIDE | {"self_attention": {"kind": "multi_layer", "k": 2}}},
     "transparent": {"bridge": {"kind": "transparent"}},
+    "merged-attention": {"decoder": SIDE | {"layer": {"kind": "merged_attention"}}},
     "groups": {"head": {"kind": "groups", "size": 1}},
     "surface": {"head": {"kind": "surface_fusion"}},
     "runge-kutta": {"encoder": SIDE | {"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}}},

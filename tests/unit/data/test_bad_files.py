@@ -9,6 +9,7 @@ import pytest
 from orchestrator.data import corpus
 from orchestrator.data.check import check
 from orchestrator.data.prepare import manifest
+from orchestrator.data.text import CorpusText
 from orchestrator.specs.schema import DataSpec, Subword
 from tests.unit.conftest import refused
 
@@ -53,6 +54,8 @@ def test_a_text_as_its_own_translation_is_a_problem(tiny: Path, tiny_entry) -> N
     splits = {stem: {"src": f"{stem}.csv", "tgt": [f"{stem}.csv"]} for stem in ("train", "valid", "test")}
     problems = check(tiny_entry(csv={"src": "src", "tgt": "tgt"}, splits=splits), tiny).problems
     assert len(problems) == 3 and all("csv, column src and " in line and "hold the same text" in line for line in problems)
+    (tiny / "tiny" / "train.csv").write_text("src,tgt\nein\0 Haus,a\0house\n")
+    assert list(CorpusText(tiny_entry(csv={"src": "src", "tgt": "tgt"}, splits=splits), tiny).rows("train")) == [("ein Haus", "a house")]
 
 
 def test_valid_equal_to_test_is_a_problem(tiny: Path, tiny_entry) -> None:

@@ -85,6 +85,7 @@ def test_the_manifest_knows_what_was_read(corpus):
     [
         ("a,b\n1,2\n", ("a", "c"), None, "no column 'c'; its columns are a, b"),
         ("a,b\n1,2\n3\n", ("a", "b"), None, "record 2 .* lacks columns"),
+        ("a,b,a\n1,2,3\n", ("a", "b"), None, "found 2 columns 'a'; expected one"),
         ("a,b\n1,2\n", ("a", "b"), (0, 3), "1 records; expected at least 3"),
         ("", ("a", "b"), None, "its columns are none"),
         (b"a,b\n\xff,2\n", ("a", "b"), None, "not UTF-8"),

@@ -77,6 +77,7 @@ def test_a_model_keeps_its_pieces(name: str, joint: bool, models: int, folder: P
         lengths, text = [len(line) for line in own.encode(lines)], own.decode(own.encode(lines))
     else:
         lengths, text = [len(line.ids) - 2 for line in tokenizer_json(folder).encode_batch(lines)], lines
+        (folder / name).write_text("\n " + (folder / name).read_text(encoding="utf-8"), encoding="utf-8")
     for segmenter in segmenters(folder, model=[name] * models, joint=joint):
         ids = segmenter.encode(lines)
         assert [len(line) for line in ids] == lengths and min(chain.from_iterable(ids)) > 3

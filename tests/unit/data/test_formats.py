@@ -84,6 +84,7 @@ FAULTS = {
     "t.tmx": (tmx(PAIRS)[:-90], "line 30: no XML: unclosed token"),
     "u.tmx": (tmx([("&a9;", "x")], f'<!DOCTYPE tmx [<!ENTITY a0 "x">{BOMB}]>'), "no XML: limit on input amplification factor"),
     "v.tmx": (tmx(PAIRS).replace("DE-de", "nl"), "found the languages en, fr, nl; expected units with de and en"),
+    "w.tmx": (tmx(PAIRS).replace('"1.0"', '"1.0" encoding="Shift_JIS"', 1), "; expected UTF-8 or UTF-16"),
 }
 
 
@@ -131,6 +132,7 @@ def test_one_command_takes_all_kinds_of_files(tmp_path, monkeypatch, cli) -> Non
     for arguments, said in (
         (["--valid", "c.parquet", "a.tsv.zst"], "c.parquet: holds both sides; expected it alone after its option"),
         (["--valid", "d.de"], "d.de: found one file of lines; expected SRC TGT, or one file with both sides"),
+        (["--valid", "d.de", "d.en", "--columns", "1"], "--columns 1: expected two names or numbers, SRC,TGT"),
         (["--valid", "hub:wmt/wmt16"], "hub:wmt/wmt16: expected hub:ID[@REVISION][:CONFIG]:SPLIT"),
         (["--valid", "sacrebleu:wmt99"], "wmt99: no test set of sacreBLEU; "),
         (["--valid", "d.de", "d.en", "--valid", "d.de", "d.en", "d.en2"], "valid: pair 11: found 2 references, expected 1"),

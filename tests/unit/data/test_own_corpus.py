@@ -59,6 +59,8 @@ def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path) -> None:
     for taken in ("Dou2018/table1", "quickstart/fusion", "data/first"):
         with pytest.raises(UserError, match=f"{taken}: is taken"):
             own_corpus.write_table(taken, "talks", None)
+    odd = texts | {"test": [tmp_path / "a\nb", tmp_path / "b"]}
+    assert r"a\nb: found a path with unprintable characters" in refused(own_corpus.add, "odd", "ja", "en", odd)[0]
     texts["test"][0].unlink()
     assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: no such file: {texts['test'][0]}[.gz]"
 

@@ -12,7 +12,7 @@ from tests.unit.conftest import refused
 from tests.unit.history import append_history, publish
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
-DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}
+DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": "", "weights_sha256": "a" * 64}
 TEXTS = ["ein haus .", "", "line\u2028separator\rkept", "=cmd"]
 
 
@@ -253,6 +253,11 @@ def test_mirror(ledger, tmp_path, bad):
     reader.write_train(TRAIN, {"status": "failed"})
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
     assert reader.runs() == [TRAIN], "once, though two places have it"
+    assert reader.record(TRAIN, "score", SCORE) is not None
+    for each in (reader, ledger):
+        each.write_train(TRAIN, DONE | {"weights_sha256": "b" * 64})
+        assert not any(each.records(TRAIN, kind) for kind in ("decode", "score", "tune")), "those of other weights"
+    assert (run / "score.corrupt" / f"{SCORE[:16]}.json").exists()
 
 
 def test_a_record_without_its_texts(ledger, tmp_path, bad):

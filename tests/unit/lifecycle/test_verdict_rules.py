@@ -79,6 +79,8 @@ DIFFERENT += [evidence(valid={"nll": 2.000001}), evidence(texts="y"), evidence(s
 def test_one_difference_is_enough(again):
     assert compare(evidence(), again).verdict == "bits differ"
     assert compare(evidence(), evidence()).verdict == "same bits"
+    assert compare(Evidence(TRAIN, CAPSULE, {}, {}), evidence()).verdict == "same bits", "a trial of a search is not decoded"
+    assert compare(*(evidence(scores={"": {"bleu": 20.0, "rougeL": each}}) for each in (30.0, 30.1))).verdict == "bits differ"
 
 
 # ---------------------------------------------------------------- reasons beside the capsule

@@ -169,7 +169,7 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder) -> None:
     interval = ours["better"]["effect"]["other_seeds_and_sentences"]
     assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
     assert "±" in cell["base"]["BLEU (ours)"] and "±" not in cell["alone"]["BLEU (ours)"] and cell["base"]["seeds"] == "1-3"
-    assert ours["better"]["significant"] is True and ours["worse"]["significant"] is False
+    assert [ours[name]["significant"] for name in ("better", "worse")] == [ours["better"]["nll"]["significant"], False] == [True, False]
     assert any("one seed: no interval" in note for note in table.notes)
     for form in FORMATS.values():
         assert "confirmed" in form(table)
@@ -188,14 +188,23 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     record = paper[0].as_json()
     assert record["setting"] == "mini"
 
-    def verdict(name: str, effect: float, **more) -> str:
-        stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
-        return Comparisons(rows, outcomes, start, reader, stated).of_claims()[0].verdict.word
+    def verdict(name: str, effect: float | None, failed: str = "base", count: int = 0, status: str = "failed", **more) -> str:
+        of, stated = f"demo/small/{failed}", [RowClaim(f"demo/small/{name}", None, effect, **more)]
+        lost = [replace(each, status=status, stated=status == "failed") for each in outcomes[of][:count]]
+        found = outcomes | {of: lost + outcomes[of][count:]}
+        return Comparisons(rows, found, start, reader, stated, recording=False).of_claims()[0].verdict.word
 
     assert verdict("better", -0.04, metric="nll") == "confirmed", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "reversed"
     assert verdict("better", 5.0, seeds=5) == "open" and verdict("less", 0.0, margin=9.0) == "confirmed"
     assert verdict("better", 5.0, metric="chrf") == "not compared"
+    assert verdict("better", 5.0, "better", 1) == verdict("better", 5.0, "better", 1, "diverged") == "open"
+    assert verdict("better", 5.0, "better", 3) == "reversed" and verdict("better", None, "better", 3) == "open"
+    assert verdict("worse", 5.0, "base", 1) == "open" and verdict("better", 5.0, "base", 3) == "not compared"
+    same = [RowClaim("demo/small/better", None, 0.0, "nll", margin=9.0)]
+    assert "is within 9.000" in Comparisons(rows, outcomes, start, reader, same, recording=False).of_claims()[0].verdict.reason
+    chosen = make("demo/small", rows, finder, ["bleu"], base="demo/small/mine")
+    assert {one.claim.against for one in chosen.claims if one.stated} == {start["demo/small/better"]}, "the paper's own comparisons"
 
 
 def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

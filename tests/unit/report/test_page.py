@@ -75,10 +75,13 @@ def test_markdown(section: Section) -> None:
     assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "- 5 runs: commit cccccccccccc, torch 2.0.\n" in text
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
     assert "\x1b" not in text and r"\x1b" in markdown._svg({"mark": "bar", "title": "\x1b[31m"}, 99), "control characters abort vl-convert"
-    other = replace(section, table=replace(section.table, table="demo/other"))
+    first, *rest = section.table.rows
+    first = replace(first, ours=replace(first.ours, data="else"))
+    other = replace(section, table=replace(section.table, table="demo/other", rows=[first, *rest]))
     texts = {"": "# Ours\n\nRead this first.\n", "else": "# Elsewhere\n"}
     (two,) = markdown.report("demo", [section, other], "both", texts).values()
     assert "## demo/small" in two and "## demo/other" in two, "the differences alone, and one seed has none"
+    assert "has the highest BLEU on else, 31.50" in two and "has the highest BLEU on toy-smoke, 33.50" in two
     assert two.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in two
     apart = markdown.report("demo", [section, replace(section, table=replace(section.table, table="else/small"))], "both", texts)
     assert [*apart] == [*(f"both-{paper}{end}" for paper in ("demo", "else") for end in ("-curves.svg", "-params.svg", ".md")), "both.md"]

@@ -124,18 +124,19 @@ COMPARED = """\
   new: {model: {d_ff: 48}}
   away: {data: {corpus: iwslt14-de-en, subword: {kind: word, size: 200}}, model: {d_ff: 56}}
   away2: {data: {corpus: iwslt14-de-en, subword: {kind: word, size: 200}}, model: {d_ff: 64}}
+  valid: {score: {test: valid}, model: {d_ff: 72}}
 """
 
 
 def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(rows, monkeypatch) -> None:
-    bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
+    bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0, "valid": 60.0}
     found = rows(COMPARED)
     table = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
     deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in table.rows}
-    assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0}
+    assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0, "valid": None}
     chosen = table_of(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
     deltas = {line.id.rpartition("/")[2]: line.ours and line.ours.delta for line in chosen.rows}
-    assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
+    assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None, "valid": None}
 
 
 def test_notes_of_what_is_not_alike(rows) -> None:
@@ -202,7 +203,7 @@ def test_what_is_beaten_in_nothing_is_on_the_front() -> None:
     ours = {"a": standing(30.0, 100), "b": standing(31.0, 120), "c": standing(30.5, 130), "same": standing(30.0, 100)}
     ours |= {"stopped": Ours(status="stopped"), "new": None}
     assert front(ours) == {"a": True, "b": True, "c": False, "same": True}
-    assert front({"a": standing(30.0, 100), "x": None}) == {}, "a row alone"
+    assert front({"a": standing(30.0, 100), "x": replace(standing(31.0, 90), data="other")}) == {}, "each alone on its corpus"
 
 
 def test_speed_counts_where_it_was_measured_for_all_and_summaries_are_ranked_by_rouge() -> None:

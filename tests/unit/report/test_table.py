@@ -65,6 +65,8 @@ def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: T
     md, latex = FORMATS["md"](table), FORMATS["latex"](table)
     assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
     assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
+    table.rows[0] = replace(table.rows[0], ours=replace(table.rows[0].ours, data="other"))
+    assert FORMATS["md"](table).count("**") == 2 and "bold" not in FORMATS["md"](table), "rows of two corpora have no best"
 
 
 def test_looking_changes_nothing(spec, tmp_path, cli) -> None:

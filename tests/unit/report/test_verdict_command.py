@@ -47,3 +47,6 @@ def test_a_table_without_claims(spec, tmp_path, cli) -> None:
     file = spec(text=TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""))
     code, _, err = cli("verdict", file, "--results", tmp_path / "results")
     assert code == 2 and "found no claim" in err and "claims" in err
+    file = spec(text=TABLE.replace("claims:\n", "claims:\n  - {row: half, effect: 1.0, seeds: 9}\n"))
+    out = cli("verdict", file, "--results", tmp_path / "results", "--json")[1]
+    assert [(each["metric"], each["least_seeds"]) for each in map(json.loads, out.splitlines())] == [("bleu", 9), ("nll", 2)]

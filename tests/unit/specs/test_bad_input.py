@@ -49,6 +49,7 @@ ROWS = [
     ("{optim: {schedule: {kind: fixed, lr: 0.1, cut: each_rise}}}", "schedule.cut: cut is not used by schedule fixed"),
     ("{optim: {schedule: {kind: plateau, lr: 0.25}}, train: {patience: 3}}", "patience: found 3; expected none, or at least 4"),
     ("{decode: {length_penalty: {alpha: tuned}}}", "length_penalty.alpha: candidates are needed by alpha tuned"),
+    ("{decode: {max_extra: 100001}}", "decode.max_extra: found 100001; expected a number <= 100000"),
     ("{decode: {length_penalty: {alpha: tund}}}", "alpha: found 'tund'; expected a number or tuned"),
     ("{decode: {length_penalty: {alpha: 60.0}}}", "alpha: found 60.0; expected a number <= 10"),
     ("{decode: {length_penalty: {candidates: [1.0]}}}", "candidates are used by alpha tuned alone, not by 0.6"),

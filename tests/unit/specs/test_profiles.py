@@ -89,6 +89,8 @@ def test_a_profile_of_ones_own_is_a_file(spec, tmp_path, capsys) -> None:
     for sets, said in ([], True), (["data.corpus=toy-smoke"], False), (["data.corpus=tatoeba-de-en"], False):
         resolve(spec("  a: {}\n", head=HEAD), profile="mini", sets=sets)
         assert (":2: data.corpus: found toy-smoke; the profile trains on multi30k-de-en" in capsys.readouterr().err) is said
+    plain, fast = (resolve(f"modern/family/{name}", profile="mini")[0].spec.optim.schedule.lr for name in ("plain", "mudd18-fast"))
+    assert fast == 4 * plain, "as in the file"
 
 
 def test_a_profile_may_extend_another(spec, mine: Callable[[str], None]) -> None:
@@ -120,6 +122,9 @@ def test_an_override_of_a_regularizer_changes_the_one_of_that_kind(spec) -> None
     assert found("model.regularizers.encoder_l2.weight=0.7") == [("diversity", 0.1), ("encoder_l2", 0.7)]
     assert found("model.regularizers.diversity={weight: 0.7}") == [("diversity", 0.7), ("encoder_l2", 0.2)]
     assert found("model.regularizers=[{kind: diversity, weight: 0.5}]") == [("diversity", 0.5)]
+    twice = spec(LISTS.replace("encoder_l2", "diversity"), head=HEAD)
+    (line,) = refused(resolve, f"{twice}#child", sets=["model.regularizers.diversity.weight=0.7"])
+    assert line.startswith("--set model.regularizers.diversity.weight=0.7: ") and "the row has two regularizers of one kind" in line
 
 
 def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) -> None:
@@ -130,6 +135,9 @@ def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec) ->
     mine, parents = child.spec.model, child.parent.spec.model
     assert (mine.d_ff, parents.d_ff, parents.decoder.aggregation) == (40, 40, {"kind": "top"})
     assert [each.aggregation["mode"] for each in (mine.encoder, mine.decoder, parents.encoder)] == ["narrow"] * 3
+    sets = ["optim.schedule.lr=0.1", "optim.schedule.kind=fixed"]
+    first, last = (resolve(spec(rows, head=HEAD), sets=order)[0].spec for order in (sets, sets[::-1]))
+    assert first == last and first.optim.schedule.lr == 0.1, "in any order"
 
 
 def test_an_override_that_a_row_has_and_its_copy_as_a_parent_has_not_is_refused(spec) -> None:

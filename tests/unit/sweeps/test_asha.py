@@ -62,18 +62,18 @@ def test_the_cutoff_is_the_quantile_of_all_earlier_arrivals(values, eta, mode, c
 
 
 def test_each_rung_has_its_own_arrivals_and_its_stopped_runs():
-    asha = Asha([10, 30], 2.0, "min", set())
-    assert [asha.decide(run, 10, value) for run, value in (("a", 1.0), ("b", 9.0), ("c", 0.5))] == [True, False, True]
+    asha = Asha([10, 30], 2.0, "min", set(), keys={"b": "1", "twin": "1"})
+    assert [asha.decide(*run) for run in (("a", 10, 1.0), ("b", 10, 9.0), ("twin", 10, 0.5), ("c", 10, 0.5))] == [True, False, False, True]
     assert [asha.decide(run, 30, value) for run, value in (("a", 20.0), ("c", 30.0))] == [True, False]
-    assert asha.stopped() == {"b": 10, "c": 30}
+    assert asha.stopped() == {"b": 10, "twin": 10, "c": 30}, "the twin is the same training as b"
 
 
 def test_a_pinned_run_goes_on_whatever_its_value_which_counts_for_the_others():
     asha = Asha([10], 2.0, "min", {"base"})
     assert asha.decide("first", 10, 9.0) and asha.decide("base", 10, 1.0)
     assert asha.decide("late", 10, 6.0) is False, "the median of 9 and 1 is 5"
-    asha = Asha([10], 2.0, "min", {"base"})
-    assert asha.decide("first", 10, 1.0) and asha.decide("base", 10, 9.0)
+    asha = Asha([10], 2.0, "min", {"base"}, keys={"base": "1", "twin": "1"})
+    assert asha.decide("first", 10, 1.0) and asha.decide("twin", 10, 9.0), "one training with the pinned run"
     assert asha.decide("late", 10, 4.0) is True
 
 

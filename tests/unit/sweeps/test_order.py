@@ -77,6 +77,8 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
         ledger.write_record(one.train_key, "score", sha256("score a"), {"bleu": bleu})
     drawn = sweep([one], tmp_path)
     assert [drawn._is_final(each, {stopped_by: 5}) for each in (one, bounded)] == [final, final]
+    drawn._write_train(one, {"status": "failed", "steps": 0})
+    assert (ledger.read_train(one.train_key) or {})["status"] == (status if status in ("done", "diverged") else "failed")
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])

@@ -113,6 +113,10 @@ def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results, project) 
     fake_results.sweep([fake_results.row("other")])
     store = project(live=True)
     assert (store.of("one").info.status, store.of("one").data.tags["nmt.kind"]) == ("KILLED", "superseded")
+    for name in ("one", "other", "one"):
+        fake_results.sweep([fake_results.row(name)])
+        store = project(live=False)
+    assert store.of("one").data.tags["nmt.kind"] == "run", "again a row of the sweep"
 
 
 def test_a_row_is_its_address_seed_and_keys(fake_results) -> None:

@@ -42,4 +42,4 @@ def test_names_values_and_secrets() -> None:
     assert [number(value) for value in (1, "2", True, None, [])] == [1.0, None, None, None, None] and math.isnan(number("NaN") or 0)
     assert valid_name("a b/c-d.e:f_g") == "a b/c-d.e:f_g" and valid_name("λ=1" * 200) == ("__1" * 200)[:250]
     assert text(0.1, 10) == "0.1" and text("x" * 20, 10) == "xxxxxxx..." and text(None, 5) == ""
-    assert redact("postgresql://u:p@db/x?token=abc&a=1") == "postgresql://***@db/x?token=***&a=1"
+    assert redact("postgresql://u:p/w@db/x?token=abc&a=1") == "postgresql://***@db/x?token=***&a=1"

@@ -36,7 +36,8 @@ def test_the_name_is_the_sweep_s_meaning():
     first = make_job(sweep, [SMOKE])
     assert re.fullmatch(r"sweep-[0-9a-f]{16}", first.id) and first.id == make_job(sweep, [str(Path(SMOKE).resolve()), "--json"]).id
     others = [["--seeds", "1,2"], ["--set", "train.max_steps=50"], ["--profile", "smoke"], ["--workers", "2"]]
-    assert len({first.id, *(make_job(sweep, [*more, SMOKE]).id for more in others)}) == 5
+    elsewhere = (make_job(sweep, [SMOKE], {name: "/elsewhere"}).id for name in ("results", "data_dir"))
+    assert len({first.id, *elsewhere, *(make_job(sweep, [*more, SMOKE]).id for more in others)}) == 7
 
 
 def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path):
