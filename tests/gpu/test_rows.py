@@ -10,7 +10,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.specs.rows import resolve
 from orchestrator.training.runtime import Runtime
 from tests.specs.papers import PAPERS, RUN, SAME
-from tests.unit.training.support import SPEC, Recorder, changed, fit
+from tests.unit.training.support import OFF, SPEC, Recorder, changed, fit
 
 EXPLOSIVE = {"dou2018/table1/row2"}
 """Its state grows as 2^layers, and the rounding with it."""
@@ -26,12 +26,6 @@ def cache(tmp_path_factory):
     return tmp_path_factory.getbasetemp().parent / "gpu-data-cache"
 
 
-def spec_of(address: str, **sections):
-    spec = changed(rows()[address].spec, **sections)
-    model = spec.model_dump()["model"]
-    return changed(spec, model={"dropout": dict.fromkeys(model["dropout"], 0.0) if isinstance(model["dropout"], dict) else 0.0})
-
-
 def nll(spec, prepared, run_dir, device: str):
     recorder = Recorder()
     result = fit(spec, prepared, run_dir, recorder, Runtime(device=torch.device(device)))
@@ -41,7 +35,7 @@ def nll(spec, prepared, run_dir, device: str):
 
 @pytest.mark.parametrize("address", [address for address in RUN if address not in SAME and address not in EXPLOSIVE])
 def test_a_row_trains_as_on_a_cpu(address, cache, tmp_path):
-    spec = spec_of(address)
+    spec = changed(rows()[address].spec, model={"dropout": OFF})
     prepared = prepare(spec.data, None, cache)
     want = nll(spec, prepared, tmp_path / "cpu", "cpu")
     assert nll(spec, prepared, tmp_path / "fp32", "cuda") == pytest.approx(want, rel=2e-3)

@@ -77,12 +77,13 @@ HAO = {
     "table1/row4": (110, 57), "table1/row5": (36, 23), "table1/row5-positions": (36, 23), "table1/row5-torch-gru": (36, 33),
     "table1/row1-continued": (0, 0), "table2/row2": (38, 24), "table2/row3": (78, 59), "table2/row5": (66, 53), "table4/row3": (0, 0),
     "table4/row4": (105, 44), "table4/row3-layers": (0, 0), "fig5/T1": (36, 23), "fig5/TJ": (36, 23),
+    "table4/row2": (0, 792), "table4/row2-sinusoids": (0, 792),
 }  # fmt: skip
 """What a recurrence encoder and its use add: (a, b) of a d^2 + b d.
 
 One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention 2 d^2 + d, FFN 16 d^2 + 6 d, two norms 8 d; over the layer below,
 which is 2d wide, 7 d^2 more; a decoder layer's attention 6 d^2 + 4 d and norm 2 d; a gate 2 d^2 + d. BiRNN has no additive attention; the
-column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d.
+column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d. Relative positions: two tables of 33 x 64 a layer and head.
 """
 
 
@@ -96,7 +97,10 @@ WEI = {
     "fig2/plain72": (45_296_128, ""), "table5/row2": (66_257_920, ""), "table5/row3": (76_500_736, ""), "table5/row4": (48_060_928, ""),
     "table5/row5": (45_296_128, ""), "table5/row6": (101_387_264, ""), "table5/row7": (167_613_440, ""),
 }  # fmt: skip
-"""wei2020: counted with the declared vocabularies, and how that compares with what the paper prints (nothing: it prints none)."""
+"""wei2020: counted with the declared vocabularies, and how that compares with what the paper prints (nothing: it prints none).
+
+A plain layer has 4 (d^2 + d) + 2 d f + f + 5 d, its context 4 (d^2 + d) + 2 d^2 + 3 d, the GRU 6 d^2 + 6 d: 30 layers with a context are
+between rows 2 and 3 of table 2, and 9 and 10 of table 4; in table 5 row4 has a context in six decoder layers, row1 in 72 layers more."""
 
 
 def rows(table: str) -> dict[str, Row]:
@@ -178,22 +182,6 @@ def test_what_the_recurrence_of_hao_adds(name: str) -> None:
     assert met == ("/row8" not in name)
 
 
-def test_the_count_of_big_that_hao_reports_is_met_by_no_row_and_nearly_by_all_layers() -> None:
-    table = rows("hao2019/table3")
-    for pair in ("zh-en", "en-de"):
-        sizes = declared(table[f"row7/{pair}"].spec)
-        base = params(table[f"row7/{pair}"].spec, *sizes)
-        top, every = (round((params(table[f"{name}/{pair}"].spec, *sizes) - base) / 1e6, 2) for name in ("row8", "row8-all"))
-        assert (top, every) == (37.77, 69.26)
-
-
-def test_relative_positions_are_two_tables_a_layer_and_head() -> None:
-    table = rows("hao2019/table4")
-    sizes = declared(table["row1"].spec)
-    counted = {name: params(table[name].spec, *sizes) for name in ("row1", "row2", "row2-sinusoids")}
-    assert counted["row2"] - counted["row1"] == counted["row2-sinusoids"] - counted["row1"] == 12 * 8 * 33 * 64 * 2
-
-
 @pytest.mark.parametrize("name", list(WEI))
 def test_the_models_of_wei(name: str) -> None:
     table, _, row_name = name.partition("/")
@@ -208,20 +196,3 @@ def test_the_models_of_wei(name: str) -> None:
         said = {"met": (0.0, 0.0), "0.1M low": (-0.1, -0.1), "10M high": (10.0, 11.0), "7M high": (7.0, 7.0)}[verdict]
         assert said[0] - 1e-6 <= off <= said[1] + 1e-6
         assert verdict == "met" or "three-norms" in row.note or "lower than counted" in row.note, "a table says why"
-
-
-def test_layers_and_context_of_wei() -> None:
-    """What a plain layer, a layer with a context, and the context itself cost, by d and f: the layers are the same at every size."""
-    for table, d, f, shallow, deep in (("table2", 256, 512, "row2/en-de", "row3/en-de"), ("table4", 512, 2048, "row9", "row10")):
-        found = rows(f"wei2020/{table}")
-        sizes = declared(found[shallow].spec)
-        plain = 4 * (d * d + d) + 2 * d * f + f + d + 2 * 2 * d
-        context = 4 * (d * d + d) + 2 * d * d + d + 2 * d  # its attention, W1 and W2 of the gate with one bias, its norm
-        assert params(found[deep].spec, *sizes) - params(found[shallow].spec, *sizes) == 30 * (plain + context)
-    found = rows("wei2020/table5")
-    sizes = declared(found["row5"].spec)
-    d = 256
-    counted = {name: params(found[name].spec, *sizes) for name in ("row1", "row4", "row5")}
-    context = 4 * (d * d + d) + 2 * d * d + d + 2 * d
-    assert counted["row4"] - counted["row5"] == 6 * context + 6 * d * d + 6 * d, "six decoder layers and the GRU"
-    assert counted["row1"] - counted["row4"] == 72 * context

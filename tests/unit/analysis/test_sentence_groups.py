@@ -17,7 +17,6 @@ def test_groups_hold_each_sentence_once() -> None:
     lengths = [0, 15, 16, 30, 31, 45, 46, 200, 15]
     found = dict(grouped(lengths, [15, 30, 45]))
     assert found == {"<=15": [0, 1, 8], "16-30": [2, 3], "31-45": [4, 5], ">45": [6, 7]}
-    assert sorted(i for group in found.values() for i in group) == list(range(len(lengths)))
 
 
 def test_a_group_is_scored_by_itself(lab) -> None:
@@ -27,12 +26,6 @@ def test_a_group_is_scored_by_itself(lab) -> None:
     assert bleu["base", "7-9"] < 100.0 and bleu["hier", ">9"] < 100.0
     delta = {(r["row"].rpartition("/")[2], r["group"]): r["delta"] for r in made.records}
     assert delta["hier", "7-9"] == pytest.approx(100.0 - bleu["base", "7-9"], abs=1e-3) and delta["base", "7-9"] == 0.0
-
-
-def test_all_sentences_have_the_score_of_the_ledger(lab) -> None:
-    record = next(r for r in length(lab.context("length", "base", options=["edges=6"])).records if r["group"] == "all")
-    known = lab.score("base")
-    assert record["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and record["sentences"] == known["sentences"]
 
 
 @pytest.mark.parametrize("edges", ["15,15", "30,15", "0,4", "a", "3,,4", ""])
@@ -76,7 +69,8 @@ def test_quartiles_of_the_test_set(own) -> None:
         assert cells["iterative"]["delta"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["delta"] == 0.0
     base = made.records[:4]
     assert all(a["score_high"] <= b["score_low"] for a, b in pairwise(base))
-    assert made.records[4]["bleu"] == pytest.approx(own.score("base")["bleu"], abs=1e-3)
+    known = own.score("base")
+    assert made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and made.records[4]["sentences"] == known["sentences"]
     assert any("K = 3, not 20" in note for note in made.notes)
     assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
 

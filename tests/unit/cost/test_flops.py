@@ -54,10 +54,6 @@ def test_a_count_is_near_what_is_executed(name: str) -> None:
 
 
 def test_the_transformer_is_counted_by_its_own_equations() -> None:
-    tokens = Tokens.of([SRC, 5], [TGT, 9])
-    assert work(model(), VOCAB, VOCAB).forward(tokens) == pytest.approx(transformer(64, 128, 3, 3, VOCAB).forward(tokens), rel=0.03)
-    d, t = 64, 9
-    one = transformer(d, 0, 0, 1, 0)
-    attention = 2 * d * t * (t + 1) + 4 * d * 5 * t
-    assert one.forward(Tokens.of([5], [t])) == t * 2 * 6 * d * d + 5 * 2 * 2 * d * d + attention
-    assert transformer(d, 0, 1, 0, 0).forward(Tokens.of([t], [5])) == t * 2 * 4 * d * d + 4 * d * t * t
+    """These by hand: tests/unit/benchmarks/test_workers.py."""
+    tokens, found = Tokens.of([SRC, 5], [TGT, 9]), work(model(decoder={"num_layers": 1}), VOCAB, VOCAB)
+    assert found.forward(tokens) == pytest.approx(transformer(64, 128, 3, 1, VOCAB).forward(tokens), rel=0.02)

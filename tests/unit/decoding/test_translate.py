@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from models.transformer import build
-from orchestrator.decoding.beam import EOS, beam_search
-from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad
+from orchestrator.decoding.beam import EOS
+from orchestrator.decoding.translate import batch_limits, batches, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
 from tests.unit.decoding.conftest import ToyModel, slow_beam
@@ -36,16 +36,6 @@ def test_batches_hold_every_sentence_once_within_the_budget():
 )
 def test_a_corpus_is_decoded_in_batches_of_its_beam(beam, device, expected):
     assert [len(rows) for rows in batches([1] * sum(expected), *batch_limits(beam, torch.device(device)))] == expected
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_results_come_in_input_order(beam):
-    model, ids = ToyModel(vocab=20, seed=4), sources(30)
-    decode = DecodeSpec(beam_size=beam, max_extra=3)
-    found = decode_corpus(model, ids, decode, batch_tokens=60)
-    for source, hypothesis in zip(ids, found, strict=True):
-        (alone,) = beam_search(model, pad([source]), decode)
-        assert hypothesis.ids == alone.ids
 
 
 def _positions(most):

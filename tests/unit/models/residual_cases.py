@@ -9,7 +9,6 @@ from models.initialise import initialise
 from models.plain import SubLayer
 from models.site import Site
 from models.transformer import build
-from orchestrator.specs.components import check_components
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
@@ -41,9 +40,3 @@ def x_and_y() -> tuple[torch.Tensor, torch.Tensor]:
 
 def streams(width: int = 3) -> torch.Tensor:
     return torch.randn(2, 3, width, 8, generator=torch.Generator().manual_seed(3))
-
-
-def problems(**changes) -> list[tuple[tuple[str | int, ...], str]]:
-    sides: dict[str, Any] = {side: {"num_layers": 4} | changes.pop(side, {}) for side in ("encoder", "decoder")}
-    base = {"d_model": 16, "num_heads": 2, "norm": "pre"} | sides
-    return [(problem.path, problem.message) for problem in check_components(base | changes)[1]]

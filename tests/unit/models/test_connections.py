@@ -27,14 +27,6 @@ def inputs_of(model) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tens
     return [t.clone() for t in history.inputs], [t.clone() for t in history.outputs], seen[0]
 
 
-def weights_of(weight, sources: dict[int, list[int]]) -> dict[int, dict[int, float]]:
-    """By layer and source, in the order of the flat parameter."""
-    flat = iter(weight.tolist())
-    found = {l: {j: next(flat) for j in js} for l, js in sources.items()}
-    assert next(flat, None) is None
-    return found
-
-
 @pytest.mark.parametrize(
     ("options", "sources"),
     [
@@ -50,7 +42,9 @@ def weights_of(weight, sources: dict[int, list[int]]) -> dict[int, dict[int, flo
 def test_dwa_sums_outputs_of_layers(norm, options, sources):
     model = model_of(norm, shift=0.3, kind="dwa", **options)
     inputs, outputs, top = inputs_of(model)
-    weights = weights_of(model.encoder.connection.weight, sources)
+    flat = iter(model.encoder.connection.weight.tolist())  # by layer and source
+    weights = {l: {j: next(flat) for j in js} for l, js in sources.items()}
+    assert next(flat, None) is None
     for l in range(7):
         want = sum(w * outputs[j] for j, w in weights[l].items()) if l in weights else outputs[l]
         torch.testing.assert_close(top if l == 6 else inputs[l + 1], want, atol=1e-5, rtol=1e-4)

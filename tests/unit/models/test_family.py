@@ -10,6 +10,7 @@ from models.site import Flow
 from models.transformer import build
 from tests.unit.models.model_cases import NO_DROPOUT, VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import model_of, streams, sublayer, x_and_y
+from tests.unit.models.test_shared_values import attended
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
@@ -116,15 +117,6 @@ def test_slices_are_read_mixed_and_written_by_their_equation():
                 close(got[b, t, 4 * to : 4 * to + 4], want)
 
 
-def attended(attention, q, keys, values):
-    """One position: q [D] over keys and values [S, D]."""
-    out = torch.empty_like(q)
-    for s in (slice(0, 8), slice(8, 16)):
-        scores = [math.exp(float(q[s] @ k[s]) / math.sqrt(8)) for k in keys]
-        out[s] = sum(a * v[s] for a, v in zip(scores, values, strict=True)) / sum(scores)
-    return attention.output(out)
-
-
 def maps(attention, x):
     return attention.query(x), attention.key(x), attention.value(x)
 
@@ -139,8 +131,8 @@ def test_keys_of_lower_layers_stand_beside_those_of_the_sequence():
     for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
         got, (q, k, v) = layer.self_attention(x[None], (), None, flow)[0], found[number]
         for t in range(len(x)):
-            keys, values = ([*own, *(m[which][t] for m in found[:number])] for which, own in ((1, k), (2, v)))
-            close(got[t], x[t] + attended(layer.self_attention.attention, q[t], keys, values))
+            read = (torch.stack([*own, *(m[which][t] for m in found[:number])]) for which, own in ((1, k), (2, v)))
+            close(got[t], x[t] + attended(layer.self_attention.attention, q[t : t + 1], *read)[0])
 
 
 @torch.no_grad()
@@ -154,6 +146,6 @@ def test_merged_attention_reads_target_and_source_by_one_pair_of_maps():
     q, k, v = maps(attention, layer.self_attention.sublayer.norm(x))
     got = output.decoder.attended[1][0]
     for t in range(len(x)):
-        keys = [*k[: t + 1], *attention.key(memory)]
-        close(got[t], x[t] + attended(attention, q[t], keys, [*v[: t + 1], *attention.value(memory)]))
+        read = (torch.cat((own[: t + 1], of(memory))) for own, of in ((k, attention.key), (v, attention.value)))
+        close(got[t], x[t] + attended(attention, q[t : t + 1], *read)[0])
     assert not [name for name, _ in model.named_parameters() if "cross" in name]

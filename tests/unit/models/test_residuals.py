@@ -53,12 +53,6 @@ def test_rezero_adds_a_share_of_the_function():
     torch.testing.assert_close(kept(x, lambda q: y), kept.norm(x))
 
 
-def test_rezero_by_layer_shares_one_scalar():
-    own, shared = (model_of("pre", kind="rezero", per=per) for per in ("sublayer", "layer"))
-    scalars = [sum("alpha" in name for name, _ in model.named_parameters()) for model in (own, shared)]
-    assert scalars == [4 * 2 + 4 * 3, 4 + 4]
-
-
 @pytest.mark.parametrize(
     ("layers", "encoder", "decoder"), [((6, 6), (1.418, 0.497), (2.060, 0.343)), ((18, 6), (1.866, 0.378), (2.060, 0.343))]
 )

@@ -18,6 +18,7 @@ def both(slot: str, component: dict[str, Any]) -> dict[str, Any]:
 
 COUNTS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("pre", both("residual", {"kind": "rezero"}), (-32_738, -8_178, -8_162)),
+    ("pre", both("residual", {"kind": "rezero", "per": "layer"}), (-32_756, -8_186, -8_180)),
     ("post", both("residual", {"kind": "deepnorm"}), (0, 0, 0)),
     ("post", both("residual", {"kind": "admin"}), (15_360, 3_584, 3_840)),
     ("pre", both("residual", {"kind": "laurel"}), (60, 28, 60)),

@@ -7,7 +7,7 @@ import torch
 
 from models.transformer import build
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
-from tests.unit.models.residual_cases import hidden, model_of, problems, streams, sublayer, x_and_y
+from tests.unit.models.residual_cases import hidden, model_of, streams, sublayer, x_and_y
 
 
 def test_static_mhc_reads_and_writes_by_softmax():
@@ -103,5 +103,3 @@ def test_each_decoder_layer_attends_to_its_own_mixture_of_sources():
             shares = [math.exp(z) / sum(map(math.exp, scores)) for z in scores]
             mixed = sum(a * h for a, h in zip(shares, v, strict=True))
             torch.testing.assert_close(memory.keys[b, t], bridge.norm(mixed), atol=1e-5, rtol=1e-4)
-    ((path, line),) = problems(bridge={"kind": "depth_attention"})
-    assert path == ("encoder", "residual", "kind") and "expected depth_attention" in line

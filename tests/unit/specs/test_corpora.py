@@ -99,17 +99,6 @@ def hub(monkeypatch, tmp_path):
         yield use
 
 
-def test_what_is_fetched_has_the_layout_of_the_entry(tmp_path, hub):
-    hub(3)
-    said: list[str] = []
-    written = fetch.get("fake", tmp_path, said.append)
-    folder = tmp_path / "fake"
-    assert written == [folder / name for names in SPLITS.values() for name in names]
-    assert (folder / "val.de").read_text() == "".join(f"validation eins zwei {i}\n" for i in range(3))
-    assert fetch.get("fake", tmp_path) == [], "a second call fetches nothing"
-    assert said[0] == "fake: train from huggingface"
-
-
 def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub):
     folder = tmp_path / "fake"
     for facts, said in (({"pairs": 29000}, "found 2 pairs, expected 29,000"), ({"sha256": ["a" * 64] * 2}, f"expected {'a' * 16}..")):
@@ -119,7 +108,10 @@ def test_text_that_is_not_the_entrys_is_refused_and_leaves_no_file(tmp_path, hub
         assert f"{folder / 'train.de'}: found" in lines[0] and said in lines[0]
         assert list(folder.glob("[!.]*")) == []
     hub(2, pairs=2)
-    assert len(fetch.get("fake", tmp_path)) == 6 and fetch.get("fake", tmp_path) == []
+    told: list[str] = []
+    assert fetch.get("fake", tmp_path, told.append) == [folder / name for names in SPLITS.values() for name in names]
+    assert (folder / "val.de").read_text() == "".join(f"validation eins zwei {i}\n" for i in range(2))
+    assert told[0] == "fake: train from huggingface" and fetch.get("fake", tmp_path) == [], "a second call fetches nothing"
     (folder / "val.en").write_text("one\n")
     with pytest.raises(
         UserError, match=r"fake \(valid\): .*val.en: found 1 pairs, expected 2; remove it, then get it with: nmt-ablate data get"

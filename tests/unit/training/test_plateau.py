@@ -56,12 +56,10 @@ def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validation
     assert recorder.reports[-1]["ended_by"] == "min_lr"
 
 
-def test_what_ends_other_trainings(prepared, tmp_path, validations):
+def test_what_ends_other_trainings(prepared, tmp_path):
+    """Patience: test_updates."""
     assert fit(changed(train={"max_steps": 4}), prepared, tmp_path / "steps").to_json()["ended_by"] == "max_steps"
     assert fit(changed(train={"max_epochs": 1, "max_steps": None}), prepared, tmp_path / "epochs").to_json()["ended_by"] == "max_epochs"
-    validations([5.0, 4.0, 4.1, 4.2])
-    patient = fit(changed(train={"validate_every": 2, "patience": 2}), prepared, tmp_path / "patience").to_json()
-    assert (patient["ended_by"], patient["steps"]) == ("patience", 8) and "rate_cuts" not in patient
 
 
 def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, validations):

@@ -149,6 +149,7 @@ def test_the_best_weights_are_those_of_the_lowest_loss_and_patience_counts_in_a_
     spec = changed(train={"max_steps": 50, "validate_every": 2, "patience": 3, "snapshots": 0})
     result = fit(spec, prepared, tmp_path / "run", rungs=[7])
     assert (result.progress.step, result.ended_by, result.progress.worse) == (12, "patience", 3)
+    assert "rate_cuts" not in result.to_json()
     assert (result.progress.best_step, result.progress.best_nll) == (6, 3.0)
     _, meta = Store(tmp_path / "run", KEY).named("best")
     assert meta["step"] == 6

@@ -82,17 +82,6 @@ def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid, tmp_path) -
             assert planned.params == count_parameters(build(row.spec.model.model_dump(), 200, 200)), row.id
 
 
-def test_draws_stay_when_the_grid_grows(grid) -> None:
-    text = "  samples: 3\n  axes:\n    depth: {key: model.encoder.num_layers, grid: [2, 3], id: d}\n"
-    text += "    lambda: {key: model.regularizers.diversity.weight, loguniform: {low: 0.01, high: 1}}\n"
-    first = names(grid(text))
-    assert len(first) == 1 + 6 and first == names(grid(text)), "three draws for each depth, the same each time"
-    assert set(first) < set(names(grid(text.replace("[2, 3]", "[2, 3, 4]").replace("samples: 3", "samples: 5"))))
-    weights = [row.spec.model.regularizers[0]["weight"] for row in resolve(grid(text))[1:] if row.spec is not None]
-    assert all(0.01 <= weight <= 1 for weight in weights) and len(set(weights)) > 1
-    assert set(names(grid(text.replace("  samples", "  seed: 2\n  samples")))) != set(first)
-
-
 def test_a_number_drawn_twice_is_one_row(grid) -> None:
     path = grid("  samples: 8\n  axes:\n    rate: {key: optim.label_smoothing, loguniform: {low: 0.1, high: 0.2, digits: 1}}\n")
     assert sorted(names(path)) == ["base", "rate0.1", "rate0.2"]
