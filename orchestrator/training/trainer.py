@@ -257,7 +257,9 @@ class Trainer:
             lambda path, reason: self.report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"}),
             repair=self.runtime.is_main,
         )
-        self.runtime.barrier()
+        step = 0 if saved is None else Progress.of(saved.state["progress"]).step
+        if int(self.runtime.sum(torch.tensor(step, device=self.runtime.device))) != step * self.runtime.world_size:
+            raise RuntimeError(f"workers found checkpoints of different steps, here {step}: is the folder shared? The same command resumes")
         if saved is None:
             return
         now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
