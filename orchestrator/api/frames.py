@@ -183,8 +183,7 @@ def run(
     """Trains, decodes and scores all unfinished work, as `nmt-ablate sweep` does, and returns the `results` of the target.
 
     Args:
-        target: A table, with its scheduler and seeds, or one row, by default with seed 1 and its full budget. A mapping is the content of a
-            table's file.
+        target: A table, with its scheduler and seeds, or one row, by default with seed 1 and its full budget. A mapping: a file's content.
         seeds: Default: the seeds of the file's sweep section.
         engine: `local` or `ray`.
         jobs: Number of simultaneous runs with the local engine: a number or `auto`.

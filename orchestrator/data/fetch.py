@@ -1,7 +1,6 @@
 """`nmt-ablate data get NAME`: fetches a corpus from the Hugging Face Hub or sacreBLEU and writes it in the layout of its entry.
 
-Text that differs from the entry's `pairs` or `sha256` is refused, and none of its files is written. `provenance.json` beside the files says
-where each came from.
+Text that differs from the entry's `pairs` or `sha256` is refused, and none of its files is written. `provenance.json` tells their origin.
 """
 
 import contextlib
@@ -28,8 +27,7 @@ def get(name: str, data_dir: Path | None, log: Callable[[str], None] = lambda li
     """Fetches the missing splits of a corpus. Returns the files written, none if all exist.
 
     Each split comes from the first source of the entry that has it and works; a source that does not answer is asked once. Raises UserError
-    for files that the user must supply (with their layout), a missing network, and text that is not the entry's, fetched now or there
-    already.
+    for files that the user must supply (with their layout), a missing network, and text that is not the entry's, fetched or present.
     """
     entry = load_entry(name)
     if entry.generated is not None or not entry.sources:

@@ -70,6 +70,7 @@ def _in_process(task: Task, decide: Callable[[dict[str, Any]], bool]) -> str | N
                 answer = decide(message["rung"])
             except Exception as error:  # such as a full disk; the process waits for an answer
                 process.kill()
+                process.join()
                 return f"{type(error).__name__}: {error}"
             ours.send(answer)
         process.join()

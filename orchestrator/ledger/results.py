@@ -54,6 +54,7 @@ class Ledger:
 
     def write_train(self, train_key: str, record: Mapping[str, Any]) -> None:
         """Writes the record. Translations and scores of other weights are set aside before."""
+        self._check()
         run = self.run_dir(train_key)
         earlier = (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
         for folder in ("decode", "score", "tune") if earlier not in (None, record.get("weights_sha256")) else ():

@@ -136,8 +136,7 @@ class Comparisons:
         return own + [c for c in rest if (c.row, c.against, c.metric) not in said]
 
     def _asked(self, claim: RowClaim, with_nll: bool) -> Iterator[tuple[RowClaim, bool, Expectation]]:
-        """Yields (claim, whether it is about the metric, expectation) for the claim's metric and for the nll, where it predicts the
-        sign."""
+        """Yields (claim, whether it is about the metric, expectation) for the claim's metric and the nll, where it predicts the sign."""
         metric = str(claim.metric)
         better = -1.0 if metric in LOWER_IS_BETTER else 1.0
         margin = MARGINS.get(metric) if claim.margin is None else claim.margin

@@ -172,19 +172,17 @@ def failure_verdict(row: Row, found: Sequence[SeedResult], gain: bool = False) -
 
     gain: whether the row is claimed to be better than another.
     """
-    finished = [o for o in found if o.status == "done" or o.stated]
-    failed, stated = sum(o.stated for o in finished), row.expect.get("bleu") == FAILED
-    diverged = sum(o.status == "diverged" for o in found)
-    if not finished or not (stated or failed or diverged):
+    failed, stated = sum(o.stated or o.status == "diverged" for o in found), row.expect.get("bleu") == FAILED
+    every = failed + sum(o.status == "done" for o in found)
+    if not every or not (stated or failed):
         return None
-    counts = f"{failed} of {len(finished)} seeds failed"
-    if len(finished) < 2:
+    counts = f"{failed} of {every} seeds failed"
+    if every < 2:
         return verdicts.Verdict(verdicts.ONE_SEED, counts)
     if stated:
-        words = {len(finished): CONFIRMED, 0: REVERSED}
+        words = {every: CONFIRMED, 0: REVERSED}
         return verdicts.Verdict(words.get(failed, OPEN), f"{counts}; the paper's failed")
-    if failed < len(finished):
-        counts = f"{failed + diverged} of {len(finished) + diverged} seeds failed"
+    if failed < every:
         return verdicts.Verdict(OPEN, f"{counts}; a mean over the others would leave them out")
     return verdicts.Verdict(REVERSED if gain else OPEN, counts + ("; the paper's did not" if "bleu" in row.expect else ""))
 

@@ -78,8 +78,7 @@ class Looks:
         return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
 
     def planned(self, state: State, now: Mapping[str, int]) -> int | None:
-        """Returns the number of looks that a sweep planned before the claim's first look. now: row -> planned looks, if this is the
-        first."""
+        """Returns the number of looks that a sweep planned before the claim's first look. now: row -> planned looks, for a first look."""
         return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), now.get(state.row))
 
     def add(self, state: State, judged: Mapping[str, Record], planned: int | None) -> None:

@@ -2,8 +2,7 @@
 
 Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
-`smoke`: seconds on a CPU with the built-in corpus; `mini-short`, `mini` and `gpu`: real corpora at a stated reduction; no profile: as
-published.
+`smoke`: seconds on a CPU with the built-in corpus; `mini-short`, `mini` and `gpu`: real corpora at a stated reduction; none: as published.
 """
 
 from dataclasses import dataclass
@@ -32,8 +31,7 @@ class Scale(Strict):
     width: factor on d_model, d_ff, word_dim, output_dim, and every component option `d_*` and `widths` (each item of a list).
     dropout: factor on the rates of `model.dropout`; a short training needs less.
     warmup, log_gradient_norms: upper bounds of the row's values. optim.restart: merges onto the second phase of rows that have one.
-    A smaller width and a shorter warm-up would raise noam's peak rate, d_model^-0.5 * warmup^-0.5; its `factor` is adjusted to keep the
-    published peak.
+    A smaller width and a shorter warm-up would raise noam's peak rate, d_model^-0.5 * warmup^-0.5; its `factor` keeps that peak.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
@@ -169,7 +167,7 @@ def apply_sets(row: Located, overrides: list[Override]) -> Located:
 
     `model.regularizers.KIND.OPTION` is of the list's item of that kind.
     """
-    for override in sorted(overrides, key=lambda each: (len(each.path) - (each.path[-1] == "kind"), each.path[-1] != "kind")):
+    for override in sorted(overrides, key=lambda each: 2 * len(each.path) - (each.path[-1] == "kind")):
         path = override.path
         written = [path[:length] for length in range(2, len(path) + 1)] or [path]  # a misspelt key need not be the last
         positions: dict[KeyPath, Position] = {each: Position(override.position.where, each) for each in written}

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -103,18 +103,15 @@ class Budget:
 
     def _watch(self) -> None:
         last = written = time.monotonic()
-        wait, stopped = POLL, False
+        wait, stopped, devices = POLL, False, 0
         while not self._closed.wait(wait):
             now, busy = time.monotonic(), time.thread_time()
-            try:
+            with suppress(OSError):  # of a share that is away: the last number counts on
                 devices = self.active()
-                if now - written >= WRITE:
-                    self._write()
-                    written = now
-            except OSError as error:  # such as a full disk; the time counts at the next try
-                log_once(f"warning: device-hours: {error}")
-                continue
             self.own += devices * (now - last)
+            if now - written >= WRITE:
+                self._write()
+                written = now
             action = self.action(devices)
             if action != "continue" and not self._closed.is_set():
                 self.reached = True
@@ -132,7 +129,10 @@ class Budget:
         return used_seconds(self.options.results, slug, capped=self.options.max_hours is not None)
 
     def _write(self) -> None:
-        write_document(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)}, KEY)
+        try:
+            write_document(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)}, KEY)
+        except OSError as error:  # such as a full disk; the cap holds
+            log_once(f"warning: device-hours are not saved: {error}")
 
 
 @contextmanager

@@ -95,8 +95,7 @@ class Sweep:
                 self._record_stopped()
                 for task in self.tasks:  # for readers of the ledger; the next call retries them
                     if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
-                        with suppress(LockedError):  # another process trains it
-                            self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
+                        self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
             if self.options.tracking_uri is not None:
@@ -181,7 +180,7 @@ class Sweep:
 
     def _write_train(self, task: Task, record: dict[str, Any]) -> None:
         task.run_dir.mkdir(parents=True, exist_ok=True)
-        with RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:
+        with suppress(LockedError), RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:  # locked: another process trains it
             ledger = Ledger(self.options.results, lock=lock)
             if (ledger.read_train(task.train_key) or {}).get("status") in FINISHED:  # by another process
                 return

@@ -14,7 +14,7 @@ from orchestrator.specs.positions import display, nearest
 ENVIRONMENT = mapped(__file__, "settings.txt")
 SCHEMES = ("http", "https", "postgresql", "postgresql+psycopg", "postgresql+psycopg2", "sqlite")
 
-_USERINFO = re.compile(r"(?<=://)[^\s@]+@")
+_USERINFO = re.compile(r"(?<=://)\S+@")
 _SECRET = re.compile(r"(?i)((?:password|passwd|token|secret|api_?key|access_?key)=)[^&;\s]+")
 _KNOWN = {
     "Connection refused": "connection refused",

@@ -115,8 +115,7 @@ def _plan(
 
 
 def _search(spec: TuneSpec, rows: list[Row], searched: int, cost: dict[str, Cost]) -> dict[str, Any]:
-    """Returns the maximum cost of the searches of these rows, besides the planned trainings with the judging seeds. searched: number of
-    arms whose search has ended."""
+    """Returns the maximum cost of the searches of these rows, besides the judging trainings. searched: number of other arms."""
     whole = {row.id: spec.trainings(cost[row.id].updates) for row in rows}
     known = [whole[row.id] * seconds * cost[row.id].devices for row in rows if (seconds := cost[row.id].seconds) is not None]
     trainings = len(rows) * spec.trials * len(spec.seeds.search)

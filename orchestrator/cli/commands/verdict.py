@@ -48,8 +48,7 @@ class Answer:
 
 
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
-    """Prints one record or line per claim and metric. Exit codes: see `report.judgement.exit_code`; in a session 7 unless it accepts
-    all."""
+    """Prints one record or line per claim and metric. Exit codes: see `report.judgement.exit_code`; in a session 7 unless all pass."""
     if session is not None and options.ladder is not None:
         raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
     sizes = at_sizes(options, target)

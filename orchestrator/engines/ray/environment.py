@@ -78,11 +78,17 @@ def configure(results: Path) -> None:
         if path.exists() and not path.read_text().strip():  # a power cut before its text was written
             path.unlink()
         if not path.exists():
-            with tempfile.NamedTemporaryFile("w", dir=path.parent) as new, suppress(FileExistsError):  # mode 0600
+            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as new:  # mode 0600
                 new.write(secrets.token_hex(32))
                 new.flush()
                 os.fsync(new.fileno())
+            try:
                 os.link(new.name, path)
+            except FileExistsError:  # of another first sweep
+                pass
+            except OSError:  # a file system without links
+                Path(new.name).replace(path)
+            Path(new.name).unlink(missing_ok=True)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
 
 

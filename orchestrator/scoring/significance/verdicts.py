@@ -13,8 +13,7 @@ metric. A claim of no effect is confirmed if the interval of confidence 1 - 2 le
 significant, and its interval of confidence 1 - level lies beyond the margin.
 
 A row has to beat each of its controls. If it is better than all, the largest p counts (intersection-union test, Berger 1982). If it is
-worse than the strongest control, the p of this comparison is multiplied by the number of controls (Bonferroni), since the strongest was
-chosen.
+worse than the strongest control, the p of this comparison is multiplied by the number of controls (Bonferroni), for it was chosen.
 """
 
 import math
