@@ -84,6 +84,10 @@ def test_what_is_absent_is_added(carried, copy):
     (copy / key / "train.json").unlink()
     found = import_ledger(carried[1], copy)
     assert found.completed == [key] and tree(copy) == before
+    edit(copy / key / "train.json", seconds=1.0)  # trained here too, to the same weights
+    again = tree(copy)
+    shutil.rmtree(copy / key / "score")
+    assert import_ledger(carried[1], copy).completed == [key] and tree(copy) == again
 
 
 def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, copy):
