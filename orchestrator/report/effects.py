@@ -173,8 +173,9 @@ def failure_verdict(row: Row, found: Sequence[SeedResult], gain: bool = False) -
     gain: whether the row is claimed to be better than another.
     """
     failed, stated = sum(o.stated or o.status == "diverged" for o in found), row.expect.get("bleu") == FAILED
+    finished = sum(o.status == "done" or o.stated for o in found)
     every = failed + sum(o.status == "done" for o in found)
-    if not every or not (stated or failed):
+    if not finished or not (stated or failed):
         return None
     counts = f"{failed} of {every} seeds failed"
     if every < 2:
