@@ -125,6 +125,7 @@ keys = st.one_of(st.text(min_size=1, max_size=6), st.sampled_from(NAMES.split())
 trees = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=5)), max_leaves=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=trees)
 def test_any_tree(content, tree: Path) -> None:

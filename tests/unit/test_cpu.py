@@ -32,6 +32,7 @@ print(used_after(range(900, 900 + 2 * cpu.PRODUCTS)) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the bytes in use are glibc's figure")
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="bf16 products are not oneDNN's on this CPU")
 def test_memory_does_not_grow_with_the_number_of_shapes(repository):

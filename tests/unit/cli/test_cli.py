@@ -115,6 +115,7 @@ def test_errors_become_one_line(cli, spec, monkeypatch, error: BaseException, co
     assert found == code and out == "" and message in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> None:
     fake = Fake(monkeypatch, "done")
     path = spec("  a: {}\n  q: {kind: quoted, expect: {bleu: 3}}\n  b: {model: {d_ff: 8}}\n")

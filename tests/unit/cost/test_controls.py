@@ -46,6 +46,7 @@ def operations(row: Row, data: Data) -> float:
 SHIPPED = ("dou2018/table1", "hao2019/table1", "shen2018/table1", "wei2020/table2", "wei2020/table6", "mlrf2018/table2", "mlrf2018/table3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", [None, "smoke"])
 @pytest.mark.parametrize("address", SHIPPED)
 def test_shipped_tables_meet_the_tolerance(address: str, profile: str | None, data: Data) -> None:
