@@ -190,12 +190,15 @@ class Ledger:
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""
         own, *others = [root / short(checked(train_key)) for root in (self.root, *self.mirrors)]
+        mine = read_bytes(own / "train.json") if others else None
 
-        def weights(run: Path) -> str | None:
-            return (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
+        def counts(other: Path) -> bool:
+            if mine is None or read_bytes(other / "train.json") in (None, mine):
+                return True
+            one, two = ((self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256") for run in (own, other))
+            return None in (one, two) or one == two
 
-        mine = weights(own) if others else None
-        return [own, *(other for other in others if mine is None or weights(other) in (None, mine))]
+        return [own, *filter(counts, others)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)

@@ -44,8 +44,7 @@ def family(spec: RunSpec) -> dict[str, Any]:
 def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
     """Measures a floor from the finished seeds of `row`.
 
-    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences"}}}; sentences: bootstrap standard error of one run
-    over sentences.
+    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences"}}}; sentences: a run's bootstrap standard error.
     """
     record: dict[str, Any] = {"row": row.id, "family": family(row.run_spec), "metrics": {}}
     for metric in WIDTHS:

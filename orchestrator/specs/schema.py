@@ -230,8 +230,7 @@ class ScoreSpec(Strict):
     """sacrebleu and mteval (mteval-v13a) score detokenised text. multi-bleu scores tokenised text without smoothing, as papers do. rouge is
     the F1 of ROUGE-1, -2 and -L: of stemmed words for English, and of the words of `tokenize` for other target languages."""
     tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
-    """sacreBLEU's name of the tokeniser, for sacrebleu and mteval. null: zh for zh, ja-mecab for ja, ko-mecab for ko, and 13a for all other
-    target languages."""
+    """sacreBLEU's name of the tokeniser, for sacrebleu and mteval. null: zh for zh, ja-mecab for ja, ko-mecab for ko, else 13a."""
     lowercase: bool = False
     """Whether case is ignored."""
     split_compounds: bool = False
