@@ -3,8 +3,7 @@
     RESULTS/sessions/NAME.jsonl    a sealed line a claim, in the order of arrival:
                                    {"number", "time", "row", "against", "metric", "claim", "delta", "p", "level", "accepted"}
 
-Metric and runs identify a claim. Another name, another expectation or a second call gives no second chance. With more seeds it is another
-claim with its own level.
+Metric and runs identify a claim. Another name, expectation or call gives no second chance. More seeds make a claim with its own level.
 """
 
 import math
