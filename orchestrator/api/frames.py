@@ -133,8 +133,7 @@ def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]
     """Returns the learning curves of every row and seed: one line per report, in order of steps.
 
     Columns: `row`, `seed`, `step` (updates), `time`, and the metrics that runs log: `train/nll` and `valid/nll` in nats per token,
-    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds: seeds to search for besides the seeds in
-    the ledger. Raises UserError like `results`."""
+    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds, errors: as of `results`."""
     found, seeds, lines = find(target, where), [*seeds] or [1], []
     for row in found.rows:
         for seed, keys in found.finder.seeds(row, seeds).items():
@@ -190,8 +189,7 @@ def run(
         tracking: Write to MLflow. tracking_uri: its address; default: a file in the results folder.
         where: See `Where`.
 
-    Equal work is done once. The same call resumes an interrupted one. The result shows status and reason of failed runs. Raises UserError
-    for bad input before anything starts."""
+    Equal work is done once. The same call resumes an interrupted one. Failed runs have a reason. UserError: bad input."""
     places = asdict(row_options(where))
     options = ExecutionOptions(**places, engine=engine, jobs=str(jobs), no_tracking=not tracking, tracking_uri=tracking_uri)
     with as_text(target) as text:
@@ -234,8 +232,7 @@ class Comparison:
 def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> Comparison:
     """Compares two rows over all their finished seeds, as a claim of the table of `a`. a, b: rows by address or file.
 
-    If the table itself compares them, this is its verdict, against the strongest of the row's controls. Otherwise the comparison is an
-    additional claim of the table.
+    If the table itself compares them, this is its verdict, against the strongest of the row's controls, else an additional claim.
 
     seeds: seeds to search for besides the seeds in the ledger. Raises UserError for equal, unknown or invalid rows."""
     first, second, seeds = find(a, where), find(b, where), [*seeds] or [1]

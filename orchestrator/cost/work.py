@@ -41,8 +41,7 @@ class Work:
     """Work of a model per token.
 
     src, tgt: number of weights applied to every source or target position. The decoder's key and value maps of the memory count for the
-    source; the output layer is included. own_src, own_tgt, cross: attention widths summed over layers: encoder self-attention, decoder
-    self-attention and cross-attention.
+    source; the output layer is included. own_src, own_tgt, cross: widths of self-attention and cross-attention, summed.
     """
 
     src: float

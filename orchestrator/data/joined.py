@@ -18,8 +18,7 @@ from orchestrator.paths import own_search_spaces
 from orchestrator.specs.corpora import PACKED, HuggingFace
 
 Given = tuple[str, ...]
-"""What the user names as text: plain files of source and references, or one file with both, `hub:ID[@REVISION][:CONFIG]:SPLIT`, or
-`sacrebleu:SET`."""
+"""Text that the user names: files of source and references, or one with both, `hub:ID[@REVISION][:CONFIG]:SPLIT`, `sacrebleu:SET`."""
 HUB, SACREBLEU = "hub:", "sacrebleu:"
 
 
@@ -27,8 +26,7 @@ HUB, SACREBLEU = "hub:", "sacrebleu:"
 def joined(parts: Mapping[str, Sequence[Given]], columns: Columns) -> Iterator[dict[str, list[Path]]]:
     """Context: source and references of each split; new files, unless the user named one source with its references in plain lines.
 
-    The new files lie in `data/joined` of the own search spaces, named by their content. An error in the block removes them. Raises
-    UserError at the first fault of a file.
+    The new files lie in `data/joined` of the own search spaces, named by their content; an error removes them. UserError: a fault.
     """
     for given in (given for given in parts.get("train", ()) if len(given) > 2):
         raise UserError(f"--train {' '.join(given)}: found {len(given)} files; expected two, and --train again for more text")

@@ -56,7 +56,7 @@ class Ledger:
         """Writes the record. Translations and scores of other weights are set aside before."""
         self._check()
         run = self.run_dir(train_key)
-        earlier = (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
+        earlier = self._weights(run, train_key)
         for folder in ("decode", "score", "tune") if earlier not in (None, record.get("weights_sha256")) else ():
             atomic.set_aside(run / folder)
         self._write(train_key, "train.json", train_key, record, "train")
@@ -195,10 +195,12 @@ class Ledger:
         def counts(other: Path) -> bool:
             if mine is None or read_bytes(other / "train.json") in (None, mine):
                 return True
-            one, two = ((self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256") for run in (own, other))
-            return None in (one, two) or one == two
+            return len({self._weights(run, train_key) for run in (own, other)} - {None}) < 2
 
         return [own, *filter(counts, others)]
+
+    def _weights(self, run: Path, train_key: str) -> str | None:
+        return (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)

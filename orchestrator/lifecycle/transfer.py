@@ -179,9 +179,10 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
         return "same" if looks.read(ours) == looks.together(looks.read(ours), looks.read(theirs)) else "add"
     if read_bytes(there) == read_bytes(here) or file == "spec.yaml":  # under one key it differs only in the row that trained first
         return "same"
-    weights = [unsealed(read_document(each / name[:16] / "train.json") or {}).get("weights_sha256") for each in (ours, theirs)]
-    if weights[0] == weights[1] is not None and (file in ONCE or file.startswith("rungs/")):
-        return "same"  # trained twice to the same bits: ours says when and where
+    if file in ONCE or file.startswith("rungs/"):
+        one, other = ((read_document(each / name[:16] / "train.json") or {}).get("weights_sha256") for each in (ours, theirs))
+        if one is not None and one == other:
+            return "same"  # trained twice to the same bits: ours says when and where
     if file == "history.jsonl" or name.startswith("sessions/"):
         one, other = list(read_lines(there)), list(read_lines(here))
         return newer if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"

@@ -15,7 +15,7 @@ import numpy as np
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import recorded
 from orchestrator.report import noise_floor
-from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
+from orchestrator.report.effects import DIGITS, Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRow
 from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
@@ -227,7 +227,7 @@ class Comparisons:
             if lacking:
                 return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
             return Verdict(NOT_COMPARED, "the same run, scored in another way, failed, or no sentence statistics (no nll of translations)")
-        digits = 3 if claim.metric == NLL else 2
+        digits = DIGITS.get(str(claim.metric), 2)
         found = judge(expected, effects[0].difference, p, controls=len(effects), level=level, digits=digits)
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:

@@ -43,8 +43,7 @@ class Parts:
 class Effect:
     """D of a row against another row, in the units of a metric.
 
-    difference: None if an arm has one seed. parts: for a difference in BLEU, see `_parts`. differs: fields of the capsules in which the two
-    rows' runs differ (`ledger.provenance`).
+    difference: None if an arm has one seed. parts: for a difference in BLEU, see `_parts`. differs: fields in which the capsules differ.
     """
 
     row: str
@@ -78,6 +77,10 @@ class Effect:
             return plain
         plain |= {"sd": found.spread.sd, "sd_df": round(found.spread.df), "sd_rows": found.spread.groups}
         return plain | {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
+
+
+DIGITS = {"nll": 3}
+"""Metric -> decimals of its differences, if not two."""
 
 
 class Effects:
@@ -173,9 +176,8 @@ def failure_verdict(row: Row, found: Sequence[SeedResult], gain: bool = False) -
     gain: whether the row is claimed to be better than another.
     """
     failed, stated = sum(o.stated or o.status == "diverged" for o in found), row.expect.get("bleu") == FAILED
-    finished = sum(o.status == "done" or o.stated for o in found)
     every = failed + sum(o.status == "done" for o in found)
-    if not finished or not (stated or failed):
+    if not (stated or failed) or not any(o.status == "done" or o.stated for o in found):
         return None
     counts = f"{failed} of {every} seeds failed"
     if every < 2:
@@ -208,5 +210,5 @@ def _answer(answer: Answer) -> dict[str, float]:
 
 def interval(metric: str, delta: float, found: Answer | None) -> str:
     """Returns `+0.42 (-0.10 to +0.94)`, without the interval for a single seed. Differences of the nll have three decimals."""
-    digits = 3 if metric == "nll" else 2
+    digits = DIGITS.get(metric, 2)
     return f"{delta:+.{digits}f}" + ("" if found is None else f" ({found.low:+.{digits}f} to {found.high:+.{digits}f})")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.effects import Effect
+from orchestrator.report.effects import DIGITS, Effect
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
 from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict
@@ -58,6 +58,11 @@ class Judgement:
     def significant_gain(self) -> bool | None:
         """Returns whether the difference is significant and for the better; None with one seed."""
         return None if self.p is None else self.p < self.level and (self.effects[0].delta > 0) == (self.metric not in LOWER_IS_BETTER)
+
+    @property
+    def claimed_effect(self) -> str:
+        """Returns the claimed difference, `+0.80`; empty without one."""
+        return "" if self.claim.effect is None else f"{self.claim.effect:+.{DIGITS.get(self.metric, 2)}f}"
 
     @property
     def word(self) -> str:

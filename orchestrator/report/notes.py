@@ -42,7 +42,7 @@ def notes(
 def claim_note(one: Judgement) -> str:
     """Returns a note on a claim about another comparison than a row and the row it starts from."""
     metric = "" if one.metric == "bleu" else f" in {one.metric}"
-    claimed = "" if one.claim.effect is None else f"claimed {one.claim.effect:+.2f}, "
+    claimed = f"claimed {one.claimed_effect}, " if one.claimed_effect else ""
     return f"{short_id(one.claim.row)} against {short_id(str(one.claim.against))}{metric}: {claimed}ours {one.text()}"
 
 

@@ -22,6 +22,7 @@ from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 
 VALID = "valid"
+RATE = ("optim", "schedule", "lr")
 _ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "workers": "use --workers"}
 
 
@@ -92,8 +93,8 @@ def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> t
     return profile, document
 
 
-def apply(row: Located, profile: Profile, document: Document) -> Located:
-    """Returns a row at the profile's scale, and changes `row`, which must be valid and fully written out."""
+def apply(row: Located, profile: Profile, document: Document, rate: float = 1.0) -> Located:
+    """Returns a row at the profile's scale, and changes `row`, which must be valid and written out. rate: factor of its learning rate."""
     data = row.data
     corpus = str(data["data"]["corpus"])
     profile = profile.of(corpus)
@@ -115,6 +116,9 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
     scaled = Located(data, row.home, row.positions).merged(Located.of(document, (), lambda key: key in SECTIONS))
     if corpus in document.data.get("corpora", {}):
         scaled = scaled.merged(Located.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
+    if rate != 1 and (at := scaled.at(RATE)) != row.at(RATE):
+        lr = round(scaled.data["optim"]["schedule"]["lr"] * rate, 12)
+        scaled = scaled.merged(Located({"optim": {"schedule": {"lr": lr}}}, scaled.home, {RATE: at}))
     if optim["restart"] is None:
         scaled.data["optim"]["restart"] = None
     scaled.data["score"]["test"] = test_set(data["score"]["test"], profile.score.get("test"))

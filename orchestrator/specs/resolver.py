@@ -7,13 +7,11 @@ from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.safe_text import log_once
 from orchestrator.specs import check, index, profiles
 from orchestrator.specs.positions import Located, nearest, shown
-from orchestrator.specs.profiles import Override, Profile
+from orchestrator.specs.profiles import RATE, Override, Profile
 from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import SCORED, RowHeader, segments
 from orchestrator.specs.table_file import ParsedRow, TableFile
-
-RATE = ("optim", "schedule", "lr")
 
 
 class Resolver:
@@ -70,10 +68,7 @@ class Resolver:
             return spec
         scaled = Located(spec.sections(), row.home, row.positions)
         if self.profile is not None:
-            scaled = profiles.apply(scaled, *self.profile)
-            if rate != 1 and (at := scaled.at(RATE)) != row.at(RATE):
-                lr = round(scaled.data["optim"]["schedule"]["lr"] * rate, 12)
-                scaled = scaled.merged(Located({"optim": {"schedule": {"lr": lr}}}, scaled.home, {RATE: at}))
+            scaled = profiles.apply(scaled, *self.profile, rate)
         found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
         own, now, known = spec.data.corpus, scaled.data["data"]["corpus"], {} if self.profile is None else self.profile[0].corpora
         if own != now == found.data.corpus and own not in known and not now.startswith("toy-"):
@@ -85,7 +80,8 @@ class Resolver:
 def _relative_rate(row: Located, table: Located) -> float:
     """Returns the learning rate that the row itself states, relative to its table's; 1 if it states none."""
     own, shared = (each.data.get("optim", {}).get("schedule", {}) for each in (row, table))
-    stated = row.at(RATE).path[:1] == ("rows",) and row.at(RATE).path[-1:] == RATE[-1:] and own.get("kind") == shared.get("kind")
+    path = row.at(RATE).path
+    stated = path[:1] == ("rows",) and path[-1:] == RATE[-1:] and own.get("kind") == shared.get("kind")
     return own["lr"] / shared["lr"] if stated and shared.get("lr") else 1.0
 
 

@@ -30,8 +30,7 @@ class Subword(Strict):
     subword-nmt and fairseq). own: the text of each vocabulary."""
     model: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
     """Files of existing models instead of learning: one file, or source and target. A file is a sentencepiece model, a tokenizer.json of
-    Hugging Face or codes of subword-nmt. Paths are absolute or below the data folder. The files' content counts; `size` and `merges` do
-    not. null: learn."""
+    Hugging Face or codes of subword-nmt. Paths are absolute or below the data folder. Their content counts, not `size` and `merges`."""
     dictionary: Annotated[list[str], Field(min_length=1, max_length=2)] | None = None
     """Files of existing vocabularies: one file, or source and target. A file is a fairseq dictionary with one piece and its count per line.
     Without `model` they need kind word. null: the vocabulary of the model or, for codes, of the training text."""

@@ -37,8 +37,7 @@ WORKS = ("train", "decode")
 STILL = Schedule.model_construct(kind="fixed", lr=0.0, warmup=0, warmup_ratio=None)
 FORMAT = 1
 OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None, "beam": None}
-"""rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
-beam size; None for the row's."""
+"""rounds: the median is over them. steps, sentences: updates and translations of a round. batch, beam: of decoding; None: the row's."""
 SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "low", "high", "paper")), "decode_tokens_per_second"]
 
 

@@ -146,7 +146,7 @@ def _print(answers: list[Answer]) -> None:
             *["tuned" if one.tuned else "as written"] * tuned,
             cell(short_id((claim.against or "") if effect is None else effect.against)),
             claim.metric,
-            "" if claim.effect is None else f"{claim.effect:+.2f}",
+            found.claimed_effect,
             "" if effect is None else cell(effect.interval),
             f"{found.p:.2g}" if found.p is not None else "",
             "" if effect is None else ", ".join(map(str, effect.seeds)),

@@ -17,8 +17,7 @@ SETTLE = 5.0
 
 
 def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None:
-    """UserError with a line for each node and folder if the node does not see a file that this process writes into one of `folders`, lacks
-    one of `readable`, or does not answer."""
+    """UserError with a line per node and folder if the node sees no new file in one of `folders`, lacks one of `readable`, or is silent."""
     probes = [folder.resolve() / f".probe-{secrets.token_hex(8)}" for folder in folders]
     try:
         for probe in probes:

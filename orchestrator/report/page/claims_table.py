@@ -99,7 +99,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
         one.claim.row + "".join(section.table.table.partition(", ")[1:]),  # `, tuned`, `, mini`
         re.sub(r" \([^()]*\)$", "", label),  # the row's own table shows a remark at the end of the label
         short_id(str(one.claim.against) if effect is None else effect.against),
-        "" if one.claim.effect is None else f"{one.claim.effect:+.2f}",
+        one.claimed_effect,
         "" if effect is None else effect.interval,
         "" if difference is None else f"{difference.spread.sd:.2f}",
         "" if difference is None else f"{difference.other_sentences.mde:.2f}",

@@ -55,8 +55,7 @@ class Verdict:
 
 def p_of(differences: Sequence[Difference | None], deltas: Sequence[float], sign: float) -> float | None:
     """Returns p of the claim that the row differs from its strongest control, and from no other control in the other direction; None if
-    a difference is missing. differences: to each control, with the differences of the means in `deltas`. The strongest control has the
-    smallest difference."""
+    a difference is missing. differences: to each control, means in `deltas`. The strongest control has the smallest."""
     p = [each.other_sentences.p for each in differences if each is not None]
     if not p or len(p) < len(differences):
         return None
