@@ -1,10 +1,12 @@
 """Renders the page with Jinja: everything escaped, the script and the style embedded."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from orchestrator.files import atomic
+from orchestrator.paths import user_cache
 from orchestrator.report.cells import layout
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, search_charts
@@ -137,8 +141,14 @@ def _shown(value: Any) -> Any:
 
 @cache
 def script() -> str:
-    """Returns the script that draws the charts."""
-    return str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+    """Returns the script that draws the charts. To bundle it takes seconds: the user's cache keeps it."""
+    kept = user_cache() / f"charts-{metadata.version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError):
+        return kept.read_text(encoding="utf-8")
+    bundled = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+    with contextlib.suppress(OSError):
+        atomic.write_text(kept, bundled)
+    return bundled
 
 
 def _embedded() -> Markup:

@@ -65,6 +65,13 @@ def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section, monkeyp
     assert [(point["x"], point["y"], point["l"], point["h"]) for point in means] == [(2, 4.785, 4.78, 4.79), (4, 4.585, 4.58, 4.59)]
 
 
+def test_the_script_of_charts_is_bundled_once_for_all_processes(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for bundled in ("first", "second"):
+        monkeypatch.setattr(render.vl_convert, "javascript_bundle", lambda _, bundled=bundled: bundled)
+        assert render.script.__wrapped__() == "first"
+
+
 def test_markdown(section: Section) -> None:
     figures = markdown.report("demo", [section], "demo-small", ladders=[Ladder("demo/small", ["x"], [])])
     text = figures.pop("demo-small.md")
