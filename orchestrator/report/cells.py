@@ -109,8 +109,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     value = line.reported.get(column)
     if value is None or isinstance(value, bool):
         return figure(column, value)
-    base = next((row.reported.get(column) for row in table.rows if row.id == table.base and column in SPEEDS), None)
-    if speed := number(base):  # the paper's speed of the base row, the divisor of its other speeds
+    if column in SPEEDS and (speed := number(table.base_reported.get(column))):
         return f"{(number(value) or 0.0) / speed:.2f}"
     if isinstance(value, float):
         written = [repr(each) for row in table.rows if isinstance(each := row.reported.get(column), float)]  # YAML drops trailing zeros
@@ -162,7 +161,7 @@ ALWAYS = ("row", "system", "bleu", "delta", "verdict", "nll", "status")
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns to show. same: title -> text of the columns that are left out because all rows with figures agree.
+    """The columns to show. same: title -> text of the columns that are left out because all rows with figures agree. rows: which rows.
 
     scores: names of the columns whose highest value is the best; none if rows have several corpora.
     """
@@ -170,11 +169,12 @@ class Layout:
     columns: list[Column]
     same: Mapping[str, str]
     scores: frozenset[str] = frozenset()
+    rows: str = "all rows"
 
     @property
     def notes(self) -> list[str]:
         """Returns one line about the values that all rows share, if any."""
-        return [f"in all rows: {', '.join(f'{title} {text}' for title, text in self.same.items())}"] if self.same else []
+        return [f"in {self.rows}: {', '.join(f'{title} {text}' for title, text in self.same.items())}"] if self.same else []
 
     def best(self, column: Column) -> set[int]:
         """Returns the places of our highest score among the rows that run, for bold type; empty for other columns."""
@@ -212,7 +212,8 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
     if kept[0].cells == kept[1].cells:
         del kept[1]
     same = {c.title: c.cells[0] if c.cells[0] else next(filter(None, c.cells)) for c in kept if _constant(c)}
-    return Layout(with_units([c for c in kept if c.title not in same]), same, scores)
+    rows = "all rows" if all(line.score is not None for line in table.rows) else "all rows with figures"
+    return Layout(with_units([c for c in kept if c.title not in same]), same, scores, rows)
 
 
 def with_units(found: Sequence[Column]) -> list[Column]:

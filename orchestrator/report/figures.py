@@ -2,15 +2,17 @@
 
 Speeds: `nmt-ablate analyse --kind speed` writes RESULTS/speed/KEY16.json; rows of one file ran together and are comparable.
 
-    {"measured": "2026-01-31T12:00:00", "rows": [{"id", "train_key", "train_speed": [updates/s of each round], "decode_speed": [..]}, ..]}
+    {"measured": "2026-01-31T12:00:00", "batch": sentences of a decoded batch or null, "forced_length": true,
+     "rows": [{"id", "train_key", "decode_key", "train_speed": [updates/s of each round], "decode_speed": [..]}, ..]}
 """
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from orchestrator.files.listed import mapped
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import OfRow
@@ -175,18 +177,23 @@ def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
 FOLDER = "speed"
 
 
-def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
+def ratios(ledger: Ledger, keys: Mapping[str, Iterable[Keys]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
     """Returns {row: speeds relative to row `base`} and the measurement they come from, ({}, None) without one.
 
-    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest.
+    keys: of each row, of any seed. Prefers the measurement with the most of these rows, then with the most speeds, then the latest.
     """
     found = [(own, document) for document in ledger.documents(FOLDER) if (own := _ratios(document, keys, base))]
-    return max(found, key=lambda each: (len(each[0]), str(each[1].get("measured", ""))), default=({}, None))
+    found.sort(key=lambda each: (len(each[0]), sum(map(len, each[0].values())), str(each[1].get("measured", ""))))
+    return found[-1] if found else ({}, None)
 
 
-def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base: str) -> dict[str, dict[str, float]]:
-    rows = {str(row["train_key"]): row for row in document["rows"]}
-    measured = {row_id: rows[key] for row_id, known in keys.items() for key in sorted(known) if key in rows}
+def _ratios(document: dict[str, Any], keys: Mapping[str, Iterable[Keys]], base: str) -> dict[str, dict[str, float]]:
+    rows = {row["train_key"]: row for row in document["rows"] if row["train_key"] is not None}
+    found = {row_id: (rows[own.train], own.decode) for row_id, known in keys.items() for own in known if own.train in rows}
+    measured = {  # the speed of another search is not the row's
+        row_id: {name: row.get(name) for name in SPEEDS if name != "decode_speed" or row.get("decode_key") == search}
+        for row_id, (row, search) in found.items()
+    }
     if base not in measured:
         return {}
     return {

@@ -117,8 +117,10 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
     if measured is None:
         return [f"speeds: relative to {short}; ours are not measured (nmt-ablate analyse --kind speed)"]
     how = [f"{measured[name]} {name}" for name in ("rounds", "steps", "sentences") if name in measured]
-    where = [str(measured[name]) for name in ("device",) if measured.get(name)]
-    return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join([*how, *where])})"]
+    how += [f"decoded in batches of {measured['batch']}"] if measured.get("batch") else []
+    how += ["outputs forced to the source's length"] if measured.get("forced_length") else []
+    how += [str(measured["device"])] if measured.get("device") else []
+    return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join(how)})"]
 
 
 def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
@@ -144,14 +146,15 @@ def length_penalties(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRe
     return [f"{text}. Outputs may be too long or too short: add decode.length_penalty.candidates"]
 
 
-def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str]) -> list[str]:
-    """A line for each row whose reported parameters, or their difference from row `start[id]`, differ from the counted ones.
+def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str], whole: Sequence[Row]) -> list[str]:
+    """A line for each row whose reported parameters, or their difference from row `start[id]` of `whole`, differ from the counted ones.
 
     A difference of one unit of the last printed digit is accepted, because papers round and truncate (10,977,824 is printed 10.97M). Rows
     whose vocabulary sizes are unknown are left out.
     """
-    asked = [row for row in rows if (row.kind == "run" and {"params", "params_added"} & row.expect.keys()) or row.id in start.values()]
-    counted = {row.id: finder.data.params(row.run_spec) for row in asked}
+    asked = [row for row in rows if row.kind == "run" and {"params", "params_added"} & row.expect.keys()]
+    bases = {start.get(row.id) for row in asked}
+    counted = {row.id: finder.data.params(row.run_spec) for row in (*asked, *(row for row in whole if row.id in bases))}
     lines = []
     for row in rows:
         ours = counted.get(row.id)

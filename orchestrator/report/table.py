@@ -47,8 +47,9 @@ class Line:
 class Table:
     """A whole table.
 
-    base: the reference row of speeds. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code changed; the
-    notes also contain them. claims: judgements of the claims of the paper and the file. outcomes: the results of each row.
+    base: the reference row of speeds. base_reported: its reported figures. scores: BLEU and ROUGE columns besides `bleu`. warnings:
+    messages about rows whose code changed; the notes also contain them. claims: judgements of the claims of the paper and the file.
+    outcomes: the results of each row.
     """
 
     table: str
@@ -56,6 +57,7 @@ class Table:
     rows: list[Line]
     notes: list[str] = field(default_factory=list)
     base: str | None = None
+    base_reported: Mapping[str, Any] = field(default_factory=dict)
     scores: frozenset[str] = frozenset()
     warnings: list[str] = field(default_factory=list)
     claims: list[Judgement] = field(default_factory=list)
@@ -95,7 +97,7 @@ def make(
         stated: claims of the table's file, which are judged together with the paper's differences.
         full_size: whether the models have the published sizes, so that their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
-        named: the rows to show; None: all. All rows are judged.
+        named: the rows to show; None: all. All rows are judged, and relative figures are relative to all.
     """
     seeds, whole = list(seeds), rows
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
@@ -108,17 +110,17 @@ def make(
             ours[row_id] = against(one, found[first_row], tests[row_id] == tests[first_row])
     setting = scale.removeprefix("profile ")
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, recording=base is None)
-    rows = [row for row in rows if named is None or row.id in named]
-    ours = {row.id: ours[row.id] for row in rows}
-    judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}
-    claims = [claim for claim in compared.of_claims() if claim.claim.row in ours]
-    keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}
+    keys = {row.id: [*finder.seeds(row, seeds or [1]).values()] for row in rows if row.kind == "run"}
     rates, measured = ({}, None) if first is None else ratios(finder.ledger, keys, first)
     for row_id, speed in rates.items():
         before = ours[row_id] or Ours(status="not run", reason="not run")
         ours[row_id] = replace(before, train_speed=speed.get("train_speed"), decode_speed=speed.get("decode_speed"))
-    changed, best = notes.changed_since_training(rows, outcomes, finder, seeds), front(ours)
-    outcomes = {row.id: outcomes[row.id] for row in rows}
+    best, scored = front(ours), {row_id for row_id, one in ours.items() if one is not None and one.bleu is not None}
+    rows = [row for row in rows if named is None or row.id in named]
+    ours, outcomes = {row.id: ours[row.id] for row in rows}, {row.id: outcomes[row.id] for row in rows}
+    judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}
+    claims = [claim for claim in compared.of_claims() if claim.claim.row in ours]
+    changed = notes.changed_since_training(rows, outcomes, finder, seeds)
     from_product, lines = shipped(finder.ledger, outcomes), []
     runs: dict[frozenset[str | None], str] = {}
     for row in rows:
@@ -149,16 +151,16 @@ def make(
         *notes.length_penalties(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
-        made += notes.parameter_differences(rows, finder, starts(whole, None))
-    made += [*(notes.claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start)]
-    return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
+        made += notes.parameter_differences(rows, finder, starts(whole, None), whole)
+    made += [*(notes.claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start, scored)]
+    reported = next((row.expect for row in whole if row.id == first), {})
+    return Table(name, list(dict.fromkeys(order)), lines, made, first, reported, frozenset(scores), warned, claims, outcomes)
 
 
-def _untested(rows: Sequence[Row], lines: Sequence[Line], start: Mapping[str, str]) -> list[str]:
-    """Returns a note about rows that were not tested although they and their base rows have figures."""
-    done = {line.id for line in lines if line.ours is not None and line.ours.bleu is not None}
+def _untested(rows: Sequence[Row], lines: Sequence[Line], start: Mapping[str, str], scored: Collection[str]) -> list[str]:
+    """Returns a note about rows that were not tested although they and their base rows are `scored`."""
     own = [line.id for row, line in zip(rows, lines, strict=True) if row.control is None and line.judged.effect is None]
-    lacking = [row for row in own if {row, start.get(row)} <= done]
+    lacking = [row for row in own if row in scored and start.get(row) in scored]
     if not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)

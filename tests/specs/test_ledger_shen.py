@@ -88,7 +88,7 @@ def test_the_models_of_shen(row_name: str) -> None:
 
 
 def test_a_table_of_shen_prints_the_counts_that_are_outside() -> None:
-    lines = parameter_differences(list(rows("shen2018/table1").values()), Finder(Ledger(Path("absent")), Data(None)), {})
+    lines = parameter_differences(list(rows("shen2018/table1").values()), Finder(Ledger(Path("absent")), Data(None)), {}, [])
     assert [line.partition(":")[0] for line in lines] == list(OUTSIDE)
     assert "params reported as 21M, counted 19,944,320" in lines[1]
 

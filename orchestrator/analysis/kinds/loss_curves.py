@@ -146,7 +146,7 @@ def epoch_ends(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]
 def speeds_of(context: AnalysisContext, panel: Mapping[str, tuple[Subject, Losses]], notes: list[str]) -> dict[str, float | None]:
     """Returns training speeds relative to the first row: from a joint measurement if there is one, else from the runs, with a note."""
     base, (_, base_losses) = next(iter(panel.items()))
-    measured, _ = ratios(context.ledger, {row: [subject.train_key] for row, (subject, _) in panel.items()}, base)
+    measured, _ = ratios(context.ledger, {row: [subject.keys] for row, (subject, _) in panel.items()}, base)
     speeds: dict[str, float | None] = {}
     for row, (_, losses) in panel.items():
         speeds[row] = measured.get(row, {}).get("train_speed")

@@ -1,7 +1,7 @@
 """Speed of training and decoding relative to the first row. All rows are measured in one run, interleaved: A, B, C, B, C, A, ...
 
 Each row trains its real model by a training's updates, on batches of its corpus, with learning rate 0 to keep the weights, and decodes test
-sentences with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. RESULTS/speed keeps the rates of all rounds for tables.
+sentences with its own search. Wei et al. 2020, Table 2: batch=32. RESULTS/speed keeps the rates of all rounds for tables.
 """
 
 import statistics
@@ -27,7 +27,7 @@ from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.report.figures import FOLDER, ratio_of
-from orchestrator.specs.schema import DecodeSpec, Schedule
+from orchestrator.specs.schema import Schedule
 from orchestrator.specs.table import number
 from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.runtime import Runtime, best_device, clock
@@ -35,27 +35,24 @@ from orchestrator.training.trainer import Trainer
 
 WORKS = ("train", "decode")
 STILL = Schedule.model_construct(kind="fixed", lr=0.0, warmup=0, warmup_ratio=None)
-FORMAT = 1
-OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None, "beam": None}
-"""rounds: the median is over them. steps, sentences: updates and translations of a round. batch, beam: of decoding; None: the row's."""
+OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None}
+"""rounds: the median is over them. steps, sentences: updates and translations of a round. batch: sentences decoded together."""
 SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "low", "high", "paper")), "decode_tokens_per_second"]
 
 
 @register("speed", options=OPTIONS, needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
-    rounds, steps, sentences, batch, beam = (context.options[name] for name in OPTIONS)
+    rounds, steps, sentences, batch = (context.options[name] for name in OPTIONS)
     device = best_device()
     kind = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
     cases = [make_case(context, subject, sentences, steps, device, kind) for subject in context.subjects]
     for case in cases:
         if batch is not None:
             case.batching = {"batch_tokens": 1 << 40, "batch_sentences": batch}
-        if beam is not None:
-            case.search = case.search.model_copy(update={"beam_size": beam})
     forced = measure(cases, rounds)
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
-    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine, "clock": kind, "forced_length": forced}
+    about = context.options | {"device": machine, "clock": kind, "forced_length": forced}
     path = _save(context, cases, about)
     notes = [
         f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
@@ -94,13 +91,14 @@ def _record(case: "Case", base: "Case") -> dict[str, Any]:
 
 
 def _save(context: AnalysisContext, cases: "list[Case]", about: dict[str, Any]) -> Path:
-    """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows on the same device replaces it."""
+    """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows, searches and batches on the same device replaces it."""
     rows = []
     for case in cases:
         subject, speeds = case.subject, {f"{work}_speed": [round(rate, 6) for rate in case.rates(work)] for work in WORKS}
         keys = {"train_key": subject.keys.train, "decode_key": subject.keys.decode}
         rows.append({"id": subject.row.id, "seed": subject.spec.seed} | keys | speeds)
-    key = digest({"format": FORMAT, "device": about["device"], "rows": [row["train_key"] or row["id"] for row in rows]})
+    measured = [[row["train_key"] or row["id"], row["decode_key"]] for row in rows]
+    key = digest({"device": about["device"], "batch": about["batch"], "rows": measured})
     path = context.ledger.root / FOLDER / f"{short(key)}.json"
     write_document(path, {"measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows}, key)
     return path
@@ -117,7 +115,6 @@ class Case:
     trainer: Trainer
     trained: bool
     sources: list[list[int]]
-    search: DecodeSpec
     device: torch.device
     clock: str
     updates: list[Update] = field(default_factory=list)
@@ -141,7 +138,7 @@ class Case:
     def decode(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
-        search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
+        search = self.subject.spec.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0} if self.forced else {})
         started = self._now()
         outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
         seconds = self._now() - started
@@ -190,7 +187,7 @@ def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps:
     if trained:
         copy_into(trainer.model, context.store(subject).weights(spec.decode.checkpoint))
     updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-    return Case(subject, trainer, trained, sources, spec.search, device, clock, updates)
+    return Case(subject, trainer, trained, sources, device, clock, updates)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:

@@ -11,6 +11,7 @@ from orchestrator.analysis.kinds import speed
 from orchestrator.decoding import translate
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.figures import ratios
+from orchestrator.specs.rows import resolve
 
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
 
@@ -25,12 +26,17 @@ def test_records_and_the_file_that_tables_find(own) -> None:
     kept = json.loads(path.read_text())
     assert (kept["rounds"], kept["steps"], kept["sentences"]) == (2, 1, 4) and kept["key"].startswith(path.stem)
     assert [len(row["train_speed"]) for row in kept["rows"]] == [2, 2]
-    keys = {name: {own.subject(name).train_key} for name in ("base", "hier", "iter")}
+    keys = {name: [own.subject(name).keys] for name in ("base", "hier", "iter")}
     found, document = ratios(Ledger(own.results / "none", [own.results]), keys, "base")
     assert set(found) == {"base", "hier"} and found["base"] == {"train_speed": 1.0, "decode_speed": 1.0}
     hier = {f"{name}_speed": made.records[1][f"{name}_ratio"] for name in ("train", "decode")}
     assert found["hier"] == pytest.approx(hier, abs=2e-4)
     assert document is not None and ratios(own.ledger, keys, "iter") == ({}, None)
+    own.rows |= {row.id.rpartition("/")[2]: row for row in resolve(own.file, sets=["decode.beam_size=2"])}
+    keys = {name: [own.subject(name).keys] for name in keys}
+    assert [*ratios(own.ledger, keys, "base")[0]["hier"]] == ["train_speed"], "the search was another"
+    speed.analyse(own.context("speed", "base", "hier", options=SMALL))
+    assert "decode_speed" in ratios(own.ledger, keys, "base")[0]["hier"] and len(list(path.parent.glob("*.json"))) == 2
 
 
 def test_the_order_of_work(own, monkeypatch) -> None:
@@ -58,7 +64,7 @@ def test_the_order_of_work(own, monkeypatch) -> None:
     assert list((own.results / "speed").glob("*.json")) == kept, "the same rows again replace the measurement"
 
 
-def test_batch_and_beam_are_those_asked_for(own, monkeypatch) -> None:
+def test_the_batch_is_the_one_asked_for(own, monkeypatch) -> None:
     seen: list[tuple[int, int]] = []
     real = translate.beam_search
 
@@ -67,8 +73,8 @@ def test_batch_and_beam_are_those_asked_for(own, monkeypatch) -> None:
         return real(model, src, decode)
 
     monkeypatch.setattr(translate, "beam_search", search)
-    made = speed.analyse(own.context("speed", "base", options=["rounds=1", "steps=1", "sentences=7", "batch=3", "beam=2"]))
-    assert seen == [(3, 2), (3, 2), (1, 2)] * 2, "an untimed round and one that counts"
+    made = speed.analyse(own.context("speed", "base", options=["rounds=1", "steps=1", "sentences=7", "batch=3"]))
+    assert seen == [(3, 4), (3, 4), (1, 4)] * 2, "an untimed round and one that counts"
     (record,) = made.records
     per_sentence = record["output_tokens"] / 7
     assert record["decode_tokens_per_second"] == pytest.approx(record["decode_sentences_per_second"] * per_sentence, rel=1e-3)

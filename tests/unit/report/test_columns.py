@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import write_document
 from orchestrator.ledger.results import Ledger
+from orchestrator.report.cells import layout
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.table import make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data
+from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import shown, write_run
 
@@ -66,9 +69,18 @@ def test_booleans_notes_quoted_and_analyses(made) -> None:
     assert lines["old"]["average (paper)"] == "41.20", "as many digits as the column has"
 
 
-def test_the_papers_speeds_are_ratios(made) -> None:
+def test_speeds_are_ratios_in_the_whole_table_and_in_a_part_of_it(made, rows: list[Row], tmp_path) -> None:
     lines = shown(made())
     column = "train speed × base (paper)"
     assert [lines[name][column] for name in ("old", "base", "fused", "theirs")] == ["1.10", "1.00", "0.50", ""]
     assert any("ours are not measured" in note for note in made().notes)
     assert made().as_json()["rows"][0]["reported"]["train_speed"] == 2.0, "as the file has them"
+    measured = [{"train_key": keys_for(row, Data(None)).train, "train_speed": [2.0 + i]} for i, row in enumerate(rows[:3])]
+    (tmp_path / "results" / "speed").mkdir()
+    write_document(tmp_path / "results" / "speed" / "1.json", {"rows": measured, "batch": 32, "forced_length": True}, digest("1"))
+    whole, part = (made(named=named) for named in (None, [rows[0].id, rows[2].id]))
+    unlike = "Pareto front", "train speed × base (ours)", "train speed × base (paper)"
+    assert [shown(part)["fused"][name] for name in unlike] == [shown(whole)["fused"][name] for name in unlike] == ["yes", "1.33", "0.50"]
+    for said in ("not compared: old, fused (", "(decoded in batches of 32, outputs forced to the source's length)"):
+        assert any(said in note for note in part.notes)
+    assert [layout(each).notes[0].partition(":")[0] for each in (whole, part)] == ["in all rows with figures", "in all rows"]

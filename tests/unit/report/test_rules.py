@@ -173,7 +173,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path) -> None:
     write("1", "2026-03", 2.0, "a", "b", "c")
     write("2", "2026-02", 3.0, "a", "b", "c")
     write("3", "2026-04", 4.0, "a", "b")
-    found, document = ratios(Ledger(tmp_path), {name: [f"k{name}"] for name in "abc"}, "a")
+    found, document = ratios(Ledger(tmp_path), {name: [Keys(f"k{name}", None, None)] for name in "abc"}, "a")
     assert found["b"] == {"train_speed": 2.0} and document is not None and document["measured"] == "2026-03"
 
 
@@ -188,11 +188,11 @@ def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path)
         assert told_of(base, finder, count + off) == says
     for given, says in ((added, []), (added + 1, []), (added + 2, [f"wide: params added reported as {added + 2}, counted {added:,}"])):
         row = replace(wide, expect={"params_added": given})
-        assert parameter_differences([base, row], finder, {wide.id: base.id}) == says
+        assert parameter_differences([row], finder, {wide.id: base.id}, [base, row]) == says
 
 
 def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
-    return parameter_differences([replace(row, expect={"params": reported})], finder, {})
+    return parameter_differences([replace(row, expect={"params": reported})], finder, {}, [])
 
 
 def standing(bleu: float, params: int, speed: float | None = None, **scores: float) -> Ours:
