@@ -51,10 +51,6 @@ class State:
     seeds: Mapping[str, list[int]]
     runs: Mapping[str, str]
 
-    def follows(self, record: Record) -> bool:
-        """Returns whether a row or control of the recorded look has other runs now. An additional control makes no new look."""
-        return _differ(record["runs"], self.runs)
-
 
 @dataclass
 class Looks:
@@ -72,19 +68,19 @@ class Looks:
             self.claims = together(self.claims, read(root))
 
     def number(self, state: State) -> int:
-        """Returns the number of this look at the claim, from 1."""
+        """Returns the number of this look at the claim, from 1. A look that is recorded keeps its number."""
         records = self.claims.get(state.claim, [])
-        steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records)]
-        return 1 + sum(steps) + (bool(records) and state.follows(records[-1]))
+        same = next((place for place, record in enumerate(records) if not _differ(record["runs"], state.runs)), len(records))
+        steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records[: same + 1])]
+        return 1 + sum(steps) + (same == len(records) > 0)
 
     def planned(self, state: State, now: Mapping[str, int]) -> int | None:
         """Returns the number of looks that a sweep planned before the claim's first look. now: row -> planned looks, for a first look."""
         return next((record["planned"] for record in self.claims.get(state.claim, [])[:1]), now.get(state.row))
 
     def add(self, state: State, judged: Mapping[str, Record], planned: int | None) -> None:
-        """Adds a look, unless it has the same records as the last look. `save` writes it."""
-        records = self.claims.get(state.claim, [])
-        if not records or state.follows(records[-1]) or not state.runs.keys() <= records[-1]["runs"].keys():
+        """Adds a look, unless a recorded look has the same runs of these rows. `save` writes it."""
+        if not any(state.runs.items() <= record["runs"].items() for record in self.claims.get(state.claim, [])):
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             about = {"row": state.row, "against": state.against, "seeds": dict(state.seeds), "runs": dict(state.runs)}
             self.new[state.claim] = {"time": time, **about, "judged": dict(judged), "planned": planned}
@@ -102,7 +98,7 @@ class Looks:
 
 
 def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Returns whether a row of both looks has other runs in the newer look."""
+    """Returns whether a row of both looks has other runs in the newer look. An additional control makes no new look."""
     return any(new[name] != run for name, run in old.items() if name in new)
 
 
