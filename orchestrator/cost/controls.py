@@ -52,7 +52,7 @@ def resolve(
     found, matcher = index.find_all(target), Matcher(data, preparing=preparing)
     first = found[0]
     if first.control is not None:
-        (of,), (against,) = (resolved(f"{first.table.path}#{first.control[place]}") for place in (0, 2))
+        (of,), (against,) = (resolved([index.Target(first.table, (first.control[place],), tuned=first.tuned)]) for place in (0, 2))
         control = Control(first.control[1], of.id, against.id)
         if of.kind != "run" or against.kind != "run":
             raise UserError(f"{control.name}: found rows of kind {of.kind} and {against.kind}; expected rows of kind run")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError, for_each, raise_all
 from orchestrator.specs import index, profiles
+from orchestrator.specs.controls import TUNED
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import Resolver, check_written
 from orchestrator.specs.row import Row
@@ -12,6 +13,7 @@ from orchestrator.specs.show import read_single
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.table_file import TableFile
 
+TAKE_TUNED = "show, plan, run, sweep, table, report, verdict, translate, export and repro"
 MAX_RUNS = 20_000
 MOST_LINES = 20
 """Maximum number of problems that are listed for a table's rows."""
@@ -34,6 +36,8 @@ def resolve(
 
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     table = target.table
+    if target.tuned:
+        raise UserError(f"{shown(f'{table.address}/{target.row}', 200)}{TUNED}: expected a row as written; {TAKE_TUNED} take tuned rows")
     if target.control is not None:
         raise UserError(f"{shown(f'{table.address}/{target.row}', 200)}: a matched control; expected a row, such as {target.control[0]}")
     check_written(table)

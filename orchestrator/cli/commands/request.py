@@ -94,7 +94,8 @@ class Request:
         need_folder(options.data_dir, "--data-dir")
         data, found = data or Data(options.data_dir, options.cache_dir), index.find_all(target)
         settings: dict[str, Any] = {"sets": options.sets, "profile": options.profile, "seed": seed, "preparing": preparing}
-        rows, left_out = controls.resolve(found, data, given=parse(options.controls), **settings)
+        written = [replace(each, tuned=False) for each in found]
+        rows, left_out = controls.resolve(written, data, given=parse(options.controls), **settings)
         log(*left_out)
         finder = Finder(open_ledger(options.results), data)
         if found[0].tuned:

@@ -2,11 +2,14 @@
 
 import pytest
 
+from orchestrator.cost import controls
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.controls import of_address, parse, split, wanted
 from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data
+from tests.unit.conftest import refused
 
 
 def test_names() -> None:
@@ -18,6 +21,8 @@ def test_names() -> None:
     for text, message in (("dou2018/table1@params=row5", "no such table"), ("row1@params=row5", "found no file and no address")):
         with pytest.raises(UserError, match=message):
             index.find(text)
+    for row in ("row1", "row1@params=row5"):
+        assert "row1@tuned: expected a row as written" in refused(controls.resolve, f"dou2018/table1/{row}@tuned", Data(None))[0]
 
 
 def test_given_kinds() -> None:
