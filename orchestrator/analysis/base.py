@@ -31,6 +31,8 @@ from orchestrator.specs.analyses import KINDS, MODULES
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.names import as_targets
+from orchestrator.sweeps.options import quoted
 from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.row import load_model
 from orchestrator.tracking.history import number
@@ -114,8 +116,8 @@ class AnalysisContext:
         """Returns `hypotheses` (text) and `tokens` of the row's own test set, one per sentence. Raises UserError if there are none."""
         record = None if subject.keys.decode is None else self.ledger.read_decode(subject.train_key, subject.keys.decode)
         if record is None:
-            missing = f"{subject.name}: its translations are not in {self.ledger.root}"
-            raise UserError(f"{missing}; nmt-ablate run {subject.row.id} makes them, or repro with --into where they were left out")
+            missing, row = f"{subject.name}: its translations are not in {self.ledger.root}", quoted([as_targets(subject.row)[1]])
+            raise UserError(f"{missing}; nmt-ablate run{row} makes them, or repro with --into where they were left out")
         return record
 
     def curve(self, subject: Subject, metric: str) -> list[tuple[int, float]]:
@@ -154,22 +156,24 @@ class Kind:
     options: name -> default: a list of whole numbers (`--option edges=10,20`), a number from 1, None in place of one, a text, or the tuple
     of the texts to choose from, the default first.
     needs_runs: skip rows without a finished run. needs_weights: skip rows without weights in the ledger's root, as in published results.
+    over_seeds: the kind reads all seeds of a row, so that any finished seed stands for it.
     """
 
     analyse: Analyse
     options: dict[str, Any]
-    needs_runs: bool
-    needs_weights: bool
+    needs_runs: bool = True
+    needs_weights: bool = False
+    over_seeds: bool = False
 
 
 _registered: dict[str, Kind] = {}
 
 
-def register(
-    name: str, *, options: dict[str, Any] | None = None, needs_runs: bool = True, needs_weights: bool = False
-) -> Callable[[Analyse], Analyse]:
+def register(name: str, *, options: dict[str, Any] | None = None, **needs: bool) -> Callable[[Analyse], Analyse]:
+    """Registers a kind. needs: other fields of `Kind`."""
+
     def add(analyse: Analyse) -> Analyse:
-        _registered[name] = Kind(analyse, options or {}, needs_runs, needs_weights)
+        _registered[name] = Kind(analyse, options or {}, **needs)
         return analyse
 
     return add

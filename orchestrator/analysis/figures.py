@@ -51,10 +51,6 @@ def colours(count: int) -> list[str]:
     return [to_hex(colormaps["viridis"](i / (count - 1) * 0.93)) for i in range(count)]
 
 
-def marker(index: int) -> str:
-    return MARKERS[index % len(MARKERS)]
-
-
 def model_of(label: str) -> tuple[str, str]:
     """Splits a label at its first comma outside of brackets: `DLCL, 6 layers` is DLCL, with 6 layers."""
     found = _MODEL.fullmatch(label)
@@ -76,7 +72,7 @@ def styles(records: Iterable[dict[str, Any]]) -> dict[str, Style]:
         colour = models.index(model) if len(models) > 1 else variants.index(variant)
         mark = models.index(model) if len(models) == len(split) else variants.index(variant)
         name = short(", ".join(filter(None, (model, variant))), 48)
-        found[row] = {"label": name, "color": palette[colour], "marker": marker(mark)}
+        found[row] = {"label": name, "color": palette[colour], "marker": MARKERS[mark % len(MARKERS)]}
     return found
 
 

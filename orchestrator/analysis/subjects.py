@@ -7,7 +7,6 @@ from orchestrator.analysis.base import Subject, kind_of
 from orchestrator.cost import controls
 from orchestrator.decoding.validation_bleu import tuned_decode
 from orchestrator.errors import UserError, for_each
-from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -17,7 +16,8 @@ from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest
 from orchestrator.specs.row import Row, by_table, table_of
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.names import as_targets, sweep_name
+from orchestrator.sweeps.options import RowOptions, quoted
 from orchestrator.sweeps.plan import Data
 
 
@@ -54,11 +54,14 @@ def group(kind: str, rows: Sequence[Row], options: RowOptions, ledger: Ledger, s
     for row, analysis_row in _expand(rows, options, seed):
         if row.id in subjects or row.id in left_out:
             continue
+        if needs.over_seeds:
+            done = [o.seed for o in finder.outcomes(row, [seed]) if o.status == "done"]
+            row = row.at(seed if seed in done or not done else done[0])
         keys = finder.keys(row) or Keys(None, None, None)
         name = f"{row.id} seed {seed}"
         if needs.needs_runs and (problem := _unfinished(row, keys, ledger)) is not None:
             asked = "" if seed == 1 else f" --seed {seed}"
-            left_out[row.id] = f"{name}: {problem}; run it first: nmt-ablate run {row.id}{asked}{options.arguments}"
+            left_out[row.id] = f"{name}: {problem}; run it first: nmt-ablate run{quoted([as_targets(row)[1]])}{asked}{options.arguments}"
         elif needs.needs_weights and not (keys.train and Store(ledger.run_dir(keys.train), keys.train).has_weights()):
             left_out[row.id] = f"{name}: its weights are not in {ledger.root} (published results hold none)"
         else:
@@ -101,7 +104,7 @@ def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
 def folder_name(
     rows: Sequence[Row], options: RowOptions, seed: int = 1, settings: Sequence[str] = (), *, several_targets: bool = False
 ) -> str:
-    """Returns a stable folder name: the row, table or papers, the profile, the seed, and a digest of the other choices.
+    """Returns a stable folder name: the row, table or papers, the profile, a digest of the other choices, and the seed.
 
     several_targets: whether the rows may be only part of a table, in which case their ids are part of the digest.
     """
@@ -109,6 +112,5 @@ def folder_name(
     papers = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
     name = rows[0].id if len(rows) == 1 else tables[0] if len(tables) == 1 else papers
     ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []
-    choices = [ids, sorted(options.sets or []), sorted(settings)]
-    suffix = (f"@{options.profile}" if options.profile else "") + (f"-seed{seed}" if seed != 1 else "")
-    return (name + suffix).replace("/", "-") + (f"+{digest(choices)[:8]}" if any(choices) else "")
+    name = sweep_name(name, options.profile, [*(options.sets or []), *settings, *ids]) + (f"-seed{seed}" if seed != 1 else "")
+    return name.replace("/", "-")

@@ -33,12 +33,6 @@ Point = tuple[Any, int | str]
 """(group, value of the option). A value that is not a number, such as J, comes last on the axis."""
 
 
-def effects_of(context: AnalysisContext) -> tuple[dict[str, list[SeedResult]], Effects]:
-    """Returns (the finished seeds of each row, their statistics)."""
-    outcomes = {s.row.id: context.finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
-    return outcomes, Effects([s.row for s in context.subjects], outcomes, context.finder.reader)
-
-
 def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:
     """Returns (half-width, what it is over), None where a row has no statistics of sentences: no translations, or no text of its corpus."""
     arm = effects.arms.get(row)
@@ -47,7 +41,8 @@ def half_width(effects: Effects, row: str) -> tuple[float | None, str | None]:
     spread = effects.spread(row)
     if spread is None or arm.k == 1:
         return round(quantile(1 - LEVEL / 2, math.inf) * sentence_error(arm), 4), "sentences"
-    return round(quantile(1 - LEVEL / 2, spread.df) * math.sqrt(spread.variance / arm.k), 4), "seeds"
+    variance = spread.variance + effects.model(row).tau2  # a mean contains the seeds' common effects
+    return round(quantile(1 - LEVEL / 2, spread.df) * math.sqrt(variance / arm.k), 4), "seeds"
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,8 @@ class OptionCurve:
 
     def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
-        outcomes, effects = effects_of(context)
+        outcomes = {s.row.id: context.finder.outcomes(s.row, [s.spec.seed]) for s in context.subjects}
+        effects = Effects([s.row for s in context.subjects], outcomes, context.finder.reader)
         starts = {s.spec.init_from for s in context.subjects if self.point(s) is not None}
         each = (self._analyse_row(subject, outcomes[subject.row.id], effects, starts) for subject in context.subjects)
         records = [record for own in each for record in own]
@@ -124,8 +120,9 @@ class OptionCurve:
             aside = 0.012 * span * (index - (len(groups) - 1) / 2)
             x, y, half = zip(*sorted((places[r[self.option]] + aside, r["bleu"], r["half_width"] or 0.0) for r in own), strict=True)
             label = prefixes[name] + (group if isinstance(group, str) else f"{self.group}: {group}")
-            look: dict[str, Any] = {"yerr": half if any(half) else None, "color": palette[index], "marker": figures.marker(index)}
-            axes.errorbar(x, y, **look, linestyle=dash, capsize=2, elinewidth=0.8, label=label)
+            mark = figures.MARKERS[index % len(figures.MARKERS)]
+            look: dict[str, Any] = {"color": palette[index], "marker": mark, "linestyle": dash, "label": label}
+            axes.errorbar(x, y, yerr=half if any(half) else None, capsize=2, elinewidth=0.8, **look)
         for r in baselines:
             colour, band = palette[len(groups) + rows.index(r["row"])], r["half_width"] or 0.0
             without_note = re.sub(r"\s*\([^()]*\)$", "", r["label"])  # such as `(control, not in the paper)`
@@ -170,4 +167,4 @@ DEPTH = OptionCurve(
     "encoder layers",
 )
 for curve in (HOPS, STEPS, DEPTH):
-    register(curve.kind)(curve.analyse)
+    register(curve.kind, over_seeds=True)(curve.analyse)

@@ -1,7 +1,7 @@
 """Significance of a row's difference to its baseline under resampling of sentences: sign test and paired bootstrap, for each seed.
 
 Both tests are always run. `significance` of the analysis row or the row's file decides the mark, else both tests. The baseline is the row
-that a row is initialised from, else the table's baseline (pinned, or the first) among the subjects.
+with which the table compares a row (`specs.row.starts`), or for a row in no table the row that it starts from.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from orchestrator.specs.table import TestName
 SHOWN = ["label", "seed", "baseline", "delta", "low", "high", "mark", "p_sign", "p_bootstrap"]
 
 
-@register("significance")
+@register("significance", over_seeds=True)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
     finder = context.finder
@@ -51,13 +51,14 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
     """Returns the baseline of a row; None for the baseline itself, or with a line in `missing` if it is not among the subjects."""
-    row, known = subject.row, {s.row.id: s.row for s in context.subjects}
-    if row.parent is not None:
-        return row.parent
+    row = subject.row
     first = starts(_rows_of(row.source_file)).get(row.id) if Path(row.source_file).is_file() else None
-    if first is not None and first not in known:
+    if first is None:
+        return row.parent
+    known = {each.id: each for each in (row.parent, *(s.row for s in context.subjects)) if each is not None}
+    if first not in known:
         missing.append(f"{row.id}: its baseline {first} is not among the finished rows asked for; name it too")
-    return known.get(str(first))
+    return known.get(first)
 
 
 _rows_of = cache(resolve)

@@ -3,18 +3,19 @@
 import math
 import struct
 from dataclasses import replace
+from itertools import product
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy.stats import t
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis
-from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, effects_of, half_width
+from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS, half_width
 from orchestrator.analysis.kinds.training import accuracy
+from orchestrator.report.effects import Effects
 
 
 def test_labels_are_drawn_as_they_are_written() -> None:
@@ -42,16 +43,17 @@ def test_figures_are_as_wide_as_columns_of_a_paper(lab, tmp_path, width: str | N
 
 
 def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own) -> None:
-    base, hier = (own.rows[name].id for name in ("base", "hier"))
-    half, over = half_width(effects_of(own.context("depth", "base"))[1], base)
-    assert over == "sentences" and half is not None and 1.0 < half < 60.0
-    for seed in (2, 3):
-        own.finish("base", spoil=lambda source, seed=seed: len(source.split()) > 6 + seed, seed=seed)
-    outcomes, effects = effects_of(own.context("depth", "base", "hier"))
-    scores = np.array([outcome.bleu for outcome in outcomes[base]])
-    half, over = half_width(effects, base)
-    assert over == "seeds" and half == pytest.approx(t.ppf(0.975, 2) * scores.std(ddof=1) / math.sqrt(3), abs=1e-3)
-    assert half_width(effects, hier)[1] == "sentences"
+    """Seeds have a common effect, which a mean over seeds contains."""
+    rows = [own.rows["base"], own.rows["hier"]]
+    for over, seeds in (("sentences", ()), ("seeds", (2, 3))):
+        for name, seed in product(("base", "hier"), seeds):
+            own.finish(name, spoil=lambda source, longest=6 + seed + 3 * (name == "hier"): len(source.split()) > longest, seed=seed)
+        finder = own.context("depth").finder
+        effects = Effects(rows, {row.id: finder.outcomes(row) for row in rows}, finder.reader)
+        half, found = half_width(effects, rows[0].id)
+        assert found == over and half is not None and 1.0 < half < 60.0
+    spread, tau2 = effects.spread(rows[0].id), effects.model(rows[0].id).tau2
+    assert tau2 > 0 and half == pytest.approx(t.ppf(0.975, spread.df) * math.sqrt((spread.variance + tau2) / 3), abs=1e-3)
 
 
 def test_bleu_by_depth_has_a_line_a_method(own) -> None:

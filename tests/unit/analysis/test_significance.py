@@ -47,10 +47,9 @@ def test_each_seed_that_both_have(own) -> None:
     assert not any("one seed" in note for note in made.notes)
 
 
-def test_a_parent_is_the_baseline(own) -> None:
-    base, hier = own.rows["base"], own.rows["hier"]
-    child = replace(hier, id="demo/small/child", parent=base, spec=hier.spec.model_copy(update={"init_from": base.id}))
-    own.rows = own.rows | {"child": child}
-    own.finish("child")
-    made = significance.analyse(own.context("significance", "child"))
-    assert [(r["row"], r["baseline"]) for r in made.records] == [("demo/small/child", "demo/small/base")]
+@pytest.mark.parametrize(("named", "base"), [("", "base"), ("compare_with: hier, ", "hier")])
+def test_the_baseline_is_the_row_that_the_table_compares_with(lab, tmp_path, named: str, base: str) -> None:
+    made = type(lab)(tmp_path, lab.file.read_text().replace("later: {", f"later: {{init_from: base, {named}"))
+    for name in ("base", "hier", "later"):
+        made.finish(name, spoil=lambda source, name=name: len(source.split()) > 6 + len(name))
+    assert significance.analyse(made.context("significance", "hier", "later")).records[0]["baseline"] == f"demo/small/{base}"

@@ -23,11 +23,14 @@ def test_a_row_that_runs_stands_for_itself_and_an_analysis_for_its_rows(lab) -> 
     assert [s.label for s in group("length", [alone], RowOptions(), lab.ledger)[0]] == ["(a) without diversity"]
 
 
-def test_rows_without_a_run_are_named_with_the_command_that_makes_one(lab) -> None:
-    found, left_out = group("length", [lab.rows["base"], lab.rows["later"]], SMOKE, lab.ledger)
+def test_rows_without_a_run_are_named_with_the_command_that_makes_one(own) -> None:
+    found, left_out = group("length", [own.rows["base"], own.rows["later"]], SMOKE, own.ledger)
     assert [s.row.id for s in found] == ["demo/small/base"]
-    expected = "run it first: nmt-ablate run demo/small/later --profile smoke"
+    expected = f"run it first: nmt-ablate run '{own.file}#later' --profile smoke"
     assert len(left_out) == 1 and left_out[0].endswith(expected) and "found no run" in left_out[0]
+    own.finish("later", seed=2)  # which stands for all seeds
+    for kind, seeds in (("depth", [2]), ("length", [])):
+        assert [s.spec.seed for s in group(kind, [own.rows["later"], own.rows["base"]], RowOptions(), own.ledger)[0]] == [*seeds, 1]
 
 
 def test_weights_that_are_gone(lab, tmp_path) -> None:
