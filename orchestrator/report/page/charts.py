@@ -133,12 +133,12 @@ def points(section: Section, order: Sequence[str]) -> list[Spec]:
             if outcome.keys.train is None:
                 continue
             for metric, curve in _curves(section, outcome.keys.train).items():
-                curves.setdefault(metric, {})[outcome.seed] = thinned(curve)
+                curves.setdefault(metric, {})[outcome.seed] = curve
         for metric, seeds in curves.items():
             about = {"r": place, "m": METRICS[metric]}
             for seed, curve in seeds.items():
-                found += [about | {"v": "seed", "s": seed, "x": x, "y": round(y, 4)} for x, y in curve]
-            found += [about | point for point in _mean(list(seeds.values()))]
+                found += [about | {"v": "seed", "s": seed, "x": x, "y": round(y, 4)} for x, y in thinned(curve)]
+            found += [about | point for point in thinned(_mean(list(seeds.values())))]
     return found
 
 
@@ -152,7 +152,7 @@ def _curves(section: Section, key: str) -> dict[str, list[tuple[int, float]]]:
     return {metric: curve for metric, curve in known.items() if curve}
 
 
-def thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+def thinned(curve: Sequence[Any]) -> list[Any]:
     """Returns at most MOST_POINTS points at even distances, including the first and the last."""
     if len(curve) <= MOST_POINTS:
         return list(curve)

@@ -163,6 +163,9 @@ def forest(sections: Sequence[Section], *, twice: bool = False) -> Spec | None:
 def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]]:
     """{"row", "corpus", "metric", "score", "score_low", "score_high", "nll", .., "paper"} of each claim about the score, and corpus."""
     labels = {line.id: line.label.partition(" (")[0] for line in section.table.rows}
+    own = {_plain(str(line.ours.data)) for line in section.table.rows if line.ours}
+    others = [_plain(corpus) for corpus in section.second]
+    name = str if len({*others} - own) < len(others) else _plain  # two directions of a corpus have one plain name
     found = []
     for one, second in on_corpora(section):
         claim, effect = one.judgement.claim, one.judgement.effect
@@ -174,9 +177,9 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         room = LETTERS - len(tail)  # the comparison row is never cut off, because a row may have several claims
         label = (head if len(head) <= room else head[: room - 1].rstrip(" ,") + "…") + tail
         data = next((str(line.ours.data) for line in section.table.rows if line.id == claim.row and line.ours), "")
-        for corpus, each in {_plain(data): one, **{_plain(corpus): other for corpus, other in second.items()}}.items():
+        for corpus, each in {data: one, **second}.items():
             if (found_there := each.judgement.effect) is not None:
-                point: dict[str, Any] = {"row": label, "corpus": corpus, "metric": found_there.metric}
+                point: dict[str, Any] = {"row": label, "corpus": name(corpus), "metric": found_there.metric}
                 point |= {"paper": claim.effect} if each is one and claim.effect is not None else {}
                 found.append(point | _ends("score", found_there) | _ends("nll", each.nll.effect if each.nll is not None else None))
     return found

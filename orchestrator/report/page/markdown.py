@@ -134,10 +134,10 @@ _TITLES = {
 
 
 def _provenance(section: Section) -> str:
-    found = provenance(section)
+    runs, environments = provenance(section)
     lines = [f"This table again:\n\n```sh\n{visible(command(section))}\n```"]
-    for letter, fields in found.environments.items():
-        keys = [run.key for run in found.runs if run.environment == letter]
+    for letter, fields in environments.items():
+        keys = [run.key for run in runs if run.environment == letter]
         about = [(said, str(fields[name])) for key, said in KNOWN.items() for name in fields if name.rpartition(".")[2] == key]
         known = ", ".join(f"{said} {value[:12] if said == 'commit' else value}" for said, value in about)
         lines.append(f"- {counted(len(keys), 'run')}: {_md(known)}.")

@@ -1,7 +1,6 @@
-"""Provenance of the figures: runs with their keys, their environments, and the commands that repeat them."""
+"""Provenance of the figures: runs with their keys, and their environments; and the keys of specs that differ."""
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,6 @@ from orchestrator.ledger.provenance import flat
 from orchestrator.report.find import is_shipped
 from orchestrator.report.page.section import Section
 from orchestrator.specs.row import short_id
-from orchestrator.sweeps.names import as_targets
 
 
 @dataclass(frozen=True)
@@ -25,16 +23,8 @@ class RunLine:
     shipped: bool
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Provenance of a table. environments: letter -> field name -> value. commands: row -> the command that repeats it."""
-
-    runs: list[RunLine]
-    environments: dict[str, dict[str, Any]]
-    commands: dict[str, str]
-
-
-def provenance(section: Section) -> Provenance:
+def provenance(section: Section) -> tuple[list[RunLine], dict[str, dict[str, Any]]]:
+    """Returns the runs of a table, and their environments: letter -> field name -> value."""
     ledger = section.finder.ledger
     runs: list[RunLine] = []
     letters: dict[str, str] = {}
@@ -50,13 +40,7 @@ def provenance(section: Section) -> Provenance:
                 environments[letter] = {name: value for name, value in flat(capsule).items() if value is not None}
             shipped = bool(key) and is_shipped(ledger, key)
             runs.append(RunLine(short_id(row.id), outcome.seed, outcome.status, outcome.bleu, key[:16], letter, shipped))
-    commands = {
-        short_id(row.id): f"nmt-ablate run {shlex.quote(as_targets(row)[1])} --seed {seed}{section.arguments}"
-        for row in section.rows
-        if row.kind == "run"
-        for seed in [next((o.seed for o in section.outcomes.get(row.id, ())), 1)]
-    }
-    return Provenance(runs, environments, commands)
+    return runs, environments
 
 
 ABSENT = "–"

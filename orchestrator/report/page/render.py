@@ -92,7 +92,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "keys": keys,
         "values": values,
         "pair": [short_id(table.base) if table.base else "", short_id(best.id) if best else ""],
-        "provenance": provenance(section),
+        **dict(zip(("runs", "environments"), provenance(section), strict=True)),
         "notes": [*made.notes, *table.notes],
         "assumed": _assumed({short_id(row.id): row.assumed for row in section.rows if row.kind == "run"}),
         "command": command(section),
