@@ -29,6 +29,7 @@ from models.transformer import Transformer, build
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
 from orchestrator.decoding.beam import BOS
+from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import ModelSpec
 
 SENTENCES = 100
@@ -133,7 +134,7 @@ def _weights_of_row(context: AnalysisContext, subject: Subject, notes: list[str]
 
 @torch.no_grad()
 def weights_of(model: Transformer, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Found:
-    """The weights of every component that has some, in the order of the model: encoder, bridge, decoder."""
+    """The weights of every component that has some, in the order of the model: encoder, bridge, decoder. pairs: ids without EOS."""
     found: Found = defaultdict(dict)
     for name, module in model.named_modules():
         if isinstance(module, Component) and not isinstance(module, Residual):
@@ -166,8 +167,8 @@ def _residuals(model: Transformer, stack: Stack, pairs: Sequence[tuple[Sequence[
         hooks.enter_context(stack.register_forward_hook(end))
         for source, target in pairs:
             seen.clear()
-            model.decode(torch.tensor([[BOS, *target]]), model.encode(torch.tensor([source])))
-            count = len(source) if stack is model.encoder else len(target) + 1
+            model.decode(torch.tensor([[BOS, *target]]), model.encode(pad([source])))
+            count = len(source) + 1 if stack is model.encoder else len(target) + 1
             tokens += count
             for way, rows in _ways(seen, count).items():
                 for reader, row in rows.items():

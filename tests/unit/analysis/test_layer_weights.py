@@ -11,6 +11,7 @@ from models.registry import AGGREGATIONS, CONNECTIONS
 from models.site import Flow, History, Site
 from models.transformer import build
 from orchestrator.analysis.kinds.layer_weights import exploitation, layer_weights, multiplied_out, nodes, scores, weights_of
+from orchestrator.decoding.translate import pad
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import ModelSpec
 from tests.unit.analysis.conftest import drawn
@@ -80,7 +81,7 @@ def test_no_row_has_a_node(lab) -> None:
     assert "side=left: expected one of" in refused(lab.context, "exploitation", "hier", options=["side=left"])[0]
 
 
-PAIRS = [([5, 6, 7, 3], [4, 5]), ([8, 3], [6, 7, 9])]
+PAIRS = [([5, 6, 7], [4, 5]), ([8], [6, 7, 9])]
 
 
 @pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "manifold_streams", "rezero", "laurel"])
@@ -100,7 +101,7 @@ def test_multiplied_out_weights_give_what_each_sub_layer_reads(kind: str) -> Non
     for module in model.encoder.modules():
         if isinstance(module, SubLayer):
             module.register_forward_pre_hook(watched)
-    src = torch.tensor([PAIRS[0][0]])
+    src = pad([PAIRS[0][0]])
     history = model(src, torch.tensor([[2]])).encoder
     gave.insert(0, read[0] / weights[0]["read"].sum(-1, keepdim=True))
     shares = multiplied_out(weights, 4)
@@ -127,6 +128,7 @@ def test_weights_of_tokens_are_means_over_all_of_them() -> None:
     one, other = (weights_of(model, [pair])["encoder", "depth_attention", "sources"][5] for pair in PAIRS)
     assert found[5] == pytest.approx([(4 * a + 2 * b) / 6 for a, b in zip(one, other, strict=True)], abs=1e-5)
     assert all(sum(row) == pytest.approx(1.0, abs=1e-5) for row in found.values())
+    assert weights_of(model, [([], [4])])["encoder", "depth_attention", "sources"], "EOS alone"
 
 
 @pytest.mark.parametrize(
