@@ -131,7 +131,7 @@ def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
 
     translator = load_translator(Request.of(row, options, seed=seed).one(), options)
     for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
-        sys.stdout.write(line + "\n")
+        sys.stdout.buffer.write(f"{line}\n".encode())
 
 
 @expand_options()

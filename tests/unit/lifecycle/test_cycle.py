@@ -1,11 +1,14 @@
 """The commands one after the other on a row that was really trained."""
 
+import contextlib
 import io
 import json
 import sys
 
 import pytest
 
+from orchestrator.cli.main import run
+from orchestrator.lifecycle.loader import Translator
 from tests.unit.lifecycle.life import rows_in
 
 
@@ -23,7 +26,9 @@ def test_after_gc_everything_is_still_done_and_translates(trained, copy, cli, mo
     code, _, err = cli("sweep", spec, "--engine", "local", "--no-tracking", *options)
     assert code == 0 and "0 steps executed" in err and cli("table", spec, "--format", "json", "--results", copy)[1] == table
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
-    assert cli("translate", f"{spec}#base", *options)[0] == 0
+    monkeypatch.setattr(Translator, "translate", lambda *_: ["für"])
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "ascii")) as out:
+        assert run(["translate", f"{spec}#base", *map(str, options)]) == 0 and out.buffer.getvalue() == "für\n".encode()
     code, _, err = cli("translate", f"{spec}#child", *options)
     assert code == 2 and f"expected nmt-ablate repro {child.name} --into FOLDER --results {copy}" in err, "`run` would repeat nothing"
     code, _, err = cli("translate", f"{spec}#child", "--seed", 77, *options)
