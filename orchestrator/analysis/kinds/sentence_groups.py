@@ -21,11 +21,13 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register
-from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of
+from orchestrator.analysis.translations import load_into, snapshots_of
 from orchestrator.decoding.forced import reference_nll
 from orchestrator.errors import UserError
 from orchestrator.ledger.statistics import Floats
+from orchestrator.report.effects import main_metric
 from orchestrator.safe_text import log
+from orchestrator.scoring.significance.sentence_statistics import TITLES, score_of
 from orchestrator.training.runtime import best_device
 
 Groups = Iterable[tuple[str, list[int]]]
@@ -64,7 +66,7 @@ def difficulty(context: AnalysisContext) -> Analysis:
         again = f"train it with --set train.snapshots={SNAPSHOTS} (another key, so a run of its own)"
         raise UserError(f"{scorer.row.id}: found no snapshots of its weights; {again}")
     prepared, test = context.prepared(scorer), scorer.spec.score.test
-    sources, scores = prepared.sources(test), difficulty_of(_losses(context, scorer, paths))
+    sources, scores = prepared.sources(test), _difficulty(context, scorer, paths)
     words = np.array([len(line.split()) for line in prepared.tokenise(sources, "src")])
     parts = list(zip(QUARTILES, quartiles(scores), strict=True))
     records: Records = []
@@ -84,21 +86,19 @@ def difficulty(context: AnalysisContext) -> Analysis:
 
 
 def bleu_of_groups(context: AnalysisContext, subject: Subject, groups: Groups) -> Records:
-    """Returns one record per group and one for all sentences; BLEU is None for an empty group."""
-    prepared, decoded, spec = context.prepared(subject), context.decoded(subject), subject.spec
-    hypotheses, tokens, test = decoded["hypotheses"], decoded["tokens"], spec.score.test
-    references, text = prepared.references(test), prepared.reference_text(test)
-    if (found := len(hypotheses)) != (sentences := len(references[0])):
-        raise UserError(f"{subject.row.id}: found {found} translations of {sentences} sentences of {test}")
+    """Returns one record per group and one for all sentences; BLEU (ROUGE-L for summaries) is None for an empty group.
+
+    Raises UserError if the run has no statistics of its sentences.
+    """
+    spec, metric = subject.spec.score, main_metric(subject.row)
+    counts, score = context.finder.reader.of(subject.keys).get(metric), score_of(metric, spec)
+    if counts is None:
+        raise UserError(f"{subject.name}: {context.ledger.root} has no sentence statistics of its {TITLES[metric]}")
     records: Records = []
-    for name, indices in [*groups, ("all", list(range(sentences)))]:
-        value = None
-        if indices:
-            lines, running = ([[stream[i] for i in indices] for stream in streams] for streams in (references, text))
-            outputs = [hypotheses[i] for i in indices], [tokens[i] for i in indices]
-            value = bleu(outputs, references_of(prepared, lines, running), test, spec)
-        record = subject.columns | {"test": test, "group": name, "sentences": len(indices)}
-        records.append(record | {"bleu": value, "metric": spec.score.metric})
+    for name, indices in [*groups, ("all", list(range(len(counts))))]:
+        record = subject.columns | {"test": spec.test, "group": name, "sentences": len(indices)}
+        value = round(float(score(counts[indices].sum(0))), 4) if indices else None
+        records.append(record | {"bleu": value, "metric": spec.metric})
     return records
 
 
@@ -120,7 +120,8 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
     return [(name, [i for i, n in enumerate(lengths) if low < n <= high]) for name, (low, high) in zip(names, bounds, strict=True)]
 
 
-def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
+def _difficulty(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
+    """Returns scores [N]: mean plus standard deviation over the snapshots of losses per token."""
     model, pairs = context.model(scorer).to(best_device()), context.prepared(scorer).pairs(scorer.spec.score.test)
     sources, targets = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
     losses = []
@@ -129,12 +130,7 @@ def _losses(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) ->
         total, tokens = np.array(reference_nll(model, sources, targets)).T
         losses.append(total / tokens)
         log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
-    return np.stack(losses)
-
-
-def difficulty_of(nll_KN: Floats) -> Floats:
-    """Returns scores [N]: mean plus standard deviation over the K snapshots of losses [K, N]."""
-    scores: Floats = nll_KN.mean(axis=0) + nll_KN.std(axis=0)
+    scores: Floats = np.mean(losses, axis=0) + np.std(losses, axis=0)
     return scores
 
 

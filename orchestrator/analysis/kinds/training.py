@@ -23,9 +23,9 @@ from matplotlib.ticker import MaxNLocator
 from models.initialise import stream_seed
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
-from orchestrator.analysis.translations import bleu, load_into, references_of, snapshots_of, translate
+from orchestrator.analysis.translations import load_into, references_of, snapshots_of, translate
 from orchestrator.safe_text import log
-from orchestrator.scoring.scores import References
+from orchestrator.scoring.scores import References, score
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
 from orchestrator.training.runtime import best_device
@@ -134,7 +134,7 @@ def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str
     targets = [target for _, target in sampled]
     made = [prepared.decode(targets)]
     texts: dict[str, tuple[list[list[int]], References, str]] = {
-        "training": ([source for source, _ in sampled], references_of(prepared, made, made, prepared.decode_tokens(targets)), "train"),
+        "training": ([source for source, _ in sampled], references_of(prepared, made, prepared.decode_tokens(targets)), "train"),
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
     }
     model, snapshots = context.model(subject).to(best_device()), snapshots_of(context, subject)
@@ -152,7 +152,7 @@ def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str
         if step != own_step:
             load_into(model, context, subject, snapshots[step])
         for data, (ids, references, split) in texts.items():
-            value = bleu(translate(model, ids, spec, prepared), references, split, spec)
+            value = round(float(score(*translate(model, ids, spec, prepared), references, split, spec.score)["bleu"]), 4)
             log(f"{subject.name} update {step}: BLEU {value:.2f} on {data} data")
             records.append(columns | {"measure": "bleu", "data": data, "step": step, "value": value, "sentences": len(ids)})
     records.sort(key=lambda r: (r["data"], r["step"]))

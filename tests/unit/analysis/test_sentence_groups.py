@@ -1,13 +1,14 @@
 """BLEU of groups of sentences: by length of the source, and by difficulty (Wei et al. 2020, Eq. 14-15)."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, difficulty_of, grouped, length, quartiles
+from orchestrator.analysis.kinds import sentence_groups
+from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, grouped, length, quartiles
+from orchestrator.analysis.translations import snapshots_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
 from tests.unit.analysis.conftest import drawn
@@ -44,13 +45,6 @@ def with_snapshots(lab, name: str, count: int, noise: float = 0.3) -> None:
         store.save_snapshot(step, {n: w + noise * torch.randn(w.shape, generator=generator) for n, w in sorted(weights.items())}, count)
 
 
-def test_the_score_is_mean_plus_standard_deviation() -> None:
-    losses = np.array([[1.0, 2.0, 0.5], [3.0, 2.0, 0.5], [2.0, 5.0, 0.5]])
-    mean, std = [2.0, 3.0, 0.5], [math.sqrt(2 / 3), math.sqrt(2.0), 0.0]
-    assert difficulty_of(losses) == pytest.approx([m + s for m, s in zip(mean, std, strict=True)])
-    assert difficulty_of(losses[:1]) == pytest.approx(losses[0]), "one snapshot has no deviation"
-
-
 def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
     scores = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0, 6.0, 9.0, 8.0, 7.0])
     found = quartiles(scores)
@@ -61,7 +55,8 @@ def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
 
 def test_quartiles_of_the_test_set(own) -> None:
     with_snapshots(own, "base", 3)
-    made = difficulty(own.context("difficulty", "base", "hier", "iter"))
+    context = own.context("difficulty", "base", "hier", "iter")
+    made = difficulty(context)
     assert [r["group"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
     for name in QUARTILES:
         cells = {r["label"]: r for r in made.records if r["group"] == name}
@@ -72,6 +67,9 @@ def test_quartiles_of_the_test_set(own) -> None:
     known = own.score("base")
     assert made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and made.records[4]["sentences"] == known["sentences"]
     assert any("K = 3, not 20" in note for note in made.notes)
+    scored = context.subjects[0], list(snapshots_of(context, context.subjects[0]).values())
+    each = np.stack([sentence_groups._difficulty(context, scored[0], [path]) for path in scored[1]])
+    assert sentence_groups._difficulty(context, *scored) == pytest.approx(each.mean(0) + each.std(0)), "one snapshot has no deviation"
     assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
 
 
