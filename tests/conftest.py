@@ -142,7 +142,7 @@ class FakeResults:
             self.spec(rows[name])
             self.history(rows[name], 1, 5)
             self.train(rows[name], status, steps=5, reason=f"{status} at step 5")
-        self.history(rows["mlrf"], 6, 6, **{"train/loss": float("nan")})
+        self.history(rows["mlrf"], 6, 6, **{"train/loss": None})
         self.spec(rows["cut"])
         self.history(rows["cut"], 1, 3)
         return self.sweep(list(rows.values())), rows

@@ -1,6 +1,5 @@
 """Converts a run to what MLflow stores: reports (`history.jsonl`) to points of metrics, names and texts to those that a server accepts."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,9 +31,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def number(value: Any) -> float | None:
-    """A number, or the strings `nan` and `inf` of strict JSON, as float; None for anything else."""
-    if isinstance(value, str) and value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
-        return float(value)
+    """A number as float; None for anything else. Files have null in place of NaN and infinities (`files.json_lines`)."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
@@ -44,15 +41,12 @@ FIRST = ("valid/nll", "train/nll")
 """Written before the others: the UI's comparison opens with the metric that a run had first."""
 
 
-def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> tuple[list[Point], list[str]]:
-    """Finite metrics in order, to five digits, and `key@step` of the others.
-
-    If a step is reported again after a crash, the first report counts.
+def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> list[Point]:
+    """Metrics in order, to five digits. If a step is reported again after a crash, the first report counts.
 
     The time of a point is its line's `t` (seconds), else `start` plus its step in ms, so that a rebuilt store is the same.
     """
     points: list[Point] = []
-    nonfinite: list[str] = []
     last: dict[str, int] = {}
     for line in reports:
         step = line.get("step")
@@ -64,11 +58,8 @@ def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> tuple[list[
             if (metric_value := number(value)) is None or step <= last.get(key, -1):
                 continue
             last[key] = step
-            if math.isfinite(metric_value):
-                points.append(Point(key, metric_value if metric_value.is_integer() else float(f"{metric_value:.5g}"), time, step))
-            else:
-                nonfinite.append(f"{key}@{step}")
-    return points, nonfinite
+            points.append(Point(key, metric_value if metric_value.is_integer() else float(f"{metric_value:.5g}"), time, step))
+    return points
 
 
 def valid_name(name: str) -> str:

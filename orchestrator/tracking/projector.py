@@ -161,8 +161,8 @@ class Projector:
                     step = int(result.tags.get("nmt.best_step") or result.metrics.get("steps") or 0)
                     about = {key: tags[key] for key in ("nmt.sweep", "nmt.row", "nmt.seed")} | {"nmt.weights": f"{row.train[:16]}/weights"}
                     model = write_model(store, child, f"{name} s{row.seed}", step, about)
-            for name in {"nmt.reason", "nmt.nonfinite"} & child.data.tags.keys() - result.tags.keys():
-                store.client.delete_tag(child.info.run_id, name)
+            if "nmt.reason" in child.data.tags.keys() - result.tags.keys():
+                store.client.delete_tag(child.info.run_id, "nmt.reason")
             tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
             signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
             store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)

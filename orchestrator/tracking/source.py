@@ -6,7 +6,6 @@ The results come from `RunView`, as in every other command: what `table` refuses
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +102,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     also = {name: record or {} for name, record in view.scores.items() if name}
     state = "running" if view.status in ("new", "trained") else view.status
     start = began or sweep.started
-    points, nonfinite = read_points(ledger.reports(row.train), start)
+    points = read_points(ledger.reports(row.train), start)
     end = max(filter(None, recorded), default=start) if state in STATUSES else None
     if state == "stopped" and points:
         end = points[-1].time  # its record is written at the sweep's end
@@ -114,10 +113,9 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         "nmt.weights_sha256": train.get("weights_sha256"),
         "nmt.best_step": train.get("best_step"),
         "nmt.corpus_sha256": (train.get("text") or {}).get("sha256"),
-        "nmt.nonfinite": ", ".join(nonfinite),
         "mlflow.source.git.commit": capsule.get("git_commit"),
     }
-    about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
+    about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:]]
     content = hashlib.sha256(json.dumps(about + [also] * bool(also), default=str).encode()).hexdigest()
     known = {name: str(value) for name, value in tags.items() if value}
     return RunResult(state, view.outcome.reason, start, end, _finals(train, decode, score, also), points, view, known, content)
@@ -140,4 +138,4 @@ def _finals(train: Record, decode: Record, score: Record, also: Mapping[str, Rec
     found |= {name: score.get(name) for name in ROUGE}
     found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
     found |= {f"{figure}_{name}": other.get(figure) for name, other in also.items() for figure in ROUGE}
-    return {name: figure for name, value in found.items() if (figure := number(value)) is not None and math.isfinite(figure)}
+    return {name: figure for name, value in found.items() if (figure := number(value)) is not None}

@@ -7,7 +7,6 @@ The time saved is computed as in the paper (sections 5.1-5.2): one minus the rat
 example, 13 epochs instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 20) / (1571 / 1710) = 29.3% of the time.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +42,12 @@ class Losses:
     """Validations of a row in order of updates, those that are compared.
 
     cut: the one after which the learning rate was first cut, or None. end: the last one of the run; None if the run ended at `max_steps` or
-    `max_epochs` instead of by its schedule. bad: number of non-finite losses, which are left out.
+    `max_epochs` instead of by its schedule.
     """
 
     points: list[LossPoint]
     cut: LossPoint | None
     end: LossPoint | None
-    bad: int
     words_per_second: float | None
 
 
@@ -72,8 +70,6 @@ def analyse(context: AnalysisContext) -> Analysis:
     panels: dict[str, dict[str, tuple[Subject, Losses]]] = {}
     for subject in context.subjects:
         losses = losses_of(context.ledger.history(subject.train_key), context.ledger.read_train(subject.train_key) or {}, until)
-        if losses.bad:
-            notes.append(f"{subject.name}: {losses.bad} losses are not finite; left out")
         if not losses.points:
             notes.append(f"{subject.name}: its history has no validation loss; left out")
             continue
@@ -108,16 +104,13 @@ def losses_of(history: Sequence[Mapping[str, Any]], record: Mapping[str, Any], u
     """
     ends = epoch_ends(history)
     points: list[LossPoint] = []
-    bad, total, updates, last = 0, 0.0, 0, 0
+    total, updates, last = 0.0, 0, 0
     for report in history:
         step = int(report["step"])
         train, valid = (number(report.get(name)) for name in ("train/nll", "valid/nll"))
-        bad += sum(value is not None and not math.isfinite(value) for value in (train, valid))
         if train is not None:
-            if math.isfinite(train):
-                total, updates = total + train * (step - last), updates + step - last
-            last = step
-        if valid is not None and math.isfinite(valid):
+            total, updates, last = total + train * (step - last), updates + step - last, step
+        if valid is not None:
             epochs = float(np.interp(step, *np.array(ends).T)) if len(ends) > 1 else None
             points.append(LossPoint(step, valid, total / updates if updates else None, epochs))
             total, updates = 0.0, 0
@@ -126,7 +119,7 @@ def losses_of(history: Sequence[Mapping[str, Any]], record: Mapping[str, Any], u
     end = points[-1] if points and record.get("ended_by") not in ("max_steps", "max_epochs") else None
     if until == "first-cut" and cut is not None:
         points = [p for p in points if p.step <= cut.step]
-    return Losses(points, cut, end, bad, float(record.get("tokens_per_second") or 0.0) or None)
+    return Losses(points, cut, end, float(record.get("tokens_per_second") or 0.0) or None)
 
 
 def epoch_ends(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:

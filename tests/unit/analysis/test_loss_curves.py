@@ -65,11 +65,6 @@ def test_the_training_loss_of_a_point_is_the_mean_since_the_validation_before() 
     assert [p.epochs for p in points] == [0.5, 1.0, 1.25]
 
 
-def test_a_history_without_a_whole_epoch_or_with_bad_losses() -> None:
-    found = losses_of([{"step": 5, "train/nll": "nan", "train/epoch": 0, "valid/nll": 2.0}, {"step": 9, "valid/nll": "inf"}], {})
-    assert found.bad == 2 and [(p.step, p.train, p.epochs) for p in found.points] == [(5, None, None)]
-
-
 def test_the_cut_belongs_to_the_validation_that_rose() -> None:
     found = losses_of(history([3.0, 2.0, 2.5, 1.5]), cut_after(3), "first-cut")
     assert found.cut is not None and found.cut.epochs == 3.0 and found.cut.valid == 2.5
