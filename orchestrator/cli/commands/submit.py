@@ -134,19 +134,30 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     matched = wanted(rows, kinds)
     name = sweep_name(address_of(target, rows), options.profile, options.sets, kinds)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
-    same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None))
+    words = list(arguments)
+    words.remove(target)
+    search = options.tune_with
+    if search is not None:
+        search = Path(_from_root(search))
+        at = next(i for i, word in enumerate(words) if word.partition("=")[0] == "--tune-with")
+        words[at : at + (1 if "=" in words[at] else 2)] = ["--tune-with", str(search)]
+    same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None, tune_with=search))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
     content += ([] if tuned is None else [tuned.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
-    there = f"{os.path.relpath(Path(file).resolve(), ROOT)}{mark}{chosen}" if Path(file).exists() else target
-    words = list(arguments)
-    words.remove(target)
-    number = (len(trained) + sum(map(len, matched.values()))) * len(seeds)
+    there = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
+    runs = len(seeds) if tuned is None else tuned.trials * len(tuned.seeds.search) + len(tuned.seeds.judge)
+    number = (len(trained) + sum(map(len, matched.values()))) * runs
     job = f"sweep-{digest(content)[:16]}"
     return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", there, *words]), env, frozenset(needed))
+
+
+def _from_root(file: Path) -> str:
+    """Returns the path of a file from the root of the upload, where the job runs."""
+    return os.path.relpath(file.resolve(), ROOT)
 
 
 def _folders(folders: Mapping[str, str | None]) -> dict[str, str]:

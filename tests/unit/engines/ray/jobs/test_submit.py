@@ -1,8 +1,10 @@
 """`submit` before it reaches a cluster, and where it reaches none."""
 
+import os
 import re
 import shlex
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,13 +42,17 @@ def test_the_name_is_the_sweep_s_meaning():
     assert len({first.id, *elsewhere, *(make_job(sweep, [*more, SMOKE]).id for more in others)}) == 7
 
 
-def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path):
+def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path, repository, monkeypatch):
     file, ids = tmp_path / "search.yaml", set()
     for trials in (2, 3):
         space = "{optim.schedule.lr: {factor: {choice: [1.0, 2.0]}}}"
         file.write_text(f"tune: {{trials: {trials}, space: {space}, seeds: {{search: [9], judge: [1]}}}}\n")
         job = make_job(sweep, ["--tune-with", str(file), SMOKE])
-        assert file in job.needed
+        assert file in job.needed and job.runs == 2 * (trials + 1), "of both rows"
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(tmp_path)
+            assert job == replace(make_job(sweep, ["--tune-with=search.yaml", str(repository / SMOKE)]), needed=job.needed)
+        assert shlex.split(job.command)[-1] == os.path.relpath(file, repository), "as the job finds it"
         ids.add(job.id)
     assert len(ids) == 2
     with pytest.raises(UserError, match="found no section `tune`"):
