@@ -27,10 +27,10 @@ def _scored(model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: 
 
 def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
     """Decodes the validation set with every candidate. Returns {"alpha": the best by `metric`, the first of equals, "candidates":
-    [{"alpha", "bleu"}], "signature", "seconds"}."""
+    [{"alpha", "bleu"}], "signature", "seconds"}. With beam size 1 it tries the first alone: no exponent has an effect there."""
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
-    alphas = decode.length_penalty.candidates or []
+    alphas = (decode.length_penalty.candidates or [])[: 1 if decode.beam_size == 1 else None]
     scored = [_scored(model, prepared, ids, with_alpha(decode, alpha), metric) for alpha in alphas]
     candidates = [{"alpha": alpha, "bleu": each["bleu"]} for alpha, each in zip(alphas, scored, strict=True)]
     best, seconds = max(candidates, key=lambda candidate: candidate["bleu"]), round(time.perf_counter() - started, 3)

@@ -53,3 +53,13 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     assert other.keys.train == task.keys.train and other.keys.decode != task.keys.decode
     assert ledger.read_decode(task.train_key, other.keys.decode)["hypotheses"] == decoded["hypotheses"]
     assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys.decode)
+
+
+def test_a_greedy_search_tries_one_exponent(prepared, tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(validation_bleu, "score", lambda *_: tried.append(10.0) or {"bleu": 10.0, "signature": "stub"})
+    spec = spec_of(alpha="tuned", candidates=CANDIDATES)
+    task = task_of(spec.model_copy(update={"decode": spec.decode.model_copy(update={"beam_size": 1})}), tmp_path, prepared)
+    run_row(task, Runtime())
+    record = ledger_of(task).record(task.train_key, "tune", task.keys.tune)
+    assert tried == [10.0] and record["alpha"] == CANDIDATES[0] and record["candidates"] == [{"alpha": CANDIDATES[0], "bleu": 10.0}]
