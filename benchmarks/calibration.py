@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from simulated_tables import controlled, looked, simulated
 
 from orchestrator.analysis import figures
-from orchestrator.cli.commands.looks import Judged
+from orchestrator.cli.commands.looks import FIRST, ends
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.looks import level_of
@@ -34,7 +34,6 @@ from orchestrator.scoring.significance.mixed import MixedModel, degrees
 from orchestrator.scoring.significance.sentence_statistics import score_of
 from orchestrator.scoring.significance.verdicts import CONFIRMED, LARGER, SMALLER, Expectation, judge
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.looks import FIRST
 from orchestrator.sweeps.plan import Data
 
 ROWS = 4
@@ -169,7 +168,7 @@ def two_looks(base: list[Arm], other: list[Arm], tables: int, most: int = 6) -> 
             adjusted = holm([each.other_sentences.p for each in found])
             for i in sorted(left):
                 verdict = judge(Expectation(1.0, None, claimed=False), found[i], adjusted[i], level=level_of(1, 2))
-                ended = k == most or Judged((), verdict.word, verdict.reason, verdict.seeds).ends(most) is not None
+                ended = k == most or ends(verdict, most) is not None
                 hits[i] += ended and verdict.word in ("higher", "lower")
                 seeds += k * ended
                 left -= {i} if ended else set()
