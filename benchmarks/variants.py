@@ -35,7 +35,9 @@ from models.transformer import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.kinds.speed import Case, paper_speed  # noqa: E402
+from orchestrator.decoding.validation_bleu import tuned_decode  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
+from orchestrator.ledger.results import Ledger  # noqa: E402
 from orchestrator.report.figures import ratio_of  # noqa: E402
 from orchestrator.specs import index, profiles  # noqa: E402
 from orchestrator.specs.row import Row  # noqa: E402
@@ -76,7 +78,7 @@ class Measured:
                 loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             self.kept = allocated() - before
             loss.backward()
-            self.case.trainer.optimizer.zero_grad(set_to_none=True)
+            self.case.model.zero_grad(set_to_none=True)
 
 
 def tables() -> list[str]:
@@ -131,10 +133,10 @@ def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tupl
     for subject in subjects:
         row = at_size(subject.row, size, args.precision, args.batch_tokens)
         assert row.spec is not None
-        scaled = replace(subject, row=row)
         trainer = trainer_of(row.spec, prepared, size.vocab)
-        case = Case(scaled, trainer, False, sources, row.spec.decode, torch.device("cpu"), args.clock, updates, forced=True)
-        found.append(Measured(case))
+        search = tuned_decode(row.spec.decode, subject.keys, Ledger(Path()))  # nothing is tuned here: the first candidate
+        scaled, device = replace(subject, row=row), torch.device("cpu")
+        found.append(Measured(Case(scaled, trainer, False, sources, search, device, args.clock, updates, forced=True)))
     return found, updates
 
 
