@@ -206,8 +206,6 @@ def padding_bias(mask_BS: Tensor) -> Tensor:
     return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(hidden_BS, -1e9)[:, None, None, :]
 
 
-def causal_bias(length: int, past: int, device: torch.device) -> Tensor | None:
-    """Returns [1, 1, T, past + T]: position t sees positions up to past + t. None for one new position, which sees all positions."""
-    if length == 1:
-        return None
-    return torch.full((length, past + length), -1e9, device=device).triu_(past + 1)[None, None]
+def causal_bias(length: int, device: torch.device) -> Tensor | None:
+    """Returns [1, 1, T, T]: position t sees positions up to t. None for a single position."""
+    return None if length == 1 else torch.full((length, length), -1e9, device=device).triu_(1)[None, None]

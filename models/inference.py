@@ -40,9 +40,12 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
 
     fp32: the same products, summed in another order. bf16: inputs and weights are rounded to bfloat16; sums are fp32. int8: symmetric 8-bit
     weights per output row and inputs per position, with exact sums on every processor; the rest of the model stays fp32.
-    PrecisionError: int8 on a device other than a CPU."""
-    make = _maker(precision, next(model.parameters()).device)
-    if model.__dict__.get("prepared_as") == precision:
+    PrecisionError: int8 on a device other than a CPU, or another context of another precision around this one."""
+    make = find_maker(precision, next(model.parameters()).device)
+    outer = model.__dict__.get("prepared_as")
+    if outer not in (None, precision):
+        raise PrecisionError(f"precision {precision}: found a model that is prepared for {outer}; expected {outer}")
+    if outer is not None:
         yield
         return
     with ExitStack() as stack:
@@ -67,13 +70,9 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
         yield
 
 
-def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raises PrecisionError if `prepared` would raise it."""
-    _maker(precision, device)
-
-
-def _maker(precision: Precision, device: torch.device) -> Make | None:
-    """Returns a function that joins linear maps of one input into one map, with a ReLU if `after` is relu. None: maps stay unchanged."""
+def find_maker(precision: Precision, device: torch.device) -> Make | None:
+    """Returns a function that joins linear maps of one input into one map, with a ReLU if `after` is relu. None: maps stay unchanged.
+    PrecisionError: int8 on a device other than a CPU."""
     onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
     if precision == "int8":
         if device.type != "cpu":

@@ -147,7 +147,7 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding follows the last real token, so the causal mask hides it from every real query
-        bias = causal_bias(length, past, tgt_NT.device) if self.decoder.self_attends and cache is None else None
+        bias = causal_bias(length, tgt_NT.device) if self.decoder.self_attends and cache is None else None
         if self.decoder.self_attends and cache is not None:
             cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
         flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)

@@ -95,7 +95,7 @@ def check_precision(tasks: Sequence[Task]) -> None:
     for row, precision in {task.id: task.spec.decode.precision for task in tasks}.items():
         try:
             if precision != "fp32":
-                inference.check_precision(precision, best_device())
+                inference.find_maker(precision, best_device())
         except inference.PrecisionError as error:
             problems.append(f"{row}: decode.{error}")
     raise_all(problems)

@@ -39,7 +39,7 @@ def layer_norm(x, norm):
 
 
 def flow_of(tgt):
-    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
+    return Flow(bias=causal_bias(tgt.shape[1], tgt.device), causal=True)
 
 
 def sigmoid(x):

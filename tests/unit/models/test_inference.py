@@ -6,7 +6,7 @@ import torch
 import models.inference
 from benchmarks.switches import without
 from models.cache import Cache
-from models.inference import PrecisionError, check_precision, prepared
+from models.inference import PrecisionError, find_maker, prepared
 from models.transformer import build
 from tests.unit.models.model_cases import DEFAULTS, VOCAB, batch, beams, config, fresh, full, tiny
 
@@ -88,8 +88,8 @@ def test_one_inside_another_packs_nothing_anew_and_leaves_the_outer_one():
         want, forward = steps(model, src, tgt), model.output.forward
         with prepared(model):
             assert model.output.forward is forward
-        with prepared(model, "bf16"):
-            assert model.output.forward is not forward
+        with pytest.raises(PrecisionError, match=r"^precision bf16: found a model that is prepared for fp32"), prepared(model, "bf16"):
+            pass
         assert model.output.forward is forward
         assert torch.equal(steps(model, src, tgt), want)
     assert not {"forward", "prepared_as"} & set(model.output.__dict__) | {"prepared_as"} & set(model.__dict__)
@@ -108,7 +108,7 @@ def test_8_bit_maps_without_a_compiler_are_those_in_c(shape):
 
 def test_int8_elsewhere_is_one_line():
     with pytest.raises(PrecisionError, match=r"^precision int8: found device meta; expected a CPU"):
-        check_precision("int8", torch.device("meta"))
+        find_maker("int8", torch.device("meta"))
 
 
 def test_without_the_library_torchs_own_products_are_used(monkeypatch):

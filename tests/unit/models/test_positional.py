@@ -49,7 +49,7 @@ def test_is_the_equation(k, fast, monkeypatch):
         want = literal(encoder, x[b, :length], lambda h, i, length=length: range(length))
         torch.testing.assert_close(got[b, :length], want, atol=1e-5, rtol=1e-4)
     assert torch.isfinite(got).all()
-    got = decoder(x, x, Flow(bias=causal_bias(9, 0, x.device), causal=True))
+    got = decoder(x, x, Flow(bias=causal_bias(9, x.device), causal=True))
     for b in range(3):
         torch.testing.assert_close(got[b], literal(decoder, x[b], lambda h, i: range(i + 1)), atol=1e-5, rtol=1e-4)
 
@@ -59,7 +59,7 @@ def test_gradients_are_those_of_the_equation(causal):
     model = build(relative(3), VOCAB, VOCAB, 1).double()
     mha = model.decoder.layers[0].self_attention.attention
     x = torch.randn(1, 8, 16, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    bias = causal_bias(8, 0, x.device) if causal else None
+    bias = causal_bias(8, x.device) if causal else None
     parameters = [*mha.parameters()]
     got = torch.autograd.grad(mha(x, x, Flow(bias=bias, causal=causal)).square().sum(), parameters)
     want = torch.autograd.grad(literal(mha, x[0], lambda h, i: range(i + 1 if causal else 8)).square().sum(), parameters)

@@ -125,7 +125,7 @@ def test_a_precision_that_this_machine_lacks_is_told_before_training(spec, optio
     def lacks(precision: str, device) -> None:
         raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")
 
-    monkeypatch.setattr("models.inference.check_precision", lacks)
+    monkeypatch.setattr("models.inference.find_maker", lacks)
     rows = resolve(spec("  a: {decode: {precision: int8}}\n  b: {decode: {precision: bf16}}\n  c: {}\n"))
     told = [f"demo/small/{row}: decode.precision {what}: found a toaster; expected fp32" for row, what in (("a", "int8"), ("b", "bf16"))]
     assert refused(execute, rows, [1], options) == told
