@@ -151,7 +151,8 @@ def test_a_linear_map_of_any_shape(random, rows, inputs, outputs, relu):
 def test_a_linear_map_of_bytes_has_exact_sums(random, rows, inputs, outputs, relu):
     x, b, s = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs,), (outputs,)))
     w = torch.randint(-127, 128, (outputs, inputs), generator=random, dtype=torch.int8)
-    x, w[0] = x.abs() if relu else x, 127  # without inputs below 0 the largest products by pairs
+    x, w[0] = x.abs() if relu else x, 127
+    x[0] = 1.0 if relu else -1.0  # all products are the largest, so that a sum that is cut off at 16 bits shows
     assert Linear.takes(w.float(), bits=8)
     scale = x.abs().amax(-1, keepdim=True) / 127
     q = (x * scale.reciprocal()).round()
