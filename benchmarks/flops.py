@@ -6,9 +6,6 @@ from sizes import Pair, Size
 
 from orchestrator.cost.work import Tokens, Work
 
-BACKWARD = 2
-"""Products of the backward pass for each of the forward pass."""
-
 
 def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: int, vocab: int) -> Work:
     """Of the Transformer itself (Vaswani et al. 2017)."""
@@ -16,11 +13,6 @@ def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: in
     source = encoder_layers * (4 * square + ffn) + decoder_layers * 2 * square
     target = decoder_layers * (6 * square + ffn) + vocab * d_model
     return Work(source, target, d_model * encoder_layers, d_model * decoder_layers, d_model * decoder_layers)
-
-
-def forward(size: Size, source: int, target: int) -> float:
-    """Returns the FLOP of one pair with `source` and `target` tokens, EOS included."""
-    return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).forward(Tokens.of([source], [target]))
 
 
 def training_per_target_token(size: Size, pairs: Iterable[Pair]) -> float:

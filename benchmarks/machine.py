@@ -5,6 +5,7 @@ measures them in its own run, on its own threads, and prints them beside its rat
 """
 
 import ctypes
+import os
 import platform
 import shutil
 import statistics
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from models.inference import prepared
+from orchestrator.ledger.provenance import processor
 
 ROWS, INPUTS, OUTPUTS = 1024, 512, 2048
 
@@ -105,12 +107,10 @@ def rates_text(summary: dict[str, dict[str, float]]) -> str:
 
 def describe() -> dict[str, Any]:
     """Returns the CPU, its cores, the load, the versions of torch and Python, and torch's threads."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     load = Path("/proc/loadavg").read_text().split()[0] if Path("/proc/loadavg").exists() else ""
     return {
-        "cpu": model,
-        "cores": sum(line.startswith("processor") for line in lines),
+        "cpu": processor(),
+        "cores": os.cpu_count(),
         "load": load,
         "torch": torch.__version__,
         "python": platform.python_version(),

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import ctranslate2_model
 import plain
@@ -24,6 +24,7 @@ from driver import Lost, Worker
 from safetensors.torch import save_file
 from sizes import Size
 
+from models.inference import Precision
 from orchestrator.data.prepare import prepare
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.ledger.run_files import Store
@@ -80,7 +81,7 @@ def check(row: str | None, setting: Setting, with_ctranslate2: bool, scratch: Pa
     else:
         ways.append({"contender": "plain, slow path", "precision": "fp32", "problem": problem})
     for fast, name in ((False, "ours, off"), (True, "ours")):
-        for precision in precisions() if fast else ["fp32"]:
+        for precision in get_args(Precision) if fast else ("fp32",):
             say(f"quality: {name} {precision}")
             switches.set(fast)
             ways.append({"contender": name, "precision": precision, "outputs": _ours(model, sources, precision)})
@@ -99,15 +100,9 @@ def check(row: str | None, setting: Setting, with_ctranslate2: bool, scratch: Pa
     }
 
 
-def precisions() -> list[str]:
-    """Returns the precisions that the product's decoding supports."""
-    kinds = getattr(DecodeSpec.model_fields.get("precision"), "annotation", None)
-    return list(getattr(kinds, "__args__", ())) or ["fp32"]
-
-
-def _ours(model: Any, sources: Ids, precision: str) -> Ids:
-    extra = {"precision": precision} if precision != "fp32" else {}
-    spec = DecodeSpec(beam_size=BEAM, length_penalty=LengthPenalty(kind="none"), max_ratio=1e-6, max_extra=LONGEST, **extra)
+def _ours(model: Any, sources: Ids, precision: Precision) -> Ids:
+    penalty = LengthPenalty(kind="none")
+    spec = DecodeSpec(beam_size=BEAM, length_penalty=penalty, max_ratio=1e-6, max_extra=LONGEST, precision=precision)
     return [found.ids for found in decode_corpus(model, sources, spec)]
 
 

@@ -21,17 +21,37 @@ from common import (
     set_up,
     tensors,
 )
-from marian_settings import settings
 from protocol import serve
 from transformers.trainer_pt_utils import LabelSmoother
 
 DIFFERS = "post-norm; fused AdamW without decay (its Trainer's default); batches by length as ours"
 
 
+def config(size, dropout):
+    """Dropout is not applied to attention weights."""
+    side = {"layers": size["layers"], "ffn_dim": size["d_ff"], "attention_heads": size["num_heads"]}
+    return transformers.MarianConfig(
+        vocab_size=size["vocab"],
+        decoder_vocab_size=size["vocab"],
+        d_model=size["d_model"],
+        **{f"{name}_{key}": value for name in ("encoder", "decoder") for key, value in side.items()},
+        dropout=dropout,
+        activation_dropout=dropout,
+        attention_dropout=0.0,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=128,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        forced_eos_token_id=None,
+    )
+
+
 def make(job):
     set_up(job)
-    config = transformers.MarianConfig(**settings(job["size"], dropout=job["dropout"], pad=PAD, bos=BOS, eos=EOS))
-    model = transformers.MarianMTModel(config)
+    model = transformers.MarianMTModel(config(job["size"], job["dropout"]))
     about = {"version": transformers.__version__, "params": parameters(model), "differs": DIFFERS}
     if job["task"] == "decode":
         return decoding(job, model.eval(), about)

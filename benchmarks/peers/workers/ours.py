@@ -7,6 +7,7 @@ HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2]), str(HERE.parents[3])]
 
 import contextlib  # noqa: E402
+from typing import get_args  # noqa: E402
 
 import switches  # noqa: E402
 import torch  # noqa: E402
@@ -15,7 +16,7 @@ from protocol import serve  # noqa: E402
 from sizes import Size  # noqa: E402
 from training_step import store  # noqa: E402
 
-from models.inference import prepared  # noqa: E402
+from models.inference import Precision, prepared  # noqa: E402
 from models.paths import PATHS  # noqa: E402
 from models.transformer import build  # noqa: E402
 from orchestrator import cpu  # noqa: E402
@@ -85,19 +86,15 @@ def training(job, model, about):
 
 
 def decoding(job, model, about):
-    kinds = getattr(DecodeSpec.model_fields.get("precision"), "annotation", None)
-    precisions = list(getattr(kinds, "__args__", ())) or ["fp32"]
-
     def translate(group, beam, precision="fp32", fast=True):
-        extra = {"precision": precision} if precision != "fp32" else {}
         penalty = LengthPenalty(kind="gnmt", alpha=0.6)
-        spec = DecodeSpec(beam_size=beam, length_penalty=penalty, max_ratio=1e-6, max_extra=job["length"], **extra)
+        spec = DecodeSpec(beam_size=beam, length_penalty=penalty, max_ratio=1e-6, max_extra=job["length"], precision=precision)
         # a group of up to 32 is one batch; all sources at once are batched by the product
         tokens = {"batch_tokens": 10**9} if len(group) <= 32 else {}
         found = decode_corpus(model, group, spec, **tokens)
         return [[*hypothesis.ids, EOS] for hypothesis in found]
 
-    decoding = OurDecoding(job, translate, precisions=precisions, **about)
+    decoding = OurDecoding(job, translate, precisions=list(get_args(Precision)), **about)
     decoding.model = model
     return decoding
 

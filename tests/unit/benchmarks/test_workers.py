@@ -5,20 +5,21 @@ import flops
 import numpy as np
 import pytest
 import torch
-from sizes import SIZES, Size
+from sizes import SIZES
 
 from models.embedding import sinusoids
 from models.transformer import build
+from orchestrator.cost.work import Tokens
 
 TINY = SIZES["tiny"]
 
 
 def test_flops_by_hand() -> None:
-    size = Size(d_model=2, d_ff=3, num_heads=1, layers=1, vocab=5)
+    found = flops.transformer(d_model=2, d_ff=3, encoder_layers=1, decoder_layers=1, vocab=5).forward(Tokens.of([4], [3]))
     maps, ffn = 4 * 2 * 2 * 2, 2 * 2 * 2 * 3
     encoder = 4 * (maps + ffn) + 2 * (2 * 4 * 4 * 2)
     decoder = 3 * (maps + ffn) + 2 * 2 * 2 * (1 + 2 + 3) + 2 * (2 * 2 * 2) * (3 + 4) + 2 * (2 * 3 * 4 * 2)
-    assert flops.forward(size, 4, 3) == encoder + decoder + 3 * 2 * 2 * 5
+    assert found == encoder + decoder + 3 * 2 * 2 * 5
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
