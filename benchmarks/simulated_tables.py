@@ -39,7 +39,9 @@ def simulated(tables: int) -> str:
                     noise = noise + math.sqrt(1 - correlation) * generator.normal(size=(len(seeds), max(seeds)))
                     table = [dict(enumerate(sd[row] * noise[row, :k])) for row, k in enumerate(seeds)]
                     model = MixedModel(dict(enumerate(table)))
-                    p, planted = np.array([against(model, table, row, (0.0, effect)) for row in range(1, len(seeds))]).T
+                    p, planted = np.array(
+                        [[compared(model, row, 0, each).same_sentences.p for each in (0.0, effect)] for row in range(1, len(seeds))]
+                    ).T
                     rates[i] = np.mean(p < LEVEL), p[0] < LEVEL, min(holm(list(p))) < LEVEL, np.mean(planted < LEVEL)
                 largest = max(largest, float(rates.std(axis=0, ddof=1).max()) / math.sqrt(tables))
                 found.append(rates.mean(axis=0))
@@ -75,10 +77,7 @@ def looked(tables: int) -> str:
                     cut = {row: dict(enumerate(scores[row, :k])) for row in range(12)}
                     model = MixedModel(cut)
                     for row in sorted(left):
-                        spread = model.between(row, 0)
-                        assert spread is not None
-                        delta = float(scores[row, :k].mean() - scores[0, :k].mean())
-                        test = answer(delta, spread.variance * 2 / k, spread.df, level)
+                        test = compared(model, row, 0).at(level).same_sentences
                         if test.p < level or last:
                             hits, covered = hits + (test.p < level), covered + (test.low <= 0 <= test.high)
                             more[0], more[1] = more[0] + (look > 1), more[1] + (look > 1 and test.low <= 0 <= test.high)
@@ -102,33 +101,27 @@ def controlled(tables: int) -> str:
             p, planted = [], []
             for _metric in range(2):
                 scores = math.sqrt(0.5) * (common + generator.normal(size=(34, k)))
-                rows = {row: dict(enumerate(scores[row])) for row in range(34)}
-                model = MixedModel(rows)
+                model = MixedModel({row: dict(enumerate(scores[row])) for row in range(34)})
                 for row in range(11):
                     for effect, found in ((0.0, p), (PLANTED * math.sqrt(2 / k), planted)):
-                        found.append(_against_all(model, rows, row, (11 + row, 22 + row, 33), effect))
+                        found.append(_against_all(model, row, (11 + row, 22 + row, 33), effect))
             total += [np.mean(np.array(p) < LEVEL), min(holm(p)) < LEVEL, np.mean(np.array(planted) < LEVEL)]
         lines.append(f"| {k} | " + " | ".join(f"{each / tables:.1%}" for each in total) + " |")
     return "\n".join(lines)
 
 
-def _against_all(model: MixedModel[int], rows: dict[int, dict[int, float]], row: int, controls: tuple[int, ...], effect: float) -> float:
-    k, found, deltas = len(rows[row]), [], []
-    for control in controls:
-        spread = model.between(row, control)
-        assert spread is not None
-        deltas.append(float(np.mean(list(rows[row].values())) - np.mean(list(rows[control].values()))) + effect)
-        test = answer(deltas[-1], spread.variance * 2 / k, spread.df)
-        found.append(Difference(deltas[-1], (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
-    p = p_of(found, deltas, 1.0)
+def compared(model: MixedModel[int], row: int, other: int, effect: float = 0.0, added: float = 0.0) -> Difference:
+    """A row of a simulated table against another one. effect: added to its mean; added: variance of the difference beside that of seeds."""
+    spread, rows = model.between(row, other), [list(model.rows[name].values()) for name in (row, other)]
+    assert spread is not None
+    delta = float(np.mean(rows[0]) - np.mean(rows[1])) + effect
+    variance = spread.variance * (1 / len(rows[0]) + 1 / len(rows[1]))
+    test = answer(delta, variance + added, spread.df)
+    return Difference(delta, (len(rows[0]), len(rows[1])), spread, variance, 0.0, test, test)
+
+
+def _against_all(model: MixedModel[int], row: int, controls: tuple[int, ...], effect: float) -> float:
+    found = [compared(model, row, control, effect) for control in controls]
+    p = p_of(found, [each.delta for each in found], 1.0)
     assert p is not None
     return p
-
-
-def against(model: MixedModel[int], table: list[dict[int, float]], row: int, effects: tuple[float, ...]) -> list[float]:
-    """The p-values of a row of a simulated table against the first one, with each of these effects added."""
-    spread = model.between(row, 0)
-    assert spread is not None
-    delta = float(np.mean(list(table[row].values())) - np.mean(list(table[0].values())))
-    variance = spread.variance * (1 / len(table[row]) + 1 / len(table[0]))
-    return [answer(delta + effect, variance, spread.df).p for effect in effects]

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 from machine import describe
+from simulated_tables import compared
 
 from orchestrator.cli.main import run
-from orchestrator.scoring.significance.estimator import LEVEL, Difference, answer, holm
+from orchestrator.scoring.significance.estimator import LEVEL, holm
 from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.verdicts import Expectation, judge
@@ -209,15 +210,8 @@ def verdicts(scores: np.ndarray, gaps: list[float]) -> tuple[str, str]:
     """The words on the second and third row of nll [3, k], against the first; claims of -5 sd, margin half of that, Holm over both.
     gaps: of these two (`expected_best.gap`).
     """
-    k = scores.shape[1]
     model = MixedModel({row: dict(enumerate(scores[row])) for row in range(3)})
-    found = []
-    for row, still in zip((1, 2), gaps, strict=True):
-        spread = model.between(row, 0)
-        assert spread is not None
-        delta = float(scores[row].mean() - scores[0].mean())
-        test = answer(delta, spread.variance * 2 / k + still**2, spread.df)
-        found.append(Difference(delta, (k, k), spread, spread.variance * 2 / k, 0.0, test, test))
+    found = [compared(model, row, 0, added=still**2) for row, still in zip((1, 2), gaps, strict=True)]
     adjusted = holm([each.other_sentences.p for each in found])
     words = [judge(Expectation(-1.0, -5.0, margin=2.5), each, p, level=LEVEL).word for each, p in zip(found, adjusted, strict=True)]
     return words[0], words[1]
