@@ -50,23 +50,20 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
         return
     with ExitStack() as stack:
         _swap(stack, model, "prepared_as", precision)
-        if make is None:
-            for module in model.modules():
-                if isinstance(module, NormedLinear):
-                    _swap(stack, module, "forward", _folded(module))
-        else:
-            for module in model.modules():
-                if isinstance(module, nn.Linear):
-                    _swap(stack, module, "forward", _at_first_use(make, [module]))
-                elif isinstance(module, MultiHeadAttention) and module.one_product:
-                    _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
-                elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
-                    _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
-                elif make in (_fp32, _int8) and _plain(module):
-                    _swap(stack, module, "forward", _in_one_call(make, module))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)
+            elif make is None:
+                if isinstance(module, NormedLinear):
+                    _swap(stack, module, "forward", _folded(module))
+            elif isinstance(module, nn.Linear):
+                _swap(stack, module, "forward", _at_first_use(make, [module]))
+            elif isinstance(module, MultiHeadAttention) and module.one_product:
+                _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
+            elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
+                _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
+            elif make in (_fp32, _int8) and _plain(module):
+                _swap(stack, module, "forward", _in_one_call(make, module))
         yield
 
 
@@ -80,9 +77,7 @@ def find_maker(precision: Precision, device: torch.device) -> Make | None:
         return _int8
     packed = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if precision == "bf16":
-        if packed and rounds():
-            return _bf16_rounded
-        return _bf16_packed if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else _bf16
+        return _bf16_packed if packed and (rounds() or torch.ops.mkldnn._is_mkldnn_bf16_supported()) else _bf16
     return _fp32 if packed else None
 
 
@@ -181,18 +176,11 @@ def _bf16(maps: Sequence[nn.Linear], after: str) -> Map:
     return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).float()
 
 
-def _bf16_rounded(maps: Sequence[nn.Linear], after: str) -> Map:
-    weight, bias = _joined(maps)
-    product = _packed(operand(weight, torch.bfloat16), None if bias is None else operand(bias, torch.bfloat16), after)
-    return lambda x: product(operand(x, torch.bfloat16)).bfloat16().float()
-
-
 def _bf16_packed(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16())
-    bias = None if bias is None else bias.bfloat16()
-    product = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: product(x.bfloat16(), packed, bias, after, [], "").float()
+    weight, bias = operand(weight, torch.bfloat16), None if bias is None else operand(bias, torch.bfloat16)
+    product, dtype = _packed(weight, bias, after), weight.dtype
+    return lambda x: product(x.bfloat16().to(dtype)).bfloat16().float()
 
 
 def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
