@@ -2,10 +2,10 @@
 
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -88,16 +88,11 @@ def submit(
 def follow_job(address: str | None, id: str) -> NoReturn:
     """Prints the job's logs on stdout and exits with its exit code."""
     url, token = find_dashboard(address), find_token()
-
-    def write(text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
     try:
         with api.user_errors(url, token):
             client = api.connect(url, token)
             log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
-            job = api.follow(client, id, write)
+            job = api.follow(client, id, partial(print, end="", flush=True))
     except KeyboardInterrupt:
         command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(url)}"
         raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
