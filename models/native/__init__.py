@@ -170,7 +170,7 @@ class Linear:
             return False
         outputs, inputs = weight.shape
         filled = CALLS["panel"]() <= outputs
-        return filled if bits == 32 else filled and inputs >= LANES and inputs % CALLS["group8"]() == 0
+        return filled if bits == 32 else filled and inputs >= LANES and inputs % CALLS["group8"]() == 0 and _exact()
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.contiguous()
@@ -178,6 +178,17 @@ class Linear:
         y, scratch = x.new_empty(*x.shape[:-1], self.outputs), x.new_empty(rows, self.inputs + LANES)
         self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, torch.get_num_threads())
         return y
+
+
+@functools.cache
+def _exact() -> bool:
+    """Returns whether sums of the largest 8-bit products are exact here: instructions of some processors saturate at 16 bits."""
+    inputs, outputs = 64, CALLS["panel"]()
+    map_of = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))
+    exact = all((map_of(torch.full((1, inputs), x)) - 127.0 * inputs * x).abs().max() < 1e-2 for x in (1.0, -1.0))
+    if not exact:
+        logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
+    return exact
 
 
 class _DecoderLayer(ctypes.Structure):
@@ -222,4 +233,7 @@ class DecoderLayers:
 
 def _padded(x: Tensor | None, length: int) -> Tensor:
     """Returns x padded with zeros to `length`; None: only zeros."""
-    return torch.zeros(length) if x is None else nn.functional.pad(x, (0, length - len(x)))
+    padded = torch.zeros(length)
+    if x is not None:
+        padded[: len(x)] = x
+    return padded
