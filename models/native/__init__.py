@@ -233,7 +233,4 @@ class DecoderLayers:
 
 def _padded(x: Tensor | None, length: int) -> Tensor:
     """Returns x padded with zeros to `length`; None: only zeros."""
-    padded = torch.zeros(length)
-    if x is not None:
-        padded[: len(x)] = x
-    return padded
+    return torch.zeros(length) if x is None else nn.functional.pad(x, (0, length - len(x)))

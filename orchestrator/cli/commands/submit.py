@@ -22,7 +22,7 @@ from orchestrator.ledger import provenance
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import log
-from orchestrator.specs import corpora, index
+from orchestrator.specs import corpora, index, yaml_file
 from orchestrator.specs.controls import parse, wanted
 from orchestrator.specs.positions import shown
 from orchestrator.specs.rows import resolve, sweep_of
@@ -127,32 +127,44 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     trained, _ = checked(rows, seeds, options)
     kinds = parse(options.controls)
     matched = wanted(rows, kinds)
-    name = sweep_name(address_of(target, rows), options.profile, options.sets, kinds)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
     words = list(arguments)
     words.remove(target)
-    search = options.tune_with
-    if search is not None:
-        search = Path(_from_root(search))
-        at = next(i for i, word in enumerate(words) if word.partition("=")[0] == "--tune-with")
-        words[at : at + (1 if "=" in words[at] else 2)] = ["--tune-with", str(search)]
-    same = repr(replace(options, as_json=False, no_tracking=False, tracking_uri=None, tune_with=search))
+    there, moved = options, {}
+    if options.tune_with is not None:
+        moved["--tune-with"] = _from_root(options.tune_with)
+        there = replace(there, tune_with=Path(moved["--tune-with"]))
+    if options.profile is not None and options.profile.endswith(".yaml"):
+        moved["--profile"] = _from_root(Path(options.profile))
+        there = replace(there, profile=moved["--profile"])
+    for option, path in moved.items():
+        at = next(i for i, word in enumerate(words) if word.partition("=")[0] == option)
+        words[at : at + (1 if "=" in words[at] else 2)] = [option, path]
+    name = sweep_name(address_of(target, rows), there.profile, options.sets, kinds)
+    same = repr(replace(there, as_json=False, no_tracking=False, tracking_uri=None))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
     content += ([] if tuned is None else [tuned.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
+    tables += _extended(Path(options.profile)) if options.profile is not None and "--profile" in moved else []
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
-    there = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
+    target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
     runs = len(seeds) if tuned is None else tuned.trials * len(tuned.seeds.search) + len(tuned.seeds.judge)
     number = (len(trained) + sum(map(len, matched.values()))) * runs
     job = f"sweep-{digest(content)[:16]}"
-    return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", there, *words]), env, frozenset(needed))
+    return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", target, *words]), env, frozenset(needed))
 
 
 def _from_root(file: Path) -> str:
     """Returns the path of a file from the root of the upload, where the job runs."""
     return os.path.relpath(file.resolve(), ROOT)
+
+
+def _extended(profile: Path) -> list[Path]:
+    """Returns the file of a profile and the files that it extends."""
+    parent = str(yaml_file.load(profile).data.get("extends"))
+    return [profile, *(_extended(profile.parent / parent) if parent.endswith(".yaml") else [])]
 
 
 def _folders(folders: Mapping[str, str | None]) -> dict[str, str]:

@@ -59,6 +59,16 @@ def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path, reposito
         make_job(sweep, ["--tune", SMOKE])
 
 
+def test_the_file_of_a_profile_travels_with_those_that_it_extends(tmp_path, repository, monkeypatch):
+    (tmp_path / "base.yaml").write_text("extends: smoke\n")
+    (tmp_path / "own.yaml").write_text("extends: base.yaml\n")
+    job = make_job(sweep, ["--profile", str(tmp_path / "own.yaml"), SMOKE])
+    assert {tmp_path / "base.yaml", tmp_path / "own.yaml"} <= job.needed
+    assert f"--profile {os.path.relpath(tmp_path / 'own.yaml', repository)}" in job.command
+    monkeypatch.chdir(tmp_path)
+    assert make_job(sweep, ["--profile", "own.yaml", str(repository / SMOKE)]).id == job.id
+
+
 def test_the_command_line_of_the_job(tmp_path, repository):
     job = make_job(sweep, ["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
     assert shlex.split(job.command) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
