@@ -155,13 +155,11 @@ def read_sweeps(results: Path) -> Sweeps:
         if (record := read_or_tell(path)) is None:
             found.unreadable.append(path.name)
             continue
-        rows = [*record["rows"], *record.get("earlier", [])]
+        rows = asked(record)
         found.names[path.stem] = record.get("name") or path.stem
-        keys = {(row["id"], row["seed"]): row["keys"]["train"] for row in rows}
-        for row in rows:
-            address = (row.get("spec") or {}).get("init_from")
-            parent = None if address is None else keys.get((address, row["seed"]))
-            named = Named(path.stem, row["id"], row["seed"], row, parent)
+        for (row_id, seed), row in rows.items():
+            parent = rows.get(((row.get("spec") or {}).get("init_from"), seed), {}).get("keys", {}).get("train")
+            named = Named(path.stem, row_id, seed, row, parent)
             found.rows[row["keys"]["train"]].append(named)
             if parent is not None:
                 found.children[parent].append(named)
@@ -169,6 +167,22 @@ def read_sweeps(results: Path) -> Sweeps:
         name = path.name.removesuffix(".lock.json")
         if (holder := owner(folder / f"{name}.lock")) is not None:
             found.live[name] = holder
+    return found
+
+
+def asked(record: Mapping[str, Any]) -> dict[tuple[Any, int], Mapping[str, Any]]:
+    """Returns (id, seed) -> row, of the last call that wrote the file and of earlier ones."""
+    return {(row["id"], row["seed"]): row for part in ("rows", "earlier") for row in record.get(part, [])}
+
+
+def together(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns our record of a sweep with their claims, and with their rows that ours lacks. These rows count as of earlier calls."""
+    known, found = asked(ours), dict(ours)
+    if lacking := [row for place, row in asked(theirs).items() if place not in known]:
+        found["earlier"] = [*ours.get("earlier", []), *lacking]
+    own = ours.get("claims") or []
+    if new := [entry for entry in theirs.get("claims") or [] if entry not in own]:
+        found["claims"] = sorted([*own, *new], key=lambda entry: float(entry["recorded"]))
     return found
 
 

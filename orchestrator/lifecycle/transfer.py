@@ -25,19 +25,23 @@ from orchestrator.files.folders import make, need_folder
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
-from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
+from orchestrator.ledger.sweep_files import SweepFile, asked, read_sweeps, sweep_name, together
 from orchestrator.lifecycle.garbage import exclusive, temporary_lock
 from orchestrator.report import looks
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import whole_name
+from orchestrator.tuning import choice
 
 ONCE = ("train.json", "capsule.json", "history.jsonl")
 
 
 @dataclass
 class Imported:
-    """Names of runs by the action taken, and of the sweeps added. files: number of files written."""
+    """Names of runs by the action taken, and of the sweeps added or completed. files: number of files written.
+
+    kept: also the names of other files that differ.
+    """
 
     added: list[str] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
@@ -146,10 +150,10 @@ def _merge(staging: Path, results: Path, names: Iterable[str], keep: bool, dry_r
         raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here")
     imported, todo = Imported(), {group: found["add"] for group, found in groups.items() if found["add"] and not found["differ"]}
     for group, found in groups.items():
-        if group.startswith("sweeps/"):
-            imported.sweeps += [group.removeprefix("sweeps/").removesuffix(".json")] if group in todo else []
-        elif found["differ"]:
+        if found["differ"]:
             imported.kept.append(group)
+        elif _is_sweep(group):
+            imported.sweeps += [sweep_name(Path(group).name)] if group in todo else []
         elif not layout.of_a_run(group):
             continue  # looks, sessions and what was measured
         elif group not in todo:
@@ -187,21 +191,40 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
         one, other = list(read_lines(there)), list(read_lines(here))
         return newer if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
     if name.startswith("sweeps/"):
-        return "same" if not name.endswith(".asha.json") and _requested_rows(there) == _requested_rows(here) else "differ"
+        return _compare_sweeps(there, here) if _is_sweep(name) else "differ"
     if not file.endswith(".json"):
         return "differ"
     document = read_document(here)
     if document is None or name.startswith(layout.MEASURED):  # what was measured here stays
         return newer if document is None else "same"
-    return "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
+    folder = file.partition("/")[0]
+    return "same" if _without_timings(folder, read_document(there) or {}) == _without_timings(folder, document) else "differ"
 
 
-def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
-    """Ids, seeds and keys of the rows of a sweep; None for a damaged file."""
+def _without_timings(folder: str, record: dict[str, Any]) -> Any:
+    """The part of a record that is the same wherever the same weights are decoded or searched."""
+    if folder == "decode":
+        return record.get("hypotheses_sha256")
+    if folder == "search" and record:
+        return choice.content(record)
+    return {name: value for name, value in unsealed(record).items() if folder != "tune" or name != "seconds"}
+
+
+def _is_sweep(name: str) -> bool:
+    return name.startswith("sweeps/") and not name.endswith(sweep_files.BESIDE)
+
+
+def _compare_sweeps(there: Path, here: Path) -> str:
+    """Returns add | same | differ. Sweeps differ if a row of one seed has other keys; their other rows and claims are added to ours."""
     try:
-        return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in sweep_files.read(path)["rows"]]
+        theirs, ours = sweep_files.read(there), sweep_files.read(here)
     except ValueError:
-        return None
+        return "differ"
+    known = asked(ours)
+    both = [(known[place]["keys"], row["keys"]) for place, row in asked(theirs).items() if place in known]
+    if any(one.get(name) != other.get(name) for one, other in both for name in ("train", "score")):
+        return "differ"
+    return "same" if together(ours, theirs) == ours else "add"
 
 
 def _lock_of(results: Path, group: str) -> Path:
@@ -222,6 +245,8 @@ def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> 
     with temporary_lock(RunLock(_lock_of(results, group))):
         if group == layout.LOOKS:
             looks.write(staging, looks.together(looks.read(results), looks.read(staging)))
+        elif _is_sweep(group) and (results / group).exists():
+            SweepFile(staging / group).write(together(sweep_files.read(results / group), sweep_files.read(staging / group)))
         for name in sorted(names, key=layout.writing_order):
             target = results / name
             target.parent.mkdir(parents=True, exist_ok=True)

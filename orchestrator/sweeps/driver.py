@@ -17,7 +17,7 @@ from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED, Outcome
-from orchestrator.ledger.sweep_files import SweepFile, with_claims
+from orchestrator.ledger.sweep_files import SweepFile, asked, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import check
 from orchestrator.specs.positions import display
@@ -197,7 +197,6 @@ class Sweep:
         existing = self.file.record()
         rows = [_sweep_row(task) for task in self.tasks]
         now = {(row["id"], row["seed"]) for row in rows}
-        earlier = (row for part in ("rows", "earlier") for row in existing.get(part, []))
         record = {
             "sweep_id": self.options.slug,
             "name": self.options.name,
@@ -205,7 +204,7 @@ class Sweep:
             "scheduler": self.options.scheduler,
             "rows_key": digest([[row["id"], row["seed"], row["keys"]] for row in rows]),
             "rows": rows,
-            "earlier": [row for row in earlier if (row["id"], row["seed"]) not in now],
+            "earlier": [row for place, row in asked(existing).items() if place not in now],
         }
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims

@@ -89,11 +89,12 @@ def write(ledger: Ledger, record: Record) -> None:
     """Writes the record into the folder of trial 0's first run, unless the same search with the same result is there."""
     train = next(iter(record["trials"][0]["runs"].values()))
     known = next((each for each in ledger.records(train, "search") if each["key"] == record["key"]), None)
-    if known is None or _content(known) != _content(record):
+    if known is None or content(known) != content(record):
         ledger.write_record(train, "search", record["key"], record)
 
 
-def _content(record: Mapping[str, Any]) -> dict[str, Any]:
+def content(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a search found, without its timings."""
     trials = [{name: value for name, value in trial.items() if name != "seconds"} for trial in record["trials"]]
     return {name: record[name] for name in ("chosen", "tune")} | {"trials": trials}
 

@@ -20,6 +20,9 @@ RUN = KEY[:16]
 DECODE, SCORE = "cd" * 32, "ef" * 32
 
 
+ENDS = (("decode", ".json"), ("decode", ".txt"), ("search", ".json"), ("tune", ".json"))
+
+
 def finished(root: Path, steps: int = 3, bleu: float = 20.0, status: str = "done") -> Path:
     ledger = Ledger(root)
     ledger.write_spec(KEY, {"id": "a/b/c", "seed": 1})
@@ -66,6 +69,20 @@ def test_a_record_that_differs_is_a_conflict_and_a_damaged_one_is_replaced(both)
     assert merge(theirs, ours)["differ"] == [] and merge(theirs, ours)["add"] == [score, f"{RUN}/train.json"]
 
 
+def test_records_that_only_the_clock_changed_are_the_same(both):
+    theirs, ours = both
+    for root, seconds in zip(both, (1.0, 2.0), strict=True):
+        ledger, found = Ledger(root), {"chosen": 0, "tune": {}, "trials": [{"number": 0, "seconds": seconds}], "time": seconds}
+        ledger.write_decode(KEY, DECODE, {"seconds": seconds}, ["a", "b"])
+        for folder, record in (("tune", {"alpha": 1.0, "seconds": seconds}), ("search", found)):
+            ledger.write_record(KEY, folder, DECODE, record)
+    assert merge(theirs, ours)["differ"] == []
+    ledger.write_decode(KEY, DECODE, {"seconds": 2.0}, ["a", "c"])
+    ledger.write_record(KEY, "tune", DECODE, {"alpha": 0.5})
+    ledger.write_record(KEY, "search", DECODE, found | {"chosen": 1})
+    assert merge(theirs, ours)["differ"] == [f"{RUN}/{folder}/{DECODE[:16]}{end}" for folder, end in ENDS]
+
+
 @pytest.mark.parametrize("here", ["spec.yaml", "ckpt/step-00000001/manifest.json", "journal.jsonl", "train.json"])
 def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here):
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -87,7 +104,7 @@ def test_where_ours_has_begun_only_a_finished_run_is_taken(tmp_path, status, tak
     assert (found["differ"], found["add"]) == ([], [f"{RUN}/{name}" for name in taken.split()])
 
 
-def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
+def test_sweeps_differ_where_one_row_has_two_keys(tmp_path):
     def sweep(name: str, **change) -> Path:
         row = {"id": "a/b/c", "seed": 1, "keys": {"train": KEY, "decode": DECODE, "score": SCORE}, "label": "x", "spec": {}} | change
         return put(tmp_path / name / "sweeps/s.json", json.dumps({"sweep_id": "s", "rows": [row]})).parents[1]
@@ -97,7 +114,7 @@ def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
     assert [_compare(sweep("same", **change), ours, "sweeps/s.json") for change in ({}, {"label": "y"})] == ["same", "same"]
     others: list[dict[str, Any]] = [{"id": "a/b/d"}, {"seed": 2}]
     others += [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
-    assert [_compare(sweep("other", **change), ours, "sweeps/s.json") for change in others] == ["differ"] * 4
+    assert [_compare(sweep("other", **change), ours, "sweeps/s.json") for change in others] == ["add", "add", "differ", "differ"]
     one, other = (put(tmp_path / x / "sweeps/s.asha.json", json.dumps({"eta": eta})).parents[1] for x, eta in (("x", 2), ("y", 3)))
     assert _compare(one, other, "sweeps/s.asha.json") == "differ" and _compare(one, one, "sweeps/s.asha.json") == "same"
 

@@ -1,4 +1,5 @@
-"""An import that must not be: a sweep that asks for other rows or runs here, tensors that are not their manifest's, a disk that is full."""
+"""Sweeps that ask for other rows here, and an import that must not be: of a sweep that has other keys or runs here, of damaged tensors,
+onto a full disk."""
 
 import json
 from pathlib import Path
@@ -7,9 +8,10 @@ import pytest
 
 from orchestrator.errors import LockedError
 from orchestrator.files import documents
-from orchestrator.ledger import weights
+from orchestrator.ledger import sweep_files, weights
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import export_packed, import_ledger
 from tests.unit.conftest import refused
 from tests.unit.lifecycle.life import put, tree
@@ -17,9 +19,9 @@ from tests.unit.lifecycle.life import put, tree
 KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
 
 
-def sweep(root: Path, name: str, seed: int = 1, full: str | None = None) -> None:
-    row = {"id": f"a/b/{name}", "seed": seed, "keys": {"train": KEYS[name], "decode": None, "score": None}, "spec": {}}
-    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "name": full, "rows": [row]}))
+def sweep(root: Path, name: str, seed: int = 1, full: str | None = None, key: str = "", **more) -> None:
+    row = {"id": f"a/b/{name}", "seed": seed, "keys": {"train": key or KEYS[name], "decode": None, "score": None}, "spec": {}}
+    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "name": full, "rows": [row], **more}))
 
 
 @pytest.fixture
@@ -32,14 +34,33 @@ def archived(tmp_path):
     return root
 
 
-def test_a_sweep_that_asks_for_other_rows_here_is_refused_or_kept(archived, tmp_path):
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_sweep_gets_the_runs_that_only_theirs_names_and_nothing_of_them_is_an_orphan(archived, tmp_path, packed):
+    """Our last call asked for seed 2. Theirs asked for seed 1, or for seed 2 after seed 1, with a claim."""
+    rows = json.loads((archived / "sweeps/mine.json").read_text())["rows"]
+    claims = [{"table": "a/b", "recorded": 1.0, "claims": [{"id": "x"}]}]
+    for number, more in enumerate(({}, {"seed": 2, "key": "ef" * 32, "earlier": rows, "claims": claims})):
+        sweep(archived, "mine", **more)
+        theirs, ours = tmp_path / f"packed{number}" if packed else archived, tmp_path / f"ours{number}"
+        if packed:
+            export_packed(archived, theirs)
+        sweep(ours, "mine", seed=2, key="ef" * 32)
+        assert import_ledger(theirs, ours).sweeps == ["mine", "other"]
+        found = sweep_files.read(ours / "sweeps/mine.json")
+        assert found["rows"][0]["seed"] == 2 and found["earlier"] == rows and found.get("claims", []) == more.get("claims", [])
+        put(ours / KEYS["mine"][:16] / "weights/best.json")
+        assert not garbage.collect(ours).items
+        assert import_ledger(theirs, ours).files == 0
+
+
+def test_a_sweep_whose_row_has_another_key_here_is_refused_or_kept(archived, tmp_path):
     ours = tmp_path / "ours"
-    sweep(ours, "mine", seed=2)
+    sweep(ours, "mine", key="ef" * 32)
     before = tree(ours)
-    assert "sweeps/mine.json: differs here" in refused(import_ledger, archived, ours)[0]
-    assert tree(ours) == before
-    assert import_ledger(archived, ours, keep=True).sweeps == ["other"]
-    assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 2
+    assert "sweeps/mine.json: differs here" in refused(import_ledger, archived, ours)[0] and tree(ours) == before
+    found = import_ledger(archived, ours, keep=True)
+    assert (found.sweeps, found.kept) == (["other"], ["sweeps/mine.json"])
+    assert tree(ours)["sweeps/mine.json"] == before["sweeps/mine.json"]
 
 
 def test_a_signal_leaves_nothing_of_an_import(archived, tmp_path, forked):
