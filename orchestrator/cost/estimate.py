@@ -29,7 +29,7 @@ from orchestrator.sweeps import memory, parts
 from orchestrator.sweeps.plan import Data
 from orchestrator.training.runtime import best_device
 
-FORMAT = 2
+FORMAT = 3
 """Version of the probes, increased whenever they measure something else."""
 FOLDER = "probes"
 SAME = ("format", "machine", "threads", "precision", "compile", "recompute")
@@ -95,7 +95,7 @@ class Costs:
             "vocab": [prepared.src_size, prepared.tgt_size],
             "data": training_key(dict(prepared.manifest)),
             "batch": spec.batch.model_dump(mode="json"),
-            "optim": [spec.optim.kind, spec.optim.clip_norm is not None],
+            "optim": [spec.optim.kind, spec.optim.clip_norm > 0, spec.optim.ema is not None],
         }
 
     def probe(self, rows: Sequence[Row], cache_dir: Path, most: int, tell: Callable[[str], None] = print) -> list[str]:
@@ -143,9 +143,8 @@ class Costs:
         by_id = {each.id: each for row in rows for each in row.lineage if each.kind == "run"}
         return {name: self.of(row) for name, row in by_id.items()}
 
-    def of(self, row: Row, workers: int | None = None) -> Cost:
-        """Returns the cost of a row with this number of workers; None: its own number."""
-        spec, workers = row.run_spec, workers or row.most_workers
+    def of(self, row: Row) -> Cost:
+        spec, workers = row.run_spec, row.most_workers
         device = best_device().type
         devices = workers * (1 if device == "cuda" else spec.train.threads)
         prepared = self.data.prepared(spec.data)

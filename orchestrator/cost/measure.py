@@ -3,9 +3,8 @@
 On a CPU with one thread, seconds are CPU time, so that other load on the machine does not count.
 """
 
-import resource
+import re
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
@@ -44,7 +43,8 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path) -> dict[str, 
     if torch.cuda.is_available():
         memory = int(torch.cuda.max_memory_reserved())
     else:
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        status = Path("/proc/self/status").read_text()  # ru_maxrss would include the peak of the process that started this one
+        memory = 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", status)[0])
     rate = statistics.median(seconds / flops for flops, seconds in timed)  # new shapes make single updates slow
     return {"rate": rate, "update": statistics.fmean(flops for flops, _ in timed), "memory": memory}
 

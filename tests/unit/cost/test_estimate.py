@@ -64,12 +64,12 @@ def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path
 def test_several_workers_share_updates_and_validations(data: Data, tmp_path, monkeypatch) -> None:
     row = rows()[0]
     costs = probed(data, tmp_path, row, rate=1e-6)
-    one, four = costs.of(row), costs.of(row, workers=4)
+    one, four = costs.of(row), costs.of(replace(row, workers=4))
     assert one.train and four.train == pytest.approx(one.train / 4) and one.around and four.around == pytest.approx(one.around / 4)
     assert (one.devices, four.devices, four.basis) == (1, 4, "estimated")
-    assert costs.of(with_train(row, threads=3), workers=2).devices == 6, "cores"
+    assert costs.of(replace(with_train(row, threads=3), workers=2)).devices == 6, "cores"
     monkeypatch.setattr("orchestrator.cost.estimate.best_device", lambda: SimpleNamespace(type="cuda"))
-    assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
+    assert costs.of(replace(with_train(row, threads=3), workers=2)).devices == 2, "GPUs"
 
 
 def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path) -> None:
@@ -99,6 +99,13 @@ def test_a_damaged_probe_is_none(data: Data, tmp_path) -> None:
     for text in ("", "[]", json.dumps(whole | {"measures": {}}), json.dumps(whole | {"key": "0" * 64})):
         path.write_text(text)
         assert Costs(data, tmp_path).of(rows()[0]).basis == "not probed"
+
+
+def test_a_probe_is_of_the_parts_of_an_update(data: Data, tmp_path) -> None:
+    row, costs = rows()[0], Costs(data, tmp_path)
+    optims = [row.spec.optim.model_copy(update=change) for change in ({"clip_norm": 1.0}, {"clip_norm": 0.0}, {"ema": 0.9})]
+    specs = [row.spec.model_copy(update={"optim": optim}) for optim in optims]
+    assert len(costs.choose([replace(row, spec=spec) for spec in specs], 9)) == 3
 
 
 def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path) -> None:
