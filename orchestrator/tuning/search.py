@@ -5,7 +5,7 @@ therefore depends only on the ledger's records. It is the same for every engine 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
@@ -147,9 +147,9 @@ def finite(value: Any) -> float | None:
     return found if found is not None and math.isfinite(found) else None
 
 
-def cost(ledger: Ledger, keys: Mapping[int, str]) -> tuple[int, float]:
+def cost(ledger: Ledger, keys: Iterable[str]) -> tuple[int, float]:
     """Returns updates and device-seconds of the runs with these train keys."""
-    records = [ledger.read_train(key) or {} for key in keys.values()]
+    records = [ledger.read_train(key) or {} for key in keys]
     devices = [int(record.get("world_size") or 1) for record in records]
     seconds = sum(float(record.get("seconds") or 0.0) * n for record, n in zip(records, devices, strict=True))
     return sum(int(record.get("steps") or 0) for record in records), seconds
