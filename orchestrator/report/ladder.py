@@ -21,6 +21,8 @@ from orchestrator.specs.row import Row, short_id
 from orchestrator.tables import counted
 
 NLL = "nll"
+MACHINE = ("device", "cpu", "threads")
+"""Fields of a capsule in which trainings with comparable seconds agree."""
 UNEVEN = 1.25  # minimum ratio of tokens per parameter between sizes for a note
 
 
@@ -44,9 +46,9 @@ class Size:
                 found[row.id] = Loss(float(scores.mean()), (variance / len(scores)) ** 0.5, *took)
         return found
 
-    def _took(self, row: Row, lengths: Lengths) -> tuple[float, float] | None:
-        """Returns operations and mean seconds of a training, including the rows that it starts from."""
-        operations = seconds = 0.0
+    def _took(self, row: Row, lengths: Lengths) -> tuple[float, float, frozenset[Any]] | None:
+        """Returns operations, mean seconds and machines of a training, including the rows that it starts from."""
+        operations, seconds, machines = 0.0, 0.0, set[Any]()
         for each in row.lineage:
             outcomes = self.section.done(each.id) if each.id in self.section.outcomes else self.section.finder.outcomes(each)
             records = [self.section.finder.ledger.read_train(str(o.keys.train)) or {} for o in outcomes]
@@ -57,7 +59,8 @@ class Size:
             updates = statistics.fmean(record["steps"] for record in records)
             operations += work(each.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * updates
             seconds += statistics.fmean(record["seconds"] for record in records)
-        return operations, seconds
+            machines |= {tuple((o.capsule or {}).get(name) for name in MACHINE) for o in outcomes}
+        return operations, seconds, frozenset(machines)
 
     def tokens_per_parameter(self, row: str) -> float | None:
         """Returns target tokens of a training per parameter of the model."""
@@ -182,7 +185,8 @@ def _said(found: SpeedUp | None) -> tuple[str, str]:
     if found is None:
         return "", ""
     mark = "~" * found.beyond
-    return f"{mark}{found.compute:.2f} ({found.low:.2f} to {found.high:.2f})", f"{mark}{found.time:.2f}"
+    time = "" if found.time is None else f"{mark}{found.time:.2f}"
+    return f"{mark}{found.compute:.2f} ({found.low:.2f} to {found.high:.2f})", time
 
 
 def _notes(sizes: Sequence[Size]) -> list[str]:
@@ -196,4 +200,5 @@ def _notes(sizes: Sequence[Size]) -> list[str]:
         notes.append(f"no speed-up: a curve needs {LEAST_SIZES} sizes")
         return notes
     said = "speed-up: compute, or time, in which the baseline's curve over its sizes reaches the row's nll, over the row's own"
-    return [*notes, said, "a speed-up needs two seeds of both rows, and the prepared corpus; ~: outside of the baseline's sizes"]
+    needs = "a speed-up needs two seeds of both rows, the prepared corpus, and losses that clearly fall with compute; in time, one machine"
+    return [*notes, said, f"{needs}; ~: outside of the baseline's sizes"]

@@ -8,6 +8,7 @@ Shapes: S sizes, D draws.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,25 +21,30 @@ LEAST_SIZES = 3  # minimum for a curve, which has three parameters
 
 @dataclass(frozen=True)
 class Loss:
-    """Mean loss of a row's seeds at one size, the standard error of this mean, and the cost of one training."""
+    """Mean loss of a row's seeds at one size, the standard error of this mean, and the cost of one training.
+
+    machines: of the seconds, which are comparable only on one.
+    """
 
     mean: float
     se: float
     compute: float
     seconds: float
+    machines: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True)
 class SpeedUp:
     """C_b(L) / C with its interval over seeds; infinite if the baseline's curve does not reach the loss.
 
-    time: the same ratio in seconds, at the measured speeds. beyond: C_b(L) lies outside of the baseline's sizes.
+    time: the same ratio in seconds, at the measured speeds; None for runs of several machines. beyond: C_b(L) lies outside of the
+    baseline's sizes.
     """
 
     compute: float
     low: float
     high: float
-    time: float
+    time: float | None
     beyond: bool
 
 
@@ -56,7 +62,10 @@ def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Ans
 
 
 def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
-    """Returns the speed-up of a row at the baseline's size `at`; None for less than three sizes, or if losses do not fall with compute."""
+    """Returns the speed-up of a row at the baseline's size `at`; None for less than three sizes, or if losses do not clearly fall.
+
+    They clearly fall if at most 2.5 % of the draws over seeds have no curve that falls with compute.
+    """
     if len({each.compute for each in baseline}) < LEAST_SIZES:
         return None
     compute = np.asarray([each.compute for each in baseline])
@@ -66,12 +75,12 @@ def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
     ours = row.mean + np.concatenate([[0.0], generator.standard_normal(RESAMPLES) * row.se])
     needed = _compute_at(compute, np.vstack([losses, drawn]), ours)
     known = needed[1:][~np.isnan(needed[1:])] / row.compute
-    if math.isnan(needed[0]) or not len(known):
+    if math.isnan(needed[0]) or len(known) < (1 - LEVEL / 2) * RESAMPLES:
         return None
     low, high = np.quantile(known, [LEVEL / 2, 1 - LEVEL / 2], method="nearest")  # interpolation would fail between infinities
     found = float(needed[0])
     here = baseline[at]
-    time = found / here.compute * here.seconds / row.seconds
+    time = found / here.compute * here.seconds / row.seconds if len(here.machines | row.machines) < 2 else None
     return SpeedUp(found / row.compute, float(low), float(high), time, not compute.min() <= found <= compute.max())
 
 

@@ -37,6 +37,15 @@ def test_no_curve_of_two_sizes_or_of_losses_that_rise() -> None:
     assert speed_up(BASE[:2], BASE[0], at=0) is None
     rising = [replace(each, mean=-each.mean, se=0.0) for each in BASE]
     assert speed_up(rising, rising[0], at=0) is None
+    known = [speed_up([replace(each, se=se) for each in BASE], BASE[1], at=1) is not None for se in (0.02, 0.15, 0.3)]
+    assert known == [True, True, False], "of the draws, none, 0.6 % and 8 % have no curve that falls"
+
+
+def test_no_ratio_in_time_across_machines() -> None:
+    here, there = (replace(BASE[1], machines=frozenset({name})) for name in ("here", "there"))
+    base = [BASE[0], here, BASE[2]]
+    found = [speed_up(base, row, at=1) for row in (here, there)]
+    assert [each and each.time for each in found] == [pytest.approx(1.0), None]
 
 
 def test_the_slope_is_that_of_weighted_least_squares() -> None:
