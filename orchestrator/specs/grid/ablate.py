@@ -27,28 +27,28 @@ def ablation(target: str, baseline: str | None = None) -> tuple[str, list[str]]:
     base = _baseline(row, target, baseline)
     if row.run_spec.init_from is not None:
         index.find(row.run_spec.init_from)  # the new file must be able to find it too
-    model = row.run_spec.model.model_dump()
-    back = _components(base.run_spec.model.model_dump())
-    pieces = [path for path, component in _components(model).items() if back.get(path) != component]
+    ours, back = (_components(each.run_spec.model.model_dump()) for each in (row, base))
+    pieces = [path for path in ours | back if ours.get(path) != back.get(path)]
     if not pieces:
         raise UserError(f"{row.id}: has the components of {base.id}; expected a row that differs, or another --baseline")
     made: dict[str, tuple[str, dict[str, Any]]] = {FULL: (f"{row.label} ({row.id})", {})}
-    notes = [f"{row.id}: {len(pieces)} components that {base.id} has not: {', '.join(map(_name, pieces))}"]
+    notes = [f"{row.id}: {len(pieces)} components differ from those of {base.id}: {', '.join(map(_name, pieces))}"]
     for piece in pieces:
+        word = "with" if ours.get(piece) is None else "without"
         others = [other for other in pieces if other != piece]
         sets = [(piece, *more) for number in range(len(others) + 1) for more in combinations(others, number)]  # the smallest first
-        fitting = next((found for found in sets if not _refusals(row, _difference(model, back, found))), None)
+        fitting = next((found for found in sets if not _refusals(row, _difference(ours, back, found))), None)
         if fitting is None:
-            why = _refusals(row, _difference(model, back, (piece,)))[0]
-            notes.append(f"without {_name(piece)}: no row, for it fits nothing else of the row: {why}")
+            why = _refusals(row, _difference(ours, back, (piece,)))[0]
+            notes.append(f"{word} {_name(piece)}: no row, for it fits nothing else of the row: {why}")
             continue
-        difference = _difference(model, back, fitting)
+        difference = _difference(ours, back, fitting)
         if difference in [known for _, known in made.values()]:
-            notes.append(f"without {_name(piece)}: the same row as another")
+            notes.append(f"{word} {_name(piece)}: the same row as another")
             continue
         names = [_name(path) for path in fitting]
-        made[f"without-{'-and-'.join([names[0], *sorted(names[1:])])}"] = f"without {' and '.join(names)}", difference
-    difference = _difference(model, back, pieces)
+        made[f"{word}-{'-and-'.join([names[0], *sorted(names[1:])])}"] = f"{word} {' and '.join(names)}", difference
+    difference = _difference(ours, back, pieces)
     if difference not in [known for _, known in made.values()] and not _refusals(row, difference):
         made[BASE] = f"components of {base.id}", difference
     return _yaml(row, base, made, list(sweep_of(target).seeds)), notes
@@ -82,13 +82,12 @@ def _components(model: dict[str, Any]) -> dict[KeyPath, Any]:
     return found | {("regularizers", each["kind"]): each for each in model["regularizers"]}
 
 
-def _difference(model: dict[str, Any], back: dict[KeyPath, Any], pieces: Sequence[KeyPath]) -> dict[str, Any]:
-    """Returns the keys of `model` that change where the `pieces` are as in `back`."""
+def _difference(ours: dict[KeyPath, Any], back: dict[KeyPath, Any], pieces: Sequence[KeyPath]) -> dict[str, Any]:
+    """Returns the keys of the model section that change where the `pieces` are as in `back`."""
     found: dict[str, Any] = {}
     for path in pieces:
         if path[0] == "regularizers":
-            paths = {("regularizers", each["kind"]): each for each in model["regularizers"]}
-            listed = [back.get(place) if place in pieces else each for place, each in paths.items()]
+            listed = [(back if place in pieces else ours).get(place) for place in ours | back if place[0] == "regularizers"]
             found["regularizers"] = [each for each in listed if each is not None]
         else:
             found = placed(found, path, back[path])

@@ -29,6 +29,15 @@ def test_each_component_goes_back_in_turn(tmp_path) -> None:
     assert (left.model.encoder.connection["kind"], left.model.decoder.connection["kind"]) == ("residual", "hierarchical")
 
 
+def test_what_the_row_lacks_is_put_back(spec, tmp_path) -> None:
+    base = "  base: {pinned: true, model: {regularizers: [{kind: diversity, weight: 0.5}]}}\n"
+    path = spec(base + "  plain: {model: {encoder: {aggregation: {kind: linear}}}}\n")
+    rows = made(f"{path}#plain", tmp_path)
+    assert list(rows) == ["full", "without-encoder.aggregation", "with-diversity", "baseline"]
+    assert rows["baseline"].spec == resolve(f"{path}#base")[0].spec
+    assert rows["with-diversity"].spec is not None and rows["with-diversity"].spec.model.regularizers[0]["weight"] == 0.5
+
+
 def test_components_that_need_each_other_go_together(tmp_path) -> None:
     """MSC: contextual attention cannot stay without its context."""
     rows = made("wei2020/table2/row4/en-de", tmp_path)
