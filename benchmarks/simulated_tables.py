@@ -117,7 +117,7 @@ def compared(model: MixedModel[int], row: int, other: int, effect: float = 0.0, 
     delta = float(np.mean(rows[0]) - np.mean(rows[1])) + effect
     variance = spread.variance * (1 / len(rows[0]) + 1 / len(rows[1]))
     test = answer(delta, variance + added, spread.df)
-    return Difference(delta, (len(rows[0]), len(rows[1])), spread, variance, 0.0, test, test)
+    return Difference(delta, spread, 0.0, test, test)
 
 
 def _against_all(model: MixedModel[int], row: int, controls: tuple[int, ...], effect: float) -> float:

@@ -31,7 +31,6 @@ def add(
     row: Annotated[str, Option("--row", help="The row, of kind external: an address or FILE.yaml#row.")],
     seed: Seed = None,
     system: Annotated[str, Option("--system", help='What made them, e.g. "fairseq 0.12.2".')] = "",
-    note: Annotated[str, Option("--note", help="Anything that a reader should know of them.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Add translations of another system to a row of kind external. They are scored like ours; `table` and `verdict` compare them.
@@ -47,7 +46,7 @@ def add(
     rows = Request.of(row, options, seed=seed).rows
     if len(rows) != 1:
         raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
-    found = external.add(file, rows[0], options, {"system": system, "note": note})
+    found = external.add(file, rows[0], options, system)
     if as_json:
         print_json(found)
     log(f"{found['id']} seed {found['seed']}: {found['status']}; BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}; {found['signature']}")

@@ -1,7 +1,6 @@
 """Translations that another system made of a row's test set: read from a file, checked, scored as ours are, and kept in the ledger."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,10 @@ def read(file: Path) -> list[str]:
     return lines
 
 
-def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> dict[str, Any]:
+def add(file: Path, row: Row, options: RowOptions, system: str) -> dict[str, Any]:
     """Scores the translations in a file and stores them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
 
-    status: `added`, or `known` if the ledger has them. about: {"system", "note"}. Other translations than the row's seed has are refused.
+    status: `added`, or `known` if the ledger has them. Other translations than the row's seed has are refused.
     """
     if row.kind != "external" or row.spec is None:
         raise UserError(f"{row.source_file}:{row.line}: {row.id}: found a row of kind {row.kind}; expected one of kind external")
@@ -63,7 +62,7 @@ def add(file: Path, row: Row, options: RowOptions, about: Mapping[str, str]) -> 
         record |= {"doubts": doubts} if (doubts := metric_warnings(prepared, row.spec.data, row.spec.score)) else {}
         record["score"] = row.spec.score.model_dump(exclude_none=True)
         record["statistics"] = packed(of_translation(hypotheses, tokens, prepared, test, row.spec.score))
-        origin = {"file": file.name, "sha256": content_of(file)[0], "translations": translations, **about}
+        origin = {"file": file.name, "sha256": content_of(file)[0], "translations": translations, "system": system}
         place = {"id": row.id, "seed": seed, "kind": row.kind, "score": row.spec.score.model_dump(), "keys": keys.as_dict()}
         with RunLock(ledger.run_dir(keys.train) / "lock") as lock:
             own = Ledger(ledger.root, lock=lock)

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,17 @@ from orchestrator.sweeps.options import whole_name
 from orchestrator.tuning import choice
 
 ONCE = ("train.json", "capsule.json", "history.jsonl")
+WITHOUT_TIMINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "decode": lambda record: record.get("hypotheses_sha256"),
+    "tune": lambda record: [record.get(name) for name in ("alpha", "candidates")],
+    "search": choice.content,
+}
+"""Folder -> the part of its records that is the same wherever the same weights are decoded or searched."""
 
 
 @dataclass
 class Imported:
-    """Names of runs by the action taken, and of the sweeps added or completed. files: number of files written.
-
-    kept: also the names of other files that differ.
-    """
+    """Names of runs by the action taken (kept: of other files too), and of sweeps added or completed. files: number of files written."""
 
     added: list[str] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
@@ -197,17 +200,8 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
     document = read_document(here)
     if document is None or name.startswith(layout.MEASURED):  # what was measured here stays
         return newer if document is None else "same"
-    folder = file.partition("/")[0]
-    return "same" if _without_timings(folder, read_document(there) or {}) == _without_timings(folder, document) else "differ"
-
-
-def _without_timings(folder: str, record: dict[str, Any]) -> Any:
-    """The part of a record that is the same wherever the same weights are decoded or searched."""
-    if folder == "decode":
-        return record.get("hypotheses_sha256")
-    if folder == "search" and record:
-        return choice.content(record)
-    return {name: value for name, value in unsealed(record).items() if folder != "tune" or name != "seconds"}
+    content = WITHOUT_TIMINGS.get(file.partition("/")[0], unsealed)
+    return "same" if content(read_document(there) or {}) == content(document) else "differ"
 
 
 def _is_sweep(name: str) -> bool:
@@ -216,9 +210,8 @@ def _is_sweep(name: str) -> bool:
 
 def _compare_sweeps(there: Path, here: Path) -> str:
     """Returns add | same | differ. Sweeps differ if a row of one seed has other keys; their other rows and claims are added to ours."""
-    try:
-        theirs, ours = sweep_files.read(there), sweep_files.read(here)
-    except ValueError:
+    theirs, ours = sweep_files.read(there), sweep_files.read_or_tell(here)
+    if ours is None:
         return "differ"
     known = asked(ours)
     both = [(known[place]["keys"], row["keys"]) for place, row in asked(theirs).items() if place in known]

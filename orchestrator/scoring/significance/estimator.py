@@ -90,12 +90,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Difference:
-    """D with both answers. spread: s^2; v1, sentences: the two parts of V (V1 and max(0, V2 - Ve)); seeds: of each arm."""
+    """D with both answers. spread: s^2; sentences: V - V1."""
 
     delta: float
-    seeds: tuple[int, int]
     spread: Spread
-    v1: float
     sentences: float
     same_sentences: Answer
     other_sentences: Answer
@@ -131,7 +129,7 @@ def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Dif
     v2, v_within = _sentence_variances(a, b)
     over_sentences = max(0.0, v2 - v_within * share)
     v = v1 + over_sentences
-    return Difference(delta, (a.k, b.k), spread, v1, over_sentences, answer(delta, v1, df), answer(delta, v, satterthwaite(v, v1, df)))
+    return Difference(delta, spread, over_sentences, answer(delta, v1, df), answer(delta, v, satterthwaite(v, v1, df)))
 
 
 def _sentence_variances(a: Arm, b: Arm) -> tuple[float, float]:

@@ -101,15 +101,12 @@ def test_a_damaged_probe_is_none(data: Data, tmp_path) -> None:
         assert Costs(data, tmp_path).of(rows()[0]).basis == "not probed"
 
 
-def test_a_probe_is_of_the_parts_of_an_update(data: Data, tmp_path) -> None:
-    row, costs = rows()[0], Costs(data, tmp_path)
+def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path) -> None:
+    all_rows = rows()
+    row, costs = all_rows[0], Costs(data, tmp_path)
     optims = [row.spec.optim.model_copy(update=change) for change in ({"clip_norm": 1.0}, {"clip_norm": 0.0}, {"ema": 0.9})]
     specs = [row.spec.model_copy(update={"optim": optim}) for optim in optims]
     assert len(costs.choose([replace(row, spec=spec) for spec in specs], 9)) == 3
-
-
-def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_path) -> None:
-    all_rows = rows()
     costs = probed(data, tmp_path, all_rows[0])
     chosen = [row for _, row in costs.choose([*all_rows, *(row.at(2) for row in all_rows)], 2)]
     assert 0 < len(chosen) <= 2 and chosen[0].id == all_rows[1].id

@@ -102,7 +102,7 @@ def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], f
     model = MixedModel({row.id: {o.seed: o.bleu for o in outcomes[row.id]} for row in rows if row.id in whole.arms})
     better, spread = whole.between("demo/small/better", "demo/small/base").difference, model.between("demo/small/better", "demo/small/base")
     assert better is not None and spread is not None and better.spread == spread and spread.groups > 3
-    assert better.v1 == pytest.approx(spread.variance * 2 / 3)
+    assert better.same_sentences.se**2 == pytest.approx(spread.variance * 2 / 3)
     found = Comparisons(rows, outcomes, starts(rows, None), reader).judgements
     tested = [one for one in found if one.raw is not None]
     assert [one.p for one in tested] == pytest.approx(holm([one.raw for one in tested])) and {one.family for one in found} == {len(tested)}

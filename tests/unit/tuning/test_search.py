@@ -162,10 +162,9 @@ def test_the_record_gives_the_tuned_row_and_a_damaged_one_is_absent(searched: Ca
     assert tuned_row(rows[1], finder, None).id == "demo/small/low@tuned"
     key = search.keys(arms[1].trials[0])[101]
     (path,) = (search.ledger.run_dir(key) / "search").glob("*.json")
-    plain, again = json.loads(path.read_text()), Ledger(search.ledger.root)
-    path.write_text(json.dumps(plain | {"chosen": 3}))
+    path.write_text(path.read_text().replace('"chosen"', '"choice"'))
     with pytest.raises(UserError, match="low@tuned: no search has tuned this row"):
-        tuned_row(rows[1], Finder(again, Data(None)), None)
+        tuned_row(rows[1], Finder(Ledger(search.ledger.root), Data(None)), None)
 
 
 def test_what_trials_with_equal_values_share_counts_once(searched: Callable[..., Any]) -> None:

@@ -37,13 +37,13 @@ def test_the_parts_of_the_variance_are_those_of_the_definition() -> None:
     a = shared + 0.3 * generator.normal(size=(1, 400)) + generator.normal(size=(4, 400))  # an effect that differs by sentence
     b = shared + generator.normal(size=(3, 400))
     found = difference(arm(a), arm(b), Spread(0.04, 7))
-    assert found.delta == pytest.approx(a.mean() - b.mean()) and found.v1 == pytest.approx(0.04 * (1 / 4 + 1 / 3))
+    v1 = found.same_sentences.se**2
+    assert found.delta == pytest.approx(a.mean() - b.mean()) and v1 == pytest.approx(0.04 * (1 / 4 + 1 / 3))
     within = sum(((x - x.mean(0)).var(1, ddof=1)).sum() for x in (a, b)) / (7 - 2) / 400
     v2 = (a.mean(0) - b.mean(0)).var() / 400
     assert found.sentences == pytest.approx(v2 - within * (1 / 4 + 1 / 3), abs=0.05 * v2), "2,000 resamples are within some per cent"
-    v = found.v1 + found.sentences
-    test = found.other_sentences
-    assert test.se == pytest.approx(math.sqrt(v)) and test.df == pytest.approx(v**2 / (found.v1**2 / 7))
+    v, test = v1 + found.sentences, found.other_sentences
+    assert test.se == pytest.approx(math.sqrt(v)) and test.df == pytest.approx(v**2 / (v1**2 / 7))
     assert test.p == pytest.approx(2 * stats.t.sf(abs(found.delta) / test.se, test.df))
     half = stats.t.ppf(0.975, test.df) * test.se
     assert (test.low, test.high) == pytest.approx((found.delta - half, found.delta + half))
@@ -79,7 +79,7 @@ def test_seeds_that_are_identical_give_the_paired_bootstrap() -> None:
     lines, metric = [system(0.30), system(0.31)], BLEU(tokenize="none")
     counts = [_sentence_statistics(metric, each, [references]) for each in lines]
     found = difference(*(Arm.of([each] * 3, lambda sums: corpus_bleu(sums, SPEC)) for each in counts), Spread(0.0, 4))
-    assert found is not None and found.v1 == 0
+    assert found is not None and found.same_sentences.se == 0
     _, scores = PairedTest([("b", lines[1]), ("a", lines[0])], {"BLEU": metric}, [references], test_type="bs", n_samples=2000)()
     b, a = scores["BLEU"]
     assert found.delta == pytest.approx(a.score - b.score, abs=1e-9)

@@ -24,6 +24,9 @@ def test_a_row_with_the_loss_of_more_compute(factor: float) -> None:
     assert found.low < factor < found.high < 1.1 * factor, "seeds that hardly vary give a narrow interval"
     wider = speed_up([replace(each, se=0.01) for each in BASE], Loss(loss_at(4e12 * factor), 0.01, 4e12, 8e3), at=1)
     assert wider is not None and wider.high - wider.low > 3 * (found.high - found.low)
+    base = [replace(each, machines=frozenset("a")) for each in BASE]
+    elsewhere = speed_up(base, Loss(loss_at(4e12 * factor), 0.002, 4e12, 8e3, frozenset("b")), at=1)
+    assert elsewhere == replace(found, time=None), "seconds of two machines"
 
 
 def test_outside_of_the_sizes_and_below_the_curve() -> None:
@@ -39,13 +42,6 @@ def test_no_curve_of_two_sizes_or_of_losses_that_rise() -> None:
     assert speed_up(rising, rising[0], at=0) is None
     known = [speed_up([replace(each, se=se) for each in BASE], BASE[1], at=1) is not None for se in (0.02, 0.15, 0.3)]
     assert known == [True, True, False], "of the draws, none, 0.6 % and 8 % have no curve that falls"
-
-
-def test_no_ratio_in_time_across_machines() -> None:
-    here, there = (replace(BASE[1], machines=frozenset({name})) for name in ("here", "there"))
-    base = [BASE[0], here, BASE[2]]
-    found = [speed_up(base, row, at=1) for row in (here, there)]
-    assert [each and each.time for each in found] == [pytest.approx(1.0), None]
 
 
 def test_the_slope_is_that_of_weighted_least_squares() -> None:

@@ -10,7 +10,7 @@ from orchestrator.scoring.significance.verdicts import Expectation, Verdict, jud
 def found(delta: float, se: float = 0.1, df: float = 20) -> Difference:
     """Three seeds each; no part of the variance is from sentences."""
     test = answer(delta, se**2, df)
-    return Difference(delta, (3, 3), Spread(se**2 * 1.5, round(df), 10), se**2, 0.0, test, test)
+    return Difference(delta, Spread(se**2 * 1.5, round(df), 10), 0.0, test, test)
 
 
 def verdict(claim: float | None, difference: Difference | None, margin: float | None = 0.5, **more: float) -> Verdict:
