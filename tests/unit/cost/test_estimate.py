@@ -105,8 +105,7 @@ def test_architectures_are_probed_once_and_spread_over_the_rows(data: Data, tmp_
     all_rows = rows()
     row, costs = all_rows[0], Costs(data, tmp_path)
     optims = [row.spec.optim.model_copy(update=change) for change in ({"clip_norm": 1.0}, {"clip_norm": 0.0}, {"ema": 0.9})]
-    specs = [row.spec.model_copy(update={"optim": optim}) for optim in optims]
-    assert len(costs.choose([replace(row, spec=spec) for spec in specs], 9)) == 3
+    assert len(costs.choose([replace(row, spec=row.spec.model_copy(update={"optim": optim})) for optim in optims], 9)) == 3
     costs = probed(data, tmp_path, all_rows[0])
     chosen = [row for _, row in costs.choose([*all_rows, *(row.at(2) for row in all_rows)], 2)]
     assert 0 < len(chosen) <= 2 and chosen[0].id == all_rows[1].id

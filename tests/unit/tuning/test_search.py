@@ -169,8 +169,7 @@ def test_the_record_gives_the_tuned_row_and_a_damaged_one_is_absent(searched: Ca
 
 def test_what_trials_with_equal_values_share_counts_once(searched: Callable[..., Any]) -> None:
     search, (arm,), _ = searched(bowl, names=["base"], space={"optim.schedule.lr": {"choice": [0.002, 0.003]}})
-    record = record_of(arm, search)
-    assert len(record["trials"]) == 8 and (record["updates"], record["seconds"]) == (3 * 4, 3 * 2.0)
+    assert len((record := record_of(arm, search))["trials"]) == 8 and (record["updates"], record["seconds"]) == (3 * 4, 3 * 2.0)
 
 
 def test_writing_the_same_search_again_keeps_its_record(searched: Callable[..., Any]) -> None:

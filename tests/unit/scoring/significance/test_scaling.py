@@ -24,8 +24,9 @@ def test_a_row_with_the_loss_of_more_compute(factor: float) -> None:
     assert found.low < factor < found.high < 1.1 * factor, "seeds that hardly vary give a narrow interval"
     wider = speed_up([replace(each, se=0.01) for each in BASE], Loss(loss_at(4e12 * factor), 0.01, 4e12, 8e3), at=1)
     assert wider is not None and wider.high - wider.low > 3 * (found.high - found.low)
-    base = [replace(each, machines=frozenset("a")) for each in BASE]
-    elsewhere = speed_up(base, Loss(loss_at(4e12 * factor), 0.002, 4e12, 8e3, frozenset("b")), at=1)
+    elsewhere = speed_up(
+        [replace(each, machines=frozenset("a")) for each in BASE], Loss(loss_at(4e12 * factor), 0.002, 4e12, 8e3, frozenset("b")), at=1
+    )
     assert elsewhere == replace(found, time=None), "seconds of two machines"
 
 
