@@ -21,8 +21,7 @@ from orchestrator.specs.row import Row, short_id
 from orchestrator.tables import counted
 
 NLL = "nll"
-MACHINE = ("device", "cpu", "threads")
-"""Fields of a capsule in which trainings with comparable seconds agree."""
+MACHINE = ("device", "cpu", "threads")  # fields of a capsule in which trainings with comparable seconds agree
 UNEVEN = 1.25  # minimum ratio of tokens per parameter between sizes for a note
 
 

@@ -21,10 +21,7 @@ LEAST_SIZES = 3  # minimum for a curve, which has three parameters
 
 @dataclass(frozen=True)
 class Loss:
-    """Mean loss of a row's seeds at one size, the standard error of this mean, and the cost of one training.
-
-    machines: of the seconds, which are comparable only on one.
-    """
+    """Mean loss of a row's seeds at one size, the standard error of this mean, and the cost of one training on `machines`."""
 
     mean: float
     se: float
@@ -64,8 +61,7 @@ def slope(sizes: Sequence[float], deltas: Sequence[float], effects: Sequence[Ans
 def speed_up(baseline: Sequence[Loss], row: Loss, at: int) -> SpeedUp | None:
     """Returns the speed-up of a row at the baseline's size `at`; None for less than three sizes, or if losses do not clearly fall.
 
-    They clearly fall if at most 2.5 % of the draws over seeds have no curve that falls with compute.
-    """
+    Losses do not clearly fall if over 2.5 % of the draws over seeds have no curve that falls with compute."""
     if len({each.compute for each in baseline}) < LEAST_SIZES:
         return None
     compute = np.asarray([each.compute for each in baseline])

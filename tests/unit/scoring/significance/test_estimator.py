@@ -37,12 +37,11 @@ def test_the_parts_of_the_variance_are_those_of_the_definition() -> None:
     a = shared + 0.3 * generator.normal(size=(1, 400)) + generator.normal(size=(4, 400))  # an effect that differs by sentence
     b = shared + generator.normal(size=(3, 400))
     found = difference(arm(a), arm(b), Spread(0.04, 7))
-    v1 = found.same_sentences.se**2
-    assert found.delta == pytest.approx(a.mean() - b.mean()) and v1 == pytest.approx(0.04 * (1 / 4 + 1 / 3))
+    assert found.delta == pytest.approx(a.mean() - b.mean()) and found.same_sentences.se**2 == pytest.approx(0.04 * (1 / 4 + 1 / 3))
     within = sum(((x - x.mean(0)).var(1, ddof=1)).sum() for x in (a, b)) / (7 - 2) / 400
     v2 = (a.mean(0) - b.mean(0)).var() / 400
     assert found.sentences == pytest.approx(v2 - within * (1 / 4 + 1 / 3), abs=0.05 * v2), "2,000 resamples are within some per cent"
-    v, test = v1 + found.sentences, found.other_sentences
+    v, test = (v1 := found.same_sentences.se**2) + found.sentences, found.other_sentences
     assert test.se == pytest.approx(math.sqrt(v)) and test.df == pytest.approx(v**2 / (v1**2 / 7))
     assert test.p == pytest.approx(2 * stats.t.sf(abs(found.delta) / test.se, test.df))
     half = stats.t.ppf(0.975, test.df) * test.se
