@@ -14,13 +14,13 @@ from orchestrator.specs.table import SEGMENT
 
 
 def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | None = None) -> str:
-    """Returns the table's address, with a digest if the target names several of its rows. Several tables: the folder's name."""
+    """Returns the table's address, of a named row its own, of several named rows with a digest. Several tables: the folder's name."""
     tables = list(by_table(rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     if folder:
         return folder if SEGMENT.fullmatch(folder) else "folder"
     chosen = index.find_all(found or target)[0].rows
-    return tables[0] + (f"+{_digest(chosen)}" if len(chosen) > 1 else "")
+    return rows[0].id if len(chosen) == 1 else tables[0] + (f"+{_digest(chosen)}" if chosen else "")
 
 
 def as_targets(row: Row) -> tuple[str, str]:

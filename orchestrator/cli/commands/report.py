@@ -71,8 +71,7 @@ def report(
                 if section.table.table in tables
             ]
         found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
-        one_row = len(request.found) == 1 and request.found[0].row is not None
-        names.append(request.rows[0].id if one_row else address_of(target, request.rows, request.found))
+        names.append(address_of(target, request.rows, request.found))
     name = sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls))
     name = name.replace("/", "-").replace(":", "-")[:LONGEST]
     made = list(found.values())

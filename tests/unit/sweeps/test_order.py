@@ -13,7 +13,9 @@ from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.driver import Sweep
+from orchestrator.sweeps.names import address_of
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.training.support import SPEC
@@ -51,6 +53,12 @@ def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
     for tasks in ([task("a"), task("b")], [task("a", training="other")], [task("c")]):
         sweep(tasks, tmp_path)._write_sweep()
     assert sorted(read_sweeps(tmp_path).rows) == sorted(map(sha256, ("b", "other", "c"))), "the edited row alone has an orphan"
+
+
+def test_a_row_has_a_sweep_of_its_own(spec):
+    path = spec("  base: {}\n  other: {optim: {label_smoothing: 0.2}}\n")
+    found = [address_of(f"{path}{rows}", resolve(f"{path}{rows}")) for rows in ("", "#other", "#other,base")]
+    assert found[:2] == ["demo/small", "demo/small/other"] and found[2].startswith("demo/small+")
 
 
 def test_asha_decides_as_the_spec_says(tmp_path):

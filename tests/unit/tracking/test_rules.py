@@ -117,6 +117,11 @@ def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results, project) 
         fake_results.sweep([fake_results.row(name)])
         store = project(live=False)
     assert store.of("one").data.tags["nmt.kind"] == "run", "again a row of the sweep"
+    other = fake_results.row("one", seed=2)
+    edited = other | {"spec": other["spec"] | {"model": {}}}
+    for now, kind in ((other, "run"), (edited, "superseded")):
+        fake_results.sweep([now], earlier=[row])
+        assert project(live=False).of("one").data.tags["nmt.kind"] == kind, "other seeds of a row stay, until the row is edited"
 
 
 def test_a_row_is_its_address_seed_and_keys(fake_results) -> None:
