@@ -1,7 +1,7 @@
 """The files of a ledger: the names that are allowed in it, and validation of their content.
 
-A run (RUN16), a sweep (sweeps/NAME), a session of claims (sessions/NAME) or the looks at claims are a group of files: with a bucket one
-process at a time writes a group.
+A run (RUN16), a sweep (sweeps/NAME), a session of claims (sessions/NAME), a measurement (noise/KEY16, speed/KEY16) or the looks at claims
+are a group of files: with a bucket one process at a time writes a group.
 """
 
 import os
@@ -31,7 +31,10 @@ LARGE = re.compile(
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
 """Tensors, and the journal that accompanies a checkpoint."""
-_GROUP = re.compile(r"([0-9a-f]{16})(?:/.*)?|(looks|(?:sweeps|sessions)/[^/]+?)(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)")
+_GROUP = re.compile(
+    rf"({_RUN})(?:/.*)?"
+    rf"|(looks|(?:sweeps|sessions)/[^/]+?|(?:{'|'.join(MEASURED)})/{_RUN})(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)"
+)
 
 
 def belongs(name: str) -> bool:
@@ -107,7 +110,8 @@ def files_in(root: Path, group: str) -> list[str]:
 
 def groups_in(root: Path) -> set[str]:
     """Every group with a folder or file in `root`."""
-    paths = (*root.iterdir(), *root.glob("sweeps/*.json"), *root.glob("sessions/*.jsonl"))
+    folders = ("sweeps", "sessions", *MEASURED)
+    paths = (*root.iterdir(), *(path for folder in folders for path in root.glob(f"{folder}/*.json*")))
     found = (group_of(path.relative_to(root).as_posix()) for path in paths)
     return {group for group in found if group is not None}
 

@@ -21,7 +21,7 @@ import yaml
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import checked, read_or_tell, sealed
+from orchestrator.files.documents import checked, read_or_tell, sealed, write_document
 from orchestrator.files.folders import no_file
 from orchestrator.files.json_lines import records_or_warning
 from orchestrator.ledger import packed
@@ -176,8 +176,15 @@ class Ledger:
     def documents(self, folder: str) -> Iterator[Record]:
         """The sealed documents beside the runs in `folder`, as noise and speed. Damaged ones are named and passed over."""
         for path in (path for root in (self.root, *self.mirrors) for path in sorted((root / folder).glob("*.json"))):
-            if (document := read_or_tell(path)) is not None:
+            if packed.RUN.fullmatch(path.stem) and (document := read_or_tell(path)) is not None:
                 yield document
+
+    def write_document(self, folder: str, key: str, record: Mapping[str, Any]) -> Path:
+        """Writes a sealed document beside the runs. A bucket takes it over when the lock is released."""
+        path = self.root / folder / f"{short(key)}.json"
+        with RunLock(path.with_suffix(".lock")).acquire(timeout=30):
+            write_document(path, record, key)
+        return path
 
     def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""

@@ -225,7 +225,7 @@ def _lock_of(results: Path, group: str) -> Path:
         return results / group / "lock"
     if group.startswith("sweeps/"):
         return SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock
-    return results / "looks.lock" if group.startswith(layout.MEASURED) else (results / group).with_suffix(".lock")
+    return (results / group).with_suffix(".lock")
 
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import write_document
-from orchestrator.ledger.keys import recorded, short
+from orchestrator.ledger.keys import recorded
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import WIDTHS
 from orchestrator.report.effects import Effects, Outcomes
@@ -60,8 +59,7 @@ def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str,
 
 def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
     """Writes the floor. It replaces a floor of the same family."""
-    key = digest(record["family"])
-    write_document(ledger.root / FOLDER / f"{short(key)}.json", record, key)
+    ledger.write_document(FOLDER, digest(record["family"]), record)
 
 
 def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:

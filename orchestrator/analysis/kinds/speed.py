@@ -21,8 +21,6 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, regis
 from orchestrator.decoding.translate import FullLength, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import write_document
-from orchestrator.ledger.keys import short
 from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
@@ -99,9 +97,7 @@ def _save(context: AnalysisContext, cases: "list[Case]", about: dict[str, Any]) 
         rows.append({"id": subject.row.id, "seed": subject.spec.seed} | keys | speeds)
     measured = [[row["train_key"] or row["id"], row["decode_key"]] for row in rows]
     key = digest({"device": about["device"], "batch": about["batch"], "rows": measured})
-    path = context.ledger.root / FOLDER / f"{short(key)}.json"
-    write_document(path, {"measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows}, key)
-    return path
+    return context.ledger.write_document(FOLDER, key, {"measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows})
 
 
 @dataclass

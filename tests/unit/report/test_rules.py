@@ -168,7 +168,7 @@ def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path) -> None:
 
     def write(name: str, when: str, fast: float, *kept: str) -> None:
         each = [measured[row] | ({"train_speed": [fast]} if row == "b" else {}) for row in kept]
-        write_document(folder / f"{name}.json", {"measured": when, "rows": each}, digest(name))
+        write_document(folder / f"{name:0>16}.json", {"measured": when, "rows": each}, digest(name))
 
     write("1", "2026-03", 2.0, "a", "b", "c")
     write("2", "2026-02", 3.0, "a", "b", "c")

@@ -18,7 +18,7 @@ from orchestrator.ledger.bucket import attach, lease
 from orchestrator.ledger.layout import claim_of, group_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
-from orchestrator.report import sessions
+from orchestrator.report import noise_floor, sessions
 from orchestrator.report.effects import Effect
 from orchestrator.report.judgement import Judgement
 from orchestrator.report.looks import Looks, read
@@ -246,11 +246,12 @@ def test_names_of_groups() -> None:
     found = {f"{RUN}/lock": RUN, "sweeps/a.b.lock": "sweeps/a.b", ".lifecycle.lock": None, "mlflow.lock": None, "mlflow.db": None}
     found |= {"looks.json": "looks", "looks.lock": "looks", "sessions/a.jsonl": "sessions/a", "sessions/a.lock.json": "sessions/a"}
     found |= {f"sweeps/a.{end}": "sweeps/a" for end in ("asha.json", "stop", "json", "lock.json")} | {f"{RUN}/ckpt/step-00000001": RUN}
+    found |= {f"speed/{RUN}.json": f"speed/{RUN}", f"noise/{RUN}.lock.json": f"noise/{RUN}", "noise/other.json": None}
     assert {name: group_of(name) for name in found} == found
     assert claim_of(RUN) == f"{RUN}/lock.json" and claim_of("sweeps/a") == "sweeps/a.lock.json"
 
 
-def test_looks_and_sessions_of_two_machines_are_kept(machines: Machines) -> None:
+def test_looks_sessions_and_noise_floors_of_two_machines_are_kept(machines: Machines) -> None:
     """Each machine adds its look without having fetched the other's."""
     for second, (name, claim) in enumerate((("one", "a"), ("two", "b"), ("two", "a"))):
         found = Looks(Ledger(machines.machine(name).root))
@@ -258,8 +259,11 @@ def test_looks_and_sessions_of_two_machines_are_kept(machines: Machines) -> None
         found.save()
     effect = Effect("r", "b", "bleu", 1.0, (2, 2))
     judged = Judgement(RowClaim("r", "b", 0.5, "bleu"), True, True, Verdict("open", ""), (effect,), raw=0.5)
-    sessions.join(machines.machine("two").root, "loop", [judged], {"r": [], "b": []})
+    two = Ledger(machines.machine("two").root)
+    sessions.join(two.root, "loop", [judged], {"r": [], "b": []})
+    noise_floor.save(two, {"family": "f"})
     one = machines.machine("one")
     one.pull_all()
     assert {claim: len(each) for claim, each in read(one.root).items()} == {"a": 2, "b": 1}
     assert len(sessions.read(one.root / "sessions" / "loop.jsonl")) == 1
+    assert [found["family"] for found in Ledger(one.root).documents("noise")] == ["f"], "verdicts read it"
