@@ -53,7 +53,8 @@ class RunProgress:
     """Progress of one run. steps, total: finished and planned updates, 0 if unknown. rate: seconds per update. decoding: seconds, for a
     scored run. score: BLEU on the test set.
 
-    scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: for a stopped run that continues, the updates in its record.
+    scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: for a stopped or failed run that continues, the updates in its
+    record.
     """
 
     row: str
@@ -103,7 +104,8 @@ class RunProgress:
         """
         before = self.status
         view = RunView.read(ledger, self.scorings, self.failed_below)
-        if view.status in ENDED and not (view.status == "stopped" and view.steps == self.stopped_at):
+        of_earlier = view.steps == self.stopped_at or (view.status in ENDED and view.is_held)
+        if view.outcome.finished or (view.status in ENDED and not of_earlier):
             self.status, self.steps = view.status, view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"

@@ -73,3 +73,16 @@ def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_re
         live._told -= 30
         live._poll()
     assert screen.getvalue().splitlines()[1].startswith("cut:1 step 3/40; 0 of 1 runs ended, 1 running; ")
+
+
+def test_a_run_that_is_tried_again_has_not_ended(fake_results) -> None:
+    row, ledger = fake_results.row("again", failed_below=30.0), Ledger(fake_results.root)
+    fake_results.sweep([row])
+    fake_results.train(row, "failed", steps=0)
+    run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, 30.0, total=40, stopped_at=0)
+    assert not run.look(ledger) and run.status == "waiting"
+    with RunLock(fake_results.run_dir(row) / "lock"):
+        assert [each.status for (sweep,) in [sweep_status(fake_results.root)] for each in sweep.runs] == ["running"]
+    fake_results.train(row, steps=0)
+    fake_results.score(row)
+    assert run.look(ledger) and run.status == "failed", "by the row's own bound, of a training that was there"
