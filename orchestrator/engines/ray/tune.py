@@ -92,9 +92,9 @@ def _run_group(
     jobs, stop = [[task.to_json() for task in job] for job, _ in group], interrupt.stop_file(options.results, options.slug).resolve()
     failures = experiment.run(jobs, demand.gpus > 0, asha, stop)
     if (reason := experiment.room.reason) is not None:
-        ledger = Ledger(options.results)
+        ledger, stopped = Ledger(options.results), {} if asha is None else asha.stopped()
         for task in (task for job, _ in group for task in job):
-            if (ledger.read_train(task.train_key) or {}).get("status") != "done":
+            if task.name not in stopped and (ledger.read_train(task.train_key) or {}).get("status") != "done":
                 failures[task.name] = reason
     return failures
 
