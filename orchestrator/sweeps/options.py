@@ -1,5 +1,7 @@
 """Options shared by several commands. Only the standard library is imported, since `--help` imports this module."""
 
+import hashlib
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -95,7 +97,10 @@ class ExecutionOptions(RowOptions):
 
     @property
     def slug(self) -> str:
-        return self.name.replace("/", "-").replace(":", "-")
+        """The name for files: what a ledger does not take in a name (`ledger.layout`) is replaced, and a digest keeps it unique."""
+        plain = self.name.replace("/", "-").replace(":", "-")
+        taken = re.sub(r"[^A-Za-z0-9@+._-]", "-", plain)[:200]
+        return plain if plain == taken else f"{taken[:191]}+{hashlib.sha256(self.name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
     @property
     def has_workers(self) -> bool:

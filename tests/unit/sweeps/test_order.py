@@ -11,6 +11,7 @@ from orchestrator.engines.execute import Local
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.layout import belongs
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.rows import resolve
@@ -111,6 +112,9 @@ def test_two_tables_do_not_share_the_file_of_a_sweep(tmp_path):
     Sweep([], ExecutionOptions(name="mine/a-b", results=tmp_path), Local())._write_sweep()
     with pytest.raises(UserError, match=r"mine-a-b\.json: belongs to mine/a-b, found mine-a/b; expected another --results"):
         Sweep([], ExecutionOptions(name="mine-a/b", results=tmp_path), Local())
+    names = ["a/b@m+1:tuned", *(f"a/b@{profile}.yaml" for profile in ("my own", "my-öwn", "x" * 300))]
+    slugs = [ExecutionOptions(name=name).slug for name in names]
+    assert slugs[0] == "a-b@m+1-tuned" and len(set(slugs)) == 4 and all(belongs(f"sweeps/{slug}.json") for slug in slugs)
 
 
 def test_parents_train_before_children_and_equal_trainings_once():
