@@ -62,11 +62,12 @@ def ui(
 
     Example:  nmt-ablate ui --port 5001
     """
+    from orchestrator.cli.commands.request import published_ledgers
     from orchestrator.tracking.environment import checked_uri
     from orchestrator.tracking.ui import serve_ui
 
     need_folder(results, "--results")
-    serve_ui(results, port, checked_uri(tracking_uri))
+    serve_ui(results, port, checked_uri(tracking_uri), mirrors=published_ledgers())
 
 
 def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_json: AsJson = False) -> None:

@@ -32,6 +32,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parts import check_initial
 from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
+from orchestrator.tracking.environment import database
 from orchestrator.tracking.sweeps import BackgroundProjector
 
 
@@ -98,8 +99,8 @@ class Sweep:
                         self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
-            if self.options.tracking_uri is not None:
-                with self._tracking():  # the server may lack results of runs without tracking
+            if self.options.tracking_uri is not None or not database(self.options.results).exists():
+                with self._tracking():  # MLflow may lack results of runs without tracking
                     pass
         return [self._result(task, failures) for task in self.tasks]
 

@@ -34,8 +34,13 @@ def configure() -> None:
         logging.getLogger(name).setLevel(level)
 
 
+def database(results: Path) -> Path:
+    """The file of the store that a ledger has by default."""
+    return (results / "mlflow.db").resolve()
+
+
 def default_uri(results: Path) -> str:
-    return sqlite_uri((results / "mlflow.db").resolve())
+    return sqlite_uri(database(results))
 
 
 def sqlite_uri(path: Path) -> str:

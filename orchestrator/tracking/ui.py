@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import interrupt
@@ -20,10 +21,10 @@ def runs_page(server: str, experiment: str) -> str:
     return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
-def serve_ui(results: Path, port: int = 5000, uri: str | None = None) -> None:
+def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, mirrors: Sequence[Path] = ()) -> None:
     """Prints the address of the UI and serves it until Ctrl-C or SIGTERM, at the first free port from `port`.
 
-    For a remote server it only prints the address. If the default store does not exist it is first created from the ledger.
+    For a remote server it only prints the address. A database file that does not exist is first created from the ledger and its `mirrors`.
     """
     if uri is not None and is_server(uri):
         print(f"MLflow: {redact(uri)}")
@@ -31,7 +32,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None) -> None:
     results = Path(results).resolve()
     uri = uri or default_uri(results)
     if (path := sqlite_path(uri)) is not None and not path.exists():
-        reconcile(results, uri)
+        reconcile(results, uri, mirrors=mirrors)
     experiment = MlflowStore(results, uri).experiment  # UserError for a database that cannot be used
     port = free_port(port)
     configure()
