@@ -1,5 +1,5 @@
 # Environment of every Ray node on machines (`ray up`): sourced before `ray start`, so that all of Ray's processes have it.
-# Kubernetes has the same settings in kuberay/environment.yaml; a test keeps the two equal. No secret belongs here.
+# Kubernetes has the same settings in kuberay/setup.yaml; a test keeps the two equal. No secret belongs here.
 # shellcheck shell=sh
 
 # Ray: the token lies in ~/.ray/auth_token of each node

@@ -61,8 +61,9 @@ class Budget:
         self.options, self.on_gpu = options, best_device().type == "cuda"
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
         is_ray = options.engine == "ray"  # the local engine trains a row in one process
-        self.devices = {
-            task.run_dir / "lock": (task.workers if is_ray else 1) * (1 if self.on_gpu else task.spec.train.threads) for task in tasks
+        self.devices = {  # several rows of one training run once, as the first
+            task.run_dir / "lock": (task.workers if is_ray else 1) * (1 if self.on_gpu else task.spec.train.threads)
+            for task in reversed(tasks)
         }
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
         whole = whole_name(options.name)

@@ -19,9 +19,11 @@ def suggest(dimensions: int, known: Sequence[tuple[Sequence[float], float | None
     searcher = OptunaSearch(
         {n: tune.uniform(0.0, 1.0) for n in names}, metric="value", mode="max" if spec.larger_is_better else "min", sampler=sampler
     )
-    for number, (_, value) in enumerate(known):
-        searcher.suggest(str(number))
-        searcher.on_trial_complete(str(number), None if value is None else {"value": value}, error=value is None)
+    for number, (point, value) in enumerate(known):
+        searcher.suggest(str(number))  # moves the generator on; the point may be another one, if a trial without a value got one later
+        searcher.on_trial_complete(str(number), error=True)
+        if value is not None:
+            searcher.add_evaluated_point(dict(zip(names, point, strict=True)), value)
     found = searcher.suggest("next")
     assert isinstance(found, dict)
     return [float(found[name]) for name in names]

@@ -53,6 +53,8 @@ def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path) -> None
         lost = json.loads((stale.run_dir / "lock.json").read_text()) | {"host": "a-machine-that-was-lost"}
     (stale.run_dir / "lock.json").write_text(json.dumps(lost | {"held": True}))
     assert Budget(options(tmp_path, None), [one]).devices == {one.run_dir / "lock": 3}, "the local engine has one worker"
+    both = [one, task(tmp_path, "one", 8)]
+    assert Budget(options(tmp_path, None, engine="ray"), both).devices == {one.run_dir / "lock": 6}, "one training, as the first row has it"
     with budgeted(options(tmp_path, None, engine="ray"), [one, two, stale]):
         started = time.monotonic()
         with RunLock(one.run_dir / "lock"), RunLock(two.run_dir / "lock"):

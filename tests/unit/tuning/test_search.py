@@ -201,3 +201,5 @@ def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any
     assert [[trial.draws for trial in arm.trials] for arm in again] == drawn
     spec, known = search.spec, [*zip(arms[0].at[:4], map(search.final, arms[0].trials[1:5]), strict=True)]
     assert suggest_of("tpe")(1, known, spec) == arms[0].at[4]  # type: ignore[misc]
+    elsewhere = [([1 - x for x in point], value) for point, value in known]
+    assert suggest_of("tpe")(1, elsewhere, spec) != arms[0].at[4], "a value counts at its own point"  # type: ignore[misc]
