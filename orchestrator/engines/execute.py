@@ -2,8 +2,8 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,12 @@ class Ray:
         check_limits()
         address = os.environ.get("RAY_ADDRESS")
         check_local(tasks) if address is None else check_address(address)
+
+    def session(self, options: ExecutionOptions, workers: int) -> AbstractContextManager[None]:
+        ray_engine(options.results)
+        from orchestrator.engines.ray.cluster import cluster
+
+        return cluster(options.results, several_workers=workers > 1)
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         return ray_engine(options.results).run(jobs, asha, options)
@@ -83,17 +89,9 @@ def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOp
     return replace(options, engine="local", jobs=jobs)
 
 
-@contextmanager
-def session(options: ExecutionOptions, rows: Sequence[Row]) -> Iterator[None]:
+def session(options: ExecutionOptions, rows: Sequence[Row]) -> AbstractContextManager[None]:
     """Context: several calls of `execute` share one Ray, in place of one each."""
-    if options.engine != "ray":
-        yield
-        return
-    ray_engine(options.results)
-    from orchestrator.engines.ray.cluster import cluster
-
-    with cluster(options.results, several_workers=any((options.workers or row.most_workers) > 1 for row in rows)):
-        yield
+    return ENGINES[options.engine]().session(options, max(options.workers or row.most_workers for row in rows))
 
 
 def suggest_of(sampler: str) -> Suggest | None:

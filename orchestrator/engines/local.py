@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from orchestrator import interrupt
@@ -23,6 +24,9 @@ class Local:
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Accepts every task."""
+
+    def session(self, options: ExecutionOptions, workers: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         if not options.has_workers:

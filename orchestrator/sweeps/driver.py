@@ -4,7 +4,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -42,8 +42,11 @@ class Engine(Protocol):
     def check(self, tasks: Sequence[Task]) -> None:
         """UserError for tasks that could never start on this engine."""
 
+    def session(self, options: ExecutionOptions, workers: int) -> AbstractContextManager[None]:
+        """Context in which `run` is called. workers: the most that a task has."""
+
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        """Runs every job. Returns the failures: task name -> reason. Called once for each level of a sweep, parents first."""
+        """Runs every job. Returns the failures: task name -> reason. Called in a `session`, for each level of a sweep, parents first."""
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[Result]:
@@ -108,7 +111,8 @@ class Sweep:
         """Runs parents before children. Returns the failures."""
         failures: dict[str, str] = {}
         search = None if self.asha is None else self.asha.path
-        with LiveProgress(pending, self.console, self.ledger, search).following():
+        session = self.engine.session(self.options, max(task.workers for task in pending))
+        with LiveProgress(pending, self.console, self.ledger, search).following(), session:
             for level in topological_levels(pending):
                 blocked = self._blocked(level, failures)
                 failures |= blocked

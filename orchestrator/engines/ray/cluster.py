@@ -34,7 +34,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
     several_workers: a run of the sweep has several workers. Only then are there Train runs, and with them the dashboard.
     `environment.configure` must have been called before this module was imported.
     """
-    if ray.is_initialized():  # by `engines.execute.session`
+    if ray.is_initialized():  # by an outer context of several sweeps
         yield
         return
     address = os.environ.get("RAY_ADDRESS")

@@ -16,7 +16,7 @@ from ray.tune.execution import class_cache
 
 from orchestrator import interrupt
 from orchestrator.engines.ray.capacity import live_capacity, with_gpu_memory
-from orchestrator.engines.ray.cluster import LEAVING, cluster
+from orchestrator.engines.ray.cluster import LEAVING
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.experiment import Experiment
 from orchestrator.engines.ray.preemption import run_task
@@ -43,7 +43,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOpt
     """
     results, failures, stop = options.results, dict[str, str](), interrupt.stop_file(options.results, options.slug)
     resources = Resources.model_validate((options.sweep or {}).get("resources") or {})
-    with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)), interrupt.passing_on(stop):
+    with interrupt.passing_on(stop):
         capacity = live_capacity(resources)
         if capacity.gpus and resources.gpu == "auto":
             capacity = with_gpu_memory(capacity, resources)
@@ -109,7 +109,7 @@ def open_experiment(demand: Demand, selected: Resources, options: ExecutionOptio
         if selected.accelerator_type is not None:
             resources[f"accelerator_type:{selected.accelerator_type}"] = 0.001
     key, storage = (demand.workers, demand.fewest, resources, labels, concurrency, results), (results / "ray").resolve()
-    if _last is None or _last[0] != key or _last[1].feed.closed or not _last[1].thread.is_alive():
+    if _last is None or _last[0] != key or _last[1].is_ending:
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0

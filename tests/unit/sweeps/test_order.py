@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -123,6 +124,13 @@ def test_parents_train_before_children_and_equal_trainings_once():
     twin = task("t", training="g", workers=4)
     assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
+
+
+def test_all_levels_run_in_one_session_of_the_engine(tmp_path):
+    engine, tasks = MagicMock(), [task("p", results=tmp_path), task("c", parent="p", results=tmp_path, workers=2)]
+    engine.run.return_value = {}
+    Sweep(tasks, ExecutionOptions(name="demo", results=tmp_path), engine)._run_pending(tasks)
+    assert engine.session.call_args.args[1] == 2 and [call[0] for call in engine.method_calls] == ["session", "run", "run"]
 
 
 @pytest.mark.slow
