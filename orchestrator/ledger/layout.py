@@ -32,8 +32,7 @@ LARGE = re.compile(
 )
 """Tensors, and the journal that accompanies a checkpoint."""
 _GROUP = re.compile(
-    rf"({_RUN})(?:/.*)?"
-    rf"|(looks|(?:sweeps|sessions)/[^/]+?|(?:{'|'.join(MEASURED)})/{_RUN})(?:\.asha\.json|\.lock\.json|\.lock|\.jsonl?|\.stop)"
+    rf"({_RUN})(?:/.*)?|(looks|(?:sweeps|sessions)/[^/]+?|(?:noise|speed)/{_RUN})\.(?:asha\.json|lock\.json|lock|jsonl?|stop)"
 )
 
 

@@ -221,11 +221,7 @@ def _compare_sweeps(there: Path, here: Path) -> str:
 
 
 def _lock_of(results: Path, group: str) -> Path:
-    if layout.of_a_run(group):
-        return results / group / "lock"
-    if group.startswith("sweeps/"):
-        return SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock
-    return (results / group).with_suffix(".lock")
+    return (results / layout.claim_of(layout.group_of(group) or group)).with_suffix("")
 
 
 def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:

@@ -41,8 +41,8 @@ class BackgroundProjector:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> bool:
-        """Writes the remaining points and the final statuses. Returns False, with a warning, if the store is behind.
+    def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> None:
+        """Writes the remaining points and the final statuses. Warns if the store is behind.
 
         Waits until no run was written for `timeout` seconds. progress: called with the number of runs written.
         """
@@ -54,10 +54,8 @@ class BackgroundProjector:
                 written, since = self.projector.written, time.monotonic()
                 if progress is not None:
                     progress(written)
-        behind = self._thread.is_alive() or self._failures > 0
-        if behind:
+        if self._thread.is_alive() or self._failures > 0:
             self._warn("warning: MLflow does not have everything yet; `nmt-ablate reconcile` brings it up to date")
-        return not behind
 
     def _run(self) -> None:
         wait = 0.0

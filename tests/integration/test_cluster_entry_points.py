@@ -72,16 +72,12 @@ class Lab:
         with (self.home / "head.log").open("wb") as log:
             return subprocess.Popen(["bash", "-c", command], cwd=self.home, env=environment | shared | of_the_nodes, stdout=log, stderr=log)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self.checkout / ".venv" / "bin" / "python"), "-m", "orchestrator", *arguments]
-        return subprocess.run(command, env=self.environment, cwd=self.checkout, capture_output=True, text=True, timeout=300)
-
     def command(self, *arguments: str) -> list[str]:
-        return ["bash", str(self.checkout / "cluster" / "submit.sh"), *arguments]
+        return [str(self.checkout / ".venv" / "bin" / "python"), "-m", "orchestrator", "submit", *arguments]
 
     def submit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*arguments), env=self.environment | environment, cwd=self.home, capture_output=True, text=True, timeout=600
+            self.command(*arguments), env=self.environment | environment, cwd=self.checkout, capture_output=True, text=True, timeout=600
         )
 
 
@@ -212,7 +208,7 @@ def test_ctrl_c_detaches_and_a_job_that_is_stopped_saves_first(lab, submitted):
     terminal = subprocess.Popen(
         lab.command("cluster/smoke.yaml#baseline", *many),
         env=lab.environment,
-        cwd=lab.home,
+        cwd=lab.checkout,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -228,7 +224,7 @@ def test_ctrl_c_detaches_and_a_job_that_is_stopped_saves_first(lab, submitted):
     name = re.findall(r"detached; (sweep-[0-9a-f]+) continues", err)[0]
     assert terminal.returncode == 130 and f"nmt-ablate submit --attach {name}" in err and "Traceback" not in err
     again = subprocess.Popen(
-        lab.command("--attach", name), env=lab.environment, cwd=lab.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        lab.command("--attach", name), env=lab.environment, cwd=lab.checkout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     ray = [str(lab.checkout / ".venv" / "bin" / "ray"), "job", "stop", name]
     subprocess.run(ray, env=lab.environment | {"RAY_AUTH_MODE": "token"}, cwd=lab.home, capture_output=True, check=True, timeout=120)

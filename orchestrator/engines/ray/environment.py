@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
+
+from orchestrator.files import atomic
 from orchestrator.files.listed import listed, mapped
 from orchestrator.ledger import object_store
 from orchestrator.paths import search_spaces
@@ -73,23 +76,13 @@ def configure(results: Path) -> None:
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
     if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_ADDRESS" not in os.environ:
-        path = results / "ray" / "auth_token"
+        path = (results / "ray" / "auth_token").resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.read_text().strip():  # a power cut before its text was written
-            path.unlink()
-        if not path.exists():
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as new:  # mode 0600
-                new.write(secrets.token_hex(32))
-                new.flush()
-                os.fsync(new.fileno())
-            try:
-                os.link(new.name, path)
-            except FileExistsError:  # of another first sweep
-                pass
-            except OSError:  # a file system without links
-                Path(new.name).replace(path)
-            Path(new.name).unlink(missing_ok=True)
-        os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
+        with FileLock(path.with_suffix(".lock")):  # another first sweep may start
+            if not path.exists() or not path.read_text().strip():
+                with atomic.replacing(path) as new:
+                    atomic.write_new(new, secrets.token_hex(32).encode(), mode=0o600)
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
 
 
 def worker_variables() -> dict[str, str]:

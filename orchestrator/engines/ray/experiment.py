@@ -158,11 +158,6 @@ class Experiment:
         """Number of trials that have not ended; 0 once the experiment has."""
         return self.given - self.ends.count if self.thread.is_alive() else 0
 
-    @property
-    def is_ending(self) -> bool:
-        """Returns whether it takes no more jobs, for instance because nodes were lost."""
-        return self.feed.closed or self.room.reason is not None or not self.thread.is_alive()
-
     def _give(self, configs: Sequence[Config]) -> None:
         self.given += len(configs)
         self.feed.waiting.extend(configs)

@@ -109,7 +109,7 @@ def open_experiment(demand: Demand, selected: Resources, options: ExecutionOptio
         if selected.accelerator_type is not None:
             resources[f"accelerator_type:{selected.accelerator_type}"] = 0.001
     key, storage = (demand.workers, demand.fewest, resources, labels, concurrency, results), (results / "ray").resolve()
-    if _last is None or _last[0] != key or _last[1].is_ending:
+    if _last is None or _last[0] != key or _last[1].feed.closed or _last[1].room.reason is not None or not _last[1].thread.is_alive():
         LEAVING.close()  # the last one may keep a process that holds CPUs
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0

@@ -80,9 +80,9 @@ def test_a_run_that_is_tried_again_has_not_ended(fake_results) -> None:
     fake_results.sweep([row])
     fake_results.train(row, "failed", steps=0)
     run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, 30.0, total=40, stopped_at=0)
-    assert not run.look(ledger) and run.status == "waiting"
     with RunLock(fake_results.run_dir(row) / "lock"):
-        assert [each.status for (sweep,) in [sweep_status(fake_results.root)] for each in sweep.runs] == ["running"]
+        (sweep,) = sweep_status(fake_results.root)
+    assert not run.look(ledger) and (run.status, sweep.runs[0].status) == ("waiting", "running")
     fake_results.train(row, steps=0)
     fake_results.score(row)
     assert run.look(ledger) and run.status == "failed", "by the row's own bound, of a training that was there"

@@ -57,12 +57,6 @@ def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
     assert sorted(read_sweeps(tmp_path).rows) == sorted(map(sha256, ("b", "other", "c"))), "the edited row alone has an orphan"
 
 
-def test_a_row_has_a_sweep_of_its_own(spec):
-    path = spec("  base: {}\n  other: {optim: {label_smoothing: 0.2}}\n")
-    found = [address_of(f"{path}{rows}", resolve(f"{path}{rows}")) for rows in ("", "#other", "#other,base")]
-    assert found[:2] == ["demo/small", "demo/small/other"] and found[2].startswith("demo/small+")
-
-
 def test_asha_decides_as_the_spec_says(tmp_path):
     tasks = [task("a", pinned=True), task("b")]
     asha = sweep(tasks, tmp_path, kind="asha", rungs=[3, 9], reduction_factor=4.0, mode="max", metric="valid/bleu").asha
@@ -109,24 +103,24 @@ def test_a_parent_whose_translations_failed_has_weights(tmp_path):
     assert sweep([parent, child], tmp_path)._blocked([child], failed) == {}
 
 
-def test_two_tables_do_not_share_the_file_of_a_sweep(tmp_path):
+def test_neither_two_tables_nor_a_table_and_its_row_share_the_file_of_a_sweep(tmp_path, spec):
     Sweep([], ExecutionOptions(name="mine/a-b", results=tmp_path), Local())._write_sweep()
     with pytest.raises(UserError, match=r"mine-a-b\.json: belongs to mine/a-b, found mine-a/b; expected another --results"):
         Sweep([], ExecutionOptions(name="mine-a/b", results=tmp_path), Local())
+    path = spec("  base: {}\n  other: {optim: {label_smoothing: 0.2}}\n")
+    found = [address_of(f"{path}{rows}", resolve(f"{path}{rows}")) for rows in ("", "#other", "#other,base")]
+    assert found[:2] == ["demo/small", "demo/small/other"] and found[2].startswith("demo/small+")
     names = ["a/b@m+1:tuned", *(f"a/b@{profile}.yaml" for profile in ("my own", "my-öwn", "x" * 300))]
     slugs = [ExecutionOptions(name=name).slug for name in names]
     assert slugs[0] == "a-b@m+1-tuned" and len(set(slugs)) == 4 and all(belongs(f"sweeps/{slug}.json") for slug in slugs)
 
 
-def test_parents_train_before_children_and_equal_trainings_once():
+def test_parents_train_before_children_and_equal_trainings_once_and_all_in_one_session(tmp_path):
     grandparent, parent, child, other = (task(n, parent=p) for n, p in (("g", None), ("p", "g"), ("c", "p"), ("o", "elsewhere")))
     assert [names(level) for level in topological_levels([child, other, parent, grandparent])] == ["og", "p", "c"]
     twin = task("t", training="g", workers=4)
     assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
-
-
-def test_all_levels_run_in_one_session_of_the_engine(tmp_path):
     engine, tasks = MagicMock(), [task("p", results=tmp_path), task("c", parent="p", results=tmp_path, workers=2)]
     engine.run.return_value = {}
     Sweep(tasks, ExecutionOptions(name="demo", results=tmp_path), engine)._run_pending(tasks)

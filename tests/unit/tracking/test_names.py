@@ -48,7 +48,8 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, ser
     said: list[str] = []
     tracking = BackgroundProjector(fake_results.root, SWEEP, server, warn=said.append)
     tracking.start()
-    assert tracking.stop(120) and said == []
+    tracking.stop(120)
+    assert said == []
     store = MlflowStore(fake_results.root, server)
     assert {run.info.status for run in store.find({"nmt.sweep": SWEEP})} == {"FINISHED"}
     assert reconcile(fake_results.root, server) == ({"done": 1}, [])

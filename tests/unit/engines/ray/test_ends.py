@@ -21,11 +21,6 @@ from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster, environment, tune
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
-from orchestrator.engines.resources import Demand
-from orchestrator.files.canonical import digest
-from orchestrator.specs.sweep import Resources
-from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.options import ExecutionOptions
 from tests.unit.conftest import refused
 
 
@@ -119,11 +114,10 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
 def test_runs_that_asha_stopped_do_not_fail_with_lost_nodes(tmp_path, monkeypatch):
     room = SimpleNamespace(start=lambda _: None, reason="nodes were lost")
     monkeypatch.setattr(tune, "open_experiment", lambda *_: SimpleNamespace(room=room, run=lambda *_: {}))
-    tasks = [SimpleNamespace(name=name, train_key=digest(name), to_json=dict) for name in ("cut", "lost")]
-    asha = Asha([5], 3.0, "min", set())
-    asha.decide("cut", 5, float("nan"))
-    failures = tune._run_group([(tasks, Demand(1, 1.0, 0.0))], asha, Resources(), ExecutionOptions(results=tmp_path))
-    assert failures == {"lost": "nodes were lost"}
+    tasks = [SimpleNamespace(name=name, train_key="ab" * 32, to_json=dict) for name in ("cut", "lost")]
+    asha, options = SimpleNamespace(path=None, stopped=lambda: {"cut": 5}), SimpleNamespace(results=tmp_path, slug="demo")
+    group = [(tasks, SimpleNamespace(memory=None, gpus=0))]
+    assert tune._run_group(group, asha, None, options) == {"lost": "nodes were lost"}
 
 
 WATCHED = """
