@@ -80,14 +80,17 @@ def read_sweep(path: Path) -> SweepRecord:
     """
     try:
         record = sweep_files.read(path)
-        unseeded = lambda row: (row["id"], (row.get("spec") or {}) | {"seed": None})  # noqa: E731
-        now = list(map(unseeded, record["rows"]))
-        others = [row for row in record.get("earlier", []) if unseeded(row) in now]
+        specs = {row["id"]: _unseeded(row) for row in record["rows"]}
+        others = [row for row in record.get("earlier", []) if _unseeded(row) == specs.get(row["id"])]
         rows = [SweepRow(row) for row in (*record["rows"], *others)]
         sweep_id = str(record["sweep_id"])
         return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
+
+
+def _unseeded(row: Mapping[str, Any]) -> dict[str, Any]:
+    return (row.get("spec") or {}) | {"seed": None}
 
 
 def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:
