@@ -5,7 +5,7 @@ with which the table compares a row (`specs.row.starts`), or for a row in no tab
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.report.find import Finder
-from orchestrator.scoring.significance.paired_tests import Comparison, compare, in_words
+from orchestrator.scoring.significance.paired_tests import compare, in_words
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.table import TestName
@@ -42,7 +42,9 @@ def analyse(context: AnalysisContext) -> Analysis:
             if counts[0] is None or counts[1] is None:
                 raise UserError(f"{subject.row.id} seed {seed}: {context.ledger.root} has no sentence statistics of BLEU for both rows")
             comparison = compare(counts[0], counts[1], subject.spec.score)
-            records.append(subject.columns | {"seed": seed, "baseline": base.id} | _record(comparison, test))
+            values = {name: value if isinstance(value, int) else float(f"{value:.8g}") for name, value in asdict(comparison).items()}
+            about = {"test": test, "mark": comparison.mark(test)}
+            records.append(subject.columns | {"seed": seed, "baseline": base.id} | values | about)
             tests[test] = None
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
@@ -69,14 +71,6 @@ def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, 
     base = replace(base, spec=base.run_spec.model_copy(update={"score": row.run_spec.score}))
     both = [{o.seed: o.keys for o in finder.outcomes(one, [row.run_spec.seed]) if o.status == "done"} for one in (row, base)]
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
-
-
-def _record(comparison: Comparison, test: TestName) -> dict[str, Any]:
-    bootstrap, sign = comparison.bootstrap, comparison.sign
-    values = {name: getattr(comparison, name) for name in ("bleu", "baseline_bleu", "delta")}
-    values |= {"low": bootstrap.low, "high": bootstrap.high, "wins": bootstrap.wins, "p_bootstrap": bootstrap.p, "p_sign": sign.p}
-    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": test, "mark": comparison.mark(test)}
-    return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
 
 
 def _notes(records: list[dict[str, Any]], tests: Iterable[TestName]) -> list[str]:

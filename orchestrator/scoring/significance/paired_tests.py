@@ -18,39 +18,29 @@ SAMPLES, SEED = 1000, 12345
 
 
 @dataclass(frozen=True)
-class Sign:
-    """Numbers of sentences whose exchange raises, lowers or does not change the baseline's BLEU, and the two-sided p-value."""
-
-    better: int
-    worse: int
-    ties: int
-    p: float
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """low, high: 95 % interval of the difference (percentiles over the resamples); wins: share of resamples where the system is better."""
-
-    low: float
-    high: float
-    wins: float
-    p: float
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """BLEU of a system and a baseline on the same sentences, in percent, and both tests of the difference."""
+    """BLEU of a system and a baseline on the same sentences, in percent, and both tests of the difference.
+
+    low, high: 95 % interval of the difference (percentiles over the resamples); wins: share of resamples where the system is better;
+    better, worse, ties: numbers of sentences whose exchange raises, lowers or does not change the baseline's BLEU. The p are two-sided.
+    """
 
     bleu: float
     baseline_bleu: float
     delta: float
-    sign: Sign
-    bootstrap: Bootstrap
+    low: float
+    high: float
+    wins: float
+    p_bootstrap: float
+    p_sign: float
+    better: int
+    worse: int
+    ties: int
 
     def p(self, test: TestName = "both") -> float:
         """p-value of one test, or the larger of both. It is 1 for a sign test that points against the difference."""
-        sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
-        return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
+        sign = self.p_sign if (self.better - self.worse) * self.delta > 0 else 1.0
+        return {"sign": sign, "bootstrap": self.p_bootstrap, "both": max(sign, self.p_bootstrap)}[test]
 
     def mark(self, test: TestName) -> str:
         """The mark of the lowest level that the p-value passes; empty if it passes none."""
@@ -81,29 +71,27 @@ def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SA
     if system.shape != baseline.shape or not len(system):
         raise ValueError(f"statistics of {len(system)} and {len(baseline)} sentences; expected the same sentences, at least one")
     ours, theirs = float(corpus_bleu(system.sum(axis=0), spec)), float(corpus_bleu(baseline.sum(axis=0), spec))
-    return Comparison(ours, theirs, ours - theirs, sign_test(system, baseline, spec), bootstrap(system, baseline, spec, samples, seed))
+    resampled = _bootstrap(system, baseline, spec, samples, seed)
+    return Comparison(ours, theirs, ours - theirs, *resampled, *_sign_test(system, baseline, spec))
 
 
-def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
-    """Sign test: replaces one sentence of the baseline's output at a time by the system's and counts how often corpus BLEU rises or falls.
+def _sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> tuple[float, int, int, int]:
+    """Returns (p, better, worse, ties) of an exact binomial test of equal chances; p is 1 without any trial.
 
-    Collins, Koehn and Kučerová 2005 (Clause Restructuring for Statistical Machine Translation), section 5.1. Ties are left out.
+    One sentence at a time of the baseline's output is replaced by the system's, and corpus BLEU rises or falls (Collins, Koehn and Kučerová
+    2005, Clause Restructuring for Statistical Machine Translation, section 5.1). Ties are left out.
     """
     total = baseline.sum(axis=0)
     before, after = corpus_bleu(total, spec), corpus_bleu(total - baseline + system, spec)
     better, worse = int((after > before).sum()), int((after < before).sum())
-    return Sign(better, worse, len(system) - better - worse, binomial(better, worse))
-
-
-def binomial(better: int, worse: int) -> float:
-    """The p-value of an exact binomial test of equal chances; 1 without any trial."""
     from scipy.stats import binomtest  # takes seconds to import, and most tables need no test
 
-    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return p, better, worse, len(system) - better - worse
 
 
-def bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Bootstrap:
-    """Paired bootstrap resampling (Koehn 2004): the test set is resampled `samples` times with replacement, identically for both systems.
+def _bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int, seed: int) -> tuple[float, float, float, float]:
+    """Returns (low, high, wins, p). The test set is resampled `samples` times with replacement, identically for both systems (Koehn 2004).
 
     p is computed as in sacreBLEU (after Moses and multeval): (resamples whose |difference| exceeds its mean by more than the observed
     one, + 1) / (samples + 1). For an observed difference of 0, which would give the lowest p, it is 1.
@@ -117,4 +105,4 @@ def bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = 
     apart = np.abs(deltas)
     p = (int((apart - apart.mean() > observed).sum()) + 1) / (samples + 1) if observed > 0 else 1.0
     low, high = (float(q) for q in np.percentile(deltas, [2.5, 97.5]))
-    return Bootstrap(low, high, float((deltas > 0).mean()), p)
+    return low, high, float((deltas > 0).mean()), p

@@ -13,7 +13,7 @@ from scipy import stats
 from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.significance.estimator import Arm, answer, detectable, difference, holm, seeds_needed
 from orchestrator.scoring.significance.mixed import Spread
-from orchestrator.scoring.significance.paired_tests import bootstrap
+from orchestrator.scoring.significance.paired_tests import compare
 from orchestrator.scoring.significance.sentence_statistics import _of_bleu as _sentence_statistics
 from orchestrator.specs.schema import ScoreSpec
 
@@ -82,7 +82,7 @@ def test_seeds_that_are_identical_give_the_paired_bootstrap() -> None:
     _, scores = PairedTest([("b", lines[1]), ("a", lines[0])], {"BLEU": metric}, [references], test_type="bs", n_samples=2000)()
     b, a = scores["BLEU"]
     assert found.delta == pytest.approx(a.score - b.score, abs=1e-9)
-    test, resampled = found.other_sentences, bootstrap(*counts, SPEC, samples=4000)
+    test, resampled = found.other_sentences, compare(*counts, SPEC, samples=4000)
     assert (test.low, test.high) == pytest.approx((resampled.low, resampled.high), abs=0.1 * (test.high - test.low))
     assert test.p / 2 == pytest.approx(a.p_value, abs=0.04)
 
