@@ -21,8 +21,7 @@ class Judgement:
 
     Args:
         claim: the claim with the addresses of its rows. Its effect is None if it predicts at most the sign on this metric.
-        stated: whether the claim is about this metric; False: it is about another metric and predicts only the sign here.
-        claimed: whether an effect is claimed.
+        stated: False: the claim is about another metric and predicts only the sign here. claimed: whether an effect is claimed.
         effects: the difference to each control at `level`, the strongest first; empty without results.
         p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed.
         look: number of times that the claim was judged with new seeds. level: significance level of this look.

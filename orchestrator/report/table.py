@@ -47,9 +47,8 @@ class Line:
 class Table:
     """A whole table.
 
-    base: the reference row of speeds. base_reported: its reported figures. scores: BLEU and ROUGE columns besides `bleu`. warnings:
-    messages about rows whose code changed; the notes also contain them. claims: judgements of the claims of the paper and the file.
-    outcomes: the results of each row.
+    base: the reference row of speeds. base_reported: its reported figures. scores: BLEU and ROUGE columns besides `bleu`. warnings: of
+    rows whose code changed, also in the notes. claims: judgements of the claims of the paper and the file. outcomes: results of each row.
     """
 
     table: str

@@ -105,8 +105,7 @@ class TuneSpec(Strict):
     space: dict[str, Draw] = Field(default_factory=dict)
     """Key of the spec -> how it is drawn, in every arm."""
     own: dict[str, Draw] = Field(default_factory=dict)
-    """The same, only for arms that have the key: a key of the spec, or a component option such as `rate`. All components of an arm with
-    this option get the same value."""
+    """The same, only for arms that have the key: a key of the spec, or a component option such as `rate` (one value per arm)."""
     select: Literal["valid/nll", "valid/accuracy"] = "valid/nll"
     """Metric of the validation set that chooses the best trial. Searches never read a test set."""
     seeds: TuneSeeds = TuneSeeds()

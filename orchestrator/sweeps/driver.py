@@ -52,8 +52,7 @@ class Engine(Protocol):
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[Result]:
     """Runs every row with every seed. Returns their results in order. Finished work is not repeated.
 
-    UserError before anything starts if data, resources, a decoding precision or initial values are missing. LockedError if another process
-    drives this sweep.
+    UserError before any run: data, resources, a decoding precision or initial values are missing. LockedError: another process drives it.
     """
     tasks = make_tasks(rows, seeds, options)
     engine.check(tasks)

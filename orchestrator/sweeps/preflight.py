@@ -20,8 +20,7 @@ from orchestrator.training.runtime import best_device
 
 
 def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
-    """Prepares the corpora of all tasks. Prints warnings about metrics, vocabularies and texts that rows do not expect. UserError:
-    see `prepare` and `check_positions`."""
+    """Prepares the corpora of all tasks. Warns about metrics, vocabularies and texts. UserError: see `prepare`, `check_positions`."""
     warnings, differences, pieces = dict[str, None](), set[str](), dict[str | None, object]()
     for data, group in _by_data(tasks):
         with phase(f"preparing {data.corpus}"):

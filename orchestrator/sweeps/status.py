@@ -59,12 +59,7 @@ def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
 
 
 def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[SweepStatus]:
-    """The sweeps of a ledger by name. Takes no locks.
-
-    Args:
-        name: only sweeps with this name, or of this table or row (see `is_of_sweep`).
-        paths: only these files.
-    """
+    """The sweeps of a ledger by name. Takes no locks. name: only sweeps that `is_of_sweep` gives this name. paths: only these files."""
     ledger = Ledger(results)
     sweeps = []
     for path in sweep_files.paths(results) if paths is None else paths:

@@ -89,8 +89,7 @@ def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> i
 
 
 def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch], *, depth: int = DEPTH, pin: bool = True) -> Iterator[Update]:
-    """Yields the same updates for a GPU. A thread prepares up to `depth` updates in advance, in pinned memory. `form` (see the functions
-    below) changes only the dropout masks."""
+    """Yields the updates for a GPU. A thread prepares `depth` of them in advance, in pinned memory. `form` changes only dropout masks."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:

@@ -1,5 +1,4 @@
-"""CUDA graphs for updates: the kernels of a forward and a backward pass are captured once per batch shape and then replayed. Most kernels
-run for less time than their launch takes."""
+"""CUDA graphs for updates: kernels of both passes are captured once per batch shape and replayed, since most launches outlast a kernel."""
 
 import traceback
 import warnings

@@ -61,8 +61,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Outcome of a training. status: done | stopped | diverged. ended_by: see `phases.ended_by`; None unless done. executed_steps: updates
-    of this process."""
+    """Outcome of a training. status: done | stopped | diverged. ended_by: see `phases.ended_by`. executed_steps: updates of this call."""
 
     status: str
     reason: str

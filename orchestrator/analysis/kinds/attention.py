@@ -101,8 +101,7 @@ def _layers_of_row(context: AnalysisContext, subject: Subject, notes: list[str])
 def _sentences(context: AnalysisContext, subject: Subject, notes: list[str]) -> tuple[list[int], list[list[int]], list[list[int]]]:
     """Returns the chosen sentences, and the ids of all sources and translations of the test set.
 
-    The ids of a translation are encoded from its text; a note counts the translations that do not decode to the same text. Raises UserError
-    for a sentence that does not exist.
+    The ids of a translation are encoded from its text; a note counts those that do not decode to this text. UserError: no such sentence.
     """
     sentences = list(dict.fromkeys(context.options["sentences"]))
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]

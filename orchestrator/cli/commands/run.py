@@ -86,9 +86,7 @@ def execute_rows(
 ) -> None:
     """Runs rows and prints their records. Exit code 1 (typer.Exit): a run failed unexpectedly.
 
-    Args:
-        request: Request whose tables are printed at the end.
-        with_page: Whether to write the page of the tables too.
+    request: its tables are printed at the end. with_page: whether to write their page too.
     """
     trainable, options = checked(rows, seeds, options)
     options = choose_engine(trainable, options)

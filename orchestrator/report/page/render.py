@@ -32,12 +32,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def page(title: str, sections: Sequence[Section], version: str, ladders: Sequence[Ladder] = ()) -> str:
-    """Returns the page as HTML.
-
-    Args:
-        version: version of the product.
-        ladders: tables at several sizes, which come first.
-    """
+    """Returns the page as HTML. version: of the product. ladders: tables at several sizes, which come first."""
     parts = [_part(section, index) for index, section in enumerate(sections)]
     climbed = [{"ladder": each, "at": f"ladder{index}", "chart": charts.of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)

@@ -112,10 +112,7 @@ class Difference:
 def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Difference | None:
     """Returns D of arm A against arm B. None without a spread, or if an arm has one seed.
 
-    Args:
-        spread: s^2 with its degrees of freedom.
-        shift: correction to subtract from D if the arms ran on different devices (`mixed.Blocks`).
-
+    spread: s^2 with its degrees of freedom. shift: correction to subtract from D if the arms ran on different devices (`mixed.Blocks`).
     Raises ValueError if the arms have different numbers of sentences.
     """
     sentences = a.statistics.shape[1]

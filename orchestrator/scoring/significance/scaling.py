@@ -34,8 +34,7 @@ class Loss:
 class SpeedUp:
     """C_b(L) / C with its interval over seeds; infinite if the baseline's curve does not reach the loss.
 
-    time: the same ratio in seconds, at the measured speeds; None for runs of several machines. beyond: C_b(L) lies outside of the
-    baseline's sizes.
+    time: the ratio in seconds at the measured speeds; None for runs of several machines. beyond: C_b(L) is outside of the baseline's sizes.
     """
 
     compute: float
