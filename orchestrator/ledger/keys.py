@@ -80,7 +80,10 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         "parent": parent_train_key if spec.start in (None, "last") else [parent_train_key, spec.start],
     }
     train = digest(meaning)
-    about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
+    search = _dump("decode", spec.search)
+    if search["length_penalty"]["kind"] == "none":
+        search["length_penalty"].pop("alpha")
+    about = {"format": FORMAT, "train": train, "decode": search}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
@@ -157,13 +160,6 @@ def _length_meaning(spec: RunSpec) -> dict[str, Any]:
     if train["snapshots"] > 0:
         train["snapshot_every"] = snapshot_every or checkpoint_every
     return train
-
-
-def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
-    decode = _dump("decode", spec.search)
-    if decode["length_penalty"]["kind"] == "none":
-        decode["length_penalty"].pop("alpha")
-    return decode
 
 
 def _score_meaning(score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:

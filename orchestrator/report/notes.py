@@ -29,8 +29,7 @@ def notes(
 ) -> list[str]:
     """Returns one line of text per note. `measured`: the speed measurement of RESULTS/speed, if there is one."""
     paper = "; not comparable with the paper's numbers" if any(row.expect for row in rows) else ""
-    found = [f"ours: {scale}{paper}"] if scale else []
-    found += _data(ours) if scale else []
+    found = [f"ours: {scale}{paper}", *_data(ours)] if scale else []
     found += _texts(rows, outcomes)
     found += _seeds(ours)
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])

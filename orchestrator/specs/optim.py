@@ -139,10 +139,6 @@ class Schedule(Strict):
         assert self.lr is not None and self.shrink is not None
         return float(self.lr * self.shrink**cuts)
 
-    def ends_after(self, cuts: int) -> bool:
-        """Returns whether a plateau's rate is below `min_lr` after `cuts` cuts; False for other schedules."""
-        return self.kind == "plateau" and cuts >= self.cuts_to_end()
-
     def cuts_to_end(self) -> int:
         """Returns the number of cuts after which a plateau's rate is below `min_lr`; 0 for other schedules."""
         if self.kind != "plateau":

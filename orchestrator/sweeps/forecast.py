@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.files.json_lines import records_in
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.run_view import RunView
 from orchestrator.specs.row import short_id, table_of
 
@@ -50,8 +51,7 @@ class Tail:
 
 @dataclass
 class RunProgress:
-    """Progress of one run. steps, total: finished and planned updates, 0 if unknown. rate: seconds per update. decoding: seconds, for a
-    scored run. score: BLEU on the test set.
+    """A run's progress. steps, total: finished and planned updates, 0 if unknown. rate: seconds per update. decoding: seconds. score: BLEU.
 
     scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: for a stopped or failed run that continues, the updates in its
     record.
@@ -109,7 +109,7 @@ class RunProgress:
             self.status, self.steps = view.status, view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"
-        elif view.is_held:
+        elif view.keys.train is not None and owner(ledger.run_dir(view.keys.train) / "lock") is not None:
             self.status = "decoding" if view.status == "trained" or (self.total and self.steps >= self.total) else "running"
         else:
             self.status = "interrupted" if self.steps else "waiting"

@@ -163,7 +163,9 @@ def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Dat
                 result.parents.append(_plan_row(parent, seed, data, ledger, first))
         result.rows.append(planned := _plan_row(seeded, seed, data, ledger, first))
         if planned.status in ("new", "stopped"):
-            without_weights |= _without_weights(lineage, data, ledger)
+            above = (keys_for(ancestor, data).train for ancestor in reversed(lineage))  # the nearest weights are enough
+            lacking = takewhile(lambda key: key is not None and not Store(ledger.run_dir(key), key).has_weights(), above)
+            without_weights |= set(lacking)  # results in a mirror have none
     result.parents, result.rows = _again(result.parents, without_weights), _again(result.rows, without_weights)
     result.notes = _notes(rows, result, data)
     return result
@@ -196,12 +198,6 @@ def keys_for(row: Row, data: Data) -> Keys:
 def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     """Keys of each other scoring of the row's training, by name."""
     return {name: keys_for(replace(row, spec=row.run_spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
-
-
-def _without_weights(lineage: Sequence[Row], data: Data, ledger: Ledger) -> set[str | None]:
-    """Train keys of the rows above a row that must train, because results in a mirror have no weights. The nearest weights are enough."""
-    keys = (keys_for(ancestor, data).train for ancestor in reversed(lineage))
-    return set(takewhile(lambda key: key is not None and not Store(ledger.run_dir(key), key).has_weights(), keys))
 
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:

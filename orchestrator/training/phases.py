@@ -69,4 +69,5 @@ def ended_by(spec: RunSpec, progress: Progress) -> str | None:
         return "max_epochs"
     if train.patience is not None and p.worse >= train.patience:
         return "patience"
-    return "min_lr" if settings(spec, p)[1].ends_after(p.cuts) else None
+    schedule = settings(spec, p)[1]
+    return "min_lr" if schedule.kind == "plateau" and p.cuts >= schedule.cuts_to_end() else None

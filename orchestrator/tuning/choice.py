@@ -23,8 +23,7 @@ def record_of(arm: Arm, search: Search) -> Record:
 
     {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "at_rung", ..}],
     "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: the row's own values of the keys that
-    trials change. ended: the rung that ended the trial. chosen: None if no trial ended well. updates, seconds: of each run once; trials
-    with equal values share theirs.
+    trials change. ended: the rung that ended the trial. chosen: None if no trial ended well. updates, seconds: of each run once.
     """
     spec, trials = search.spec, list[dict[str, Any]]()
     for trial in arm.trials:
@@ -101,23 +100,20 @@ def content(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("chosen", "tune")} | {"trials": trials}
 
 
-def searches(row: Row, finder: Finder) -> list[Record]:
-    """Returns the searches of a row, the latest first."""
-    found = [record for key in finder.trials(row) for record in finder.ledger.records(key, "search")]
-    return sorted(found, key=lambda record: (-float(record["time"]), record["key"]))
-
-
 def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[str, Record]:
     """Returns row -> its search, in the order of the rows. All searches are of one section; rows without a search are left out.
 
     section: the file's section. If it is None or has no search, the latest section in the ledger is used.
     """
-    found = {row.id: searches(row, finder) for row in rows if row.kind == "run" and row.spec is not None}
+    found: dict[str, list[Record]] = {}
+    for row in (row for row in rows if row.kind == "run" and row.spec is not None):
+        own = [record for key in finder.trials(row) for record in finder.ledger.records(key, "search")]
+        found[row.id] = sorted(own, key=lambda record: (-float(record["time"]), record["key"]))
     every = sorted((record for own in found.values() for record in own), key=lambda record: -float(record["time"]))
     wanted = None if section is None else plain(section)
     chosen = wanted if any(record["tune"] == wanted for record in every) else every[0]["tune"] if every else None
-    own = {row: next((record for record in its if record["tune"] == chosen), None) for row, its in found.items()}
-    return {row: record for row, record in own.items() if record is not None}
+    latest = {row: next((record for record in its if record["tune"] == chosen), None) for row, its in found.items()}
+    return {row: record for row, record in latest.items() if record is not None}
 
 
 def tuned_row(row: Row, finder: Finder, section: TuneSpec | None) -> Row:

@@ -75,9 +75,7 @@ class Family:
 class Request:
     """Tables and rows that a target names, with access to their results.
 
-    Args:
-        found: The tables, with the rows that the target names.
-        rows: The rows with their matched controls.
+    found: the tables, with the rows that the target names. rows: the rows with their matched controls.
     """
 
     target: Asked
@@ -139,9 +137,6 @@ class Request:
                 found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
         return found
 
-    def _has_runs(self, row: Row) -> bool:
-        return bool(self.finder.seeds(row) or self.finder.trials(row))
-
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
         """Returns the rows, each followed by its matched controls that have runs in the ledger."""
         stored = self.finder.control_kinds(address, rows)
@@ -149,6 +144,7 @@ class Request:
         if not kinds:
             return rows
         asked = wanted([row for row in rows if row.control is None], kinds)
-        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, self._has_runs)
+        has_runs = lambda row: bool(self.finder.seeds(row) or self.finder.trials(row))  # noqa: E731
+        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, has_runs)
         log(*(f"warning: {address} has runs of matched controls: {line}" for line in left_out))
         return found

@@ -126,7 +126,6 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
         looks.check(target, section, seeds, options.max_hours)
     trained, _ = checked(rows, seeds, options)
     kinds = parse(options.controls)
-    matched = wanted(rows, kinds)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
     words = list(arguments)
     words.remove(target)
@@ -151,7 +150,7 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     file, mark, chosen = target.partition("#")
     target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
     runs = len(seeds) if tuned is None else tuned.trials * len(tuned.seeds.search) + len(tuned.seeds.judge)
-    number = (len(trained) + sum(map(len, matched.values()))) * runs
+    number = (len(trained) + sum(map(len, wanted(rows, kinds).values()))) * runs
     job = f"sweep-{digest(content)[:16]}"
     return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", target, *words]), env, frozenset(needed))
 
