@@ -14,6 +14,7 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.records import Record
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.table import FAILED
 
 FINISHED = ("done", "diverged")
@@ -156,3 +157,7 @@ class RunView:
     def changed(self) -> list[str]:
         """Source files that were edited since the training (see `component_sources`)."""
         return component_sources.changed(self.training, self.ledger)
+
+    @property
+    def is_held(self) -> bool:
+        return self.keys.train is not None and owner(self.ledger.run_dir(self.keys.train) / "lock") is not None

@@ -16,7 +16,6 @@ from typing import Any
 from orchestrator.files.json_lines import records_in
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.run_view import RunView
 from orchestrator.specs.row import short_id, table_of
 
@@ -109,7 +108,7 @@ class RunProgress:
             self.status, self.steps = view.status, view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"
-        elif view.keys.train is not None and owner(ledger.run_dir(view.keys.train) / "lock") is not None:
+        elif view.is_held:
             self.status = "decoding" if view.status == "trained" or (self.total and self.steps >= self.total) else "running"
         else:
             self.status = "interrupted" if self.steps else "waiting"
