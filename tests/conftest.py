@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -71,6 +72,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def repository() -> Path:
     """The checkout under test."""
     return ROOT
+
+
+@pytest.fixture
+def chromium() -> str:
+    """Its path; skips where it is not installed."""
+    path = shutil.which("chromium")
+    return path or pytest.skip("chromium is not installed (apt-get install chromium)")
 
 
 def _sealed(record: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -201,7 +201,7 @@ def test_the_server_goes_away_in_the_middle(machine: Callable[[str], Machine], s
     wait_for(lambda: any("step-00000020/manifest" in name for name in names(server, "away")), process)
     server.stop()
     assert process.stderr is not None
-    told = read_until(process.stderr, "s3://ledger/away: cannot")
+    told = next(line for line in process.stderr if "s3://ledger/away: cannot" in line)
     server.start()
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, told + err
@@ -240,12 +240,3 @@ def wait_for(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     while not true():
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()[1] if process.poll() is not None else "late"
         time.sleep(0.1)
-
-
-def read_until(stream: IO[str], words: str) -> str:
-    text = ""
-    for line in stream:
-        text += line
-        if words in line:
-            return text
-    raise AssertionError(text)

@@ -8,11 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import LockedError
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.paths import ROOT
+from tests import command
 from tests.integration.ray_processes import folder_of, users
 from tests.tiny import tiny
 
@@ -32,17 +36,14 @@ rows:
 """)
 
 
-def command(spec: Path, base: Path, *more: str, verb: str = "sweep") -> list[str]:
-    places = ["--results", str(base / "results"), "--cache-dir", str(base.parent / "cache")]
-    return [sys.executable, "-m", "orchestrator", verb, str(spec), *places, "--json", *more]
+def words(spec: Path, base: Path, *more: str, verb: str = "sweep") -> list[object]:
+    return [verb, spec, "--results", base / "results", "--cache-dir", base.parent / "cache", "--json", *more]
 
 
 def call(spec: Path, base: Path, *more: str, verb: str = "sweep", **env: str) -> dict[str, dict]:
-    done = subprocess.run(
-        command(spec, base, *more, verb=verb), cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {record["id"].split("/")[-1]: record for record in map(json.loads, done.stdout.splitlines())}
+    code, out, err = command.call(*words(spec, base, *more, verb=verb), **env)
+    assert code == 0, err[-3000:]
+    return {record["id"].split("/")[-1]: record for record in map(json.loads, out.splitlines())}
 
 
 def executed(base: Path) -> int:
@@ -128,9 +129,7 @@ def test_a_signal_saves_and_ends_and_no_step_is_redone(spec, swept):
     """No other checkpoint is due: what the second call goes on from was saved because of the signal. (With two workers: test_ray_stops.)"""
     base = spec.parent / "asked"
     arguments = (f"{spec}#baseline", base, "--no-tracking", "--set", "train.checkpoint_every=1000")
-    slow = os.environ | {"NMT_FAULT": "step@15:sleep5"}
-    begin = command(*arguments, "--engine", "ray", verb="run")
-    driver = subprocess.Popen(begin, cwd=ROOT, env=slow, stderr=subprocess.PIPE, text=True)
+    driver = command.start(*words(*arguments, "--engine", "ray", verb="run"), NMT_FAULT="step@15:sleep5")
     wait_for(driver, lambda: executed(base) >= 14)
     driver.send_signal(signal.SIGINT)
     _, err = driver.communicate(timeout=120)
@@ -143,9 +142,7 @@ def test_a_signal_saves_and_ends_and_no_step_is_redone(spec, swept):
 @pytest.mark.chaos
 def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     base, rows = spec.parent / "driver", spec.with_name("ray.yaml#baseline,slow")
-    driver = subprocess.Popen(
-        command(rows, base, "--engine", "ray", "--no-tracking"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    driver = command.start(*words(rows, base, "--engine", "ray", "--no-tracking"))
     wait_for(driver, lambda: list(base.glob("results/*/rungs/*.json")))
     folder = folder_of(driver.pid)
     driver.send_signal(signal.SIGKILL)
@@ -154,8 +151,9 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
     assert rungs
     before = decisions(base)
-    while not all(_free(path) for path in base.glob("results/*/lock")) and time.monotonic() < killed + 30:
-        time.sleep(0.1)  # a process that is killed has no environment before it has no files
+    for path in base.glob("results/*/lock"):
+        with suppress(LockedError):  # a process that is killed has no environment before it has no files
+            RunLock(path).acquire(timeout=30).release()
     found = call(rows, base, "--engine", "ray", "--no-tracking")
     assert found["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
     assert all(path.read_bytes() == data for path, data in rungs.items())
@@ -165,21 +163,7 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     assert not users(folder), "Ray's agents of a killed driver wait for its head for a minute, then they end"
 
 
-def _free(path: Path) -> bool:
-    import fcntl
-
-    with path.open("r") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-
 def test_what_cannot_fit_is_refused_at_once(spec, tmp_path):
-    done = subprocess.run(
-        command(spec, tmp_path, "--engine", "ray", "--workers", "64"), cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 2
-    assert "needs 64 x 1 CPU" in done.stderr and "Traceback" not in done.stderr
+    code, _, err = command.call(*words(spec, tmp_path, "--engine", "ray", "--workers", "64"))
+    assert code == 2 and "needs 64 x 1 CPU" in err and "Traceback" not in err
     assert not list(tmp_path.glob("results/*/journal.jsonl"))

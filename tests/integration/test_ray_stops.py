@@ -5,13 +5,12 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from orchestrator.paths import ROOT
+from tests.command import start
 from tests.integration.ray_processes import folder_of, users
 from tests.tiny import tiny
 
@@ -68,15 +67,8 @@ def test_a_sweep_whose_ray_was_killed_ends_at_once(tmp_path):
 def _start(base: Path, spec: str) -> subprocess.Popen[str]:
     """A sweep whose first row has begun."""
     (base / "many.yaml").write_text(spec)
-    places = ["--results", str(base / "results"), "--cache-dir", str(base / "cache")]
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "sweep", str(base / "many.yaml"), *places, "--engine", "ray", "--no-tracking"],
-        cwd=ROOT,
-        env=os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    places = ["--results", base / "results", "--cache-dir", base / "cache"]
+    driver = start("sweep", base / "many.yaml", *places, "--engine", "ray", "--no-tracking", AWS_SECRET_ACCESS_KEY=SECRET)
     while not _begun(base) and driver.poll() is None:
         time.sleep(0.1)
     return driver

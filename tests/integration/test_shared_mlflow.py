@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -46,15 +45,10 @@ sys.exit(1 if said else 0)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[SharedServer]:
-    kept = {name: os.environ.get(name) for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")}
-    with SharedServer() as running:
-        os.environ |= running.environment
-        try:
-            yield running
-        finally:
-            for name, value in kept.items():
-                if value is None:
-                    os.environ.pop(name, None)
+    with SharedServer() as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
 
 
 def children(results: Path, uri: str, sweep: str) -> dict[str, list[Any]]:
@@ -149,15 +143,16 @@ def test_a_run_by_the_command_line_never_waits_for_the_server(server: SharedServ
     assert server.password not in wrong + down + late + out + server.log.read_text(errors="replace")
 
 
+@pytest.mark.usefixtures("chromium")
 def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, tmp_path: Path) -> None:
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is not installed (apt-get install chromium)")
+    from matplotlib.figure import Figure
+
     from benchmarks.devtools import browser
     from orchestrator.tracking.artifacts import log_analysis
 
     fill(tmp_path, 40, reports=REPORTS, name="synthetic/page")
     figure = tmp_path / "figure.png"
-    _draw(figure)
+    Figure(figsize=(3.2, 2.4), dpi=100).savefig(figure)
     reconcile(tmp_path, server.uri)
     assert log_analysis(tmp_path, "synthetic figure", "length", [figure], {}, {}, server.uri) is None
     store = MlflowStore(tmp_path, server.uri)
@@ -180,11 +175,3 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
             assert page.errors == []
 
     asyncio.run(look())
-
-
-def _draw(path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.2, 2.4), dpi=100)
-    figure.subplots().plot([1, 2, 3], [18, 25, 27])
-    figure.savefig(path)
