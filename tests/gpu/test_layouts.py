@@ -12,8 +12,8 @@ from orchestrator.training.batches import captured, packed, rounded
 from orchestrator.training.graphs import Graphs, both_passes, form_on
 from orchestrator.training.objective import Normalizer
 from orchestrator.training.runtime import Runtime
-from tests.gpu.test_variants import objective
 from tests.unit.models.model_cases import ONCE, PACKED, batch, variant
+from tests.unit.models.test_layout import objective
 
 NORMALIZER = Normalizer(17, 15, 1.0)
 

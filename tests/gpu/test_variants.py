@@ -7,12 +7,11 @@ import torch
 
 from models.attention import padding_bias
 from models.cache import Cache
-from models.dropout import Dropout
-from models.transformer import build
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.training.objective import Normalizer, Objective
-from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, off_start, variant
+from tests.unit.models.model_cases import CASES, ONCE, batch, fresh
+from tests.unit.models.test_layout import objective
 
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 INDUCTOR = [
@@ -21,15 +20,6 @@ INDUCTOR = [
     ("residual", "hyper", "pre"), ("residual", "depth_attention", "pre"),
 ]  # fmt: skip
 """Compiled by inductor, which takes half a minute each; all cases are captured as graphs."""
-
-
-def objective(case, device, **changes):
-    config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}} | changes
-    model = off_start(build(config, VOCAB, VOCAB + 2, seed=3)).to(device).train()
-    for module in model.modules():
-        if isinstance(module, Dropout):  # of layer weights too: a GPU draws other masks
-            module.p = 0.0
-    return Objective(model, 0.1)
 
 
 def loss_of(module: Objective, device: torch.device, bf16: bool = False):

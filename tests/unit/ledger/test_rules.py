@@ -5,12 +5,9 @@ import os
 import socket
 
 import pytest
-import torch
 
 from orchestrator.ledger import run_lock
-from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import is_over, owner
-from orchestrator.ledger.weights import copy_into
 
 KEY = "ab" * 32
 
@@ -36,13 +33,3 @@ def test_whose_record_stands_beside_a_lock(tmp_path, change, alive, over):
     assert (owner(tmp_path / "lock") is not None) is alive
     assert is_over(record) is over
     assert run_lock.identity()["pid"] == os.getpid() and run_lock.identity()["host"] == socket.gethostname()
-
-
-def test_an_average_is_the_mean_of_every_snapshot_and_a_copy_is_of_every_parameter(tmp_path):
-    for step, values in ((1, (1.0, 10.0)), (2, (2.0, 20.0)), (3, (6.0, 60.0))):
-        Store(tmp_path, KEY).save_snapshot(step, {name: torch.full((2,), value) for name, value in zip("ab", values, strict=True)}, 3)
-    average = Store(tmp_path, KEY).weights("average")
-    assert {name: value.tolist() for name, value in average.items()} == {"a": [3.0, 3.0], "b": [30.0, 30.0]}
-    model = torch.nn.ParameterDict({name: torch.zeros(2) for name in "ab"})
-    copy_into(model, average)
-    assert {name: value.tolist() for name, value in model.items()} == {"a": [3.0, 3.0], "b": [30.0, 30.0]}

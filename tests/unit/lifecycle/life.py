@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from orchestrator.files.documents import sealed
+from orchestrator.lifecycle.garbage import Garbage
 
 SPEC = """\
 source: {paper: life, table: cycle}
@@ -47,6 +48,11 @@ def tree(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.endswith(("lock", "lock.json")) and ".lifecycle" not in path.name
     }
+
+
+def goes(found: Garbage, run: Path) -> set[str]:
+    """What a collection takes of a run."""
+    return {item.path.relative_to(run).as_posix() for item in found.items if run in item.path.parents}
 
 
 def rows_in(results: Path) -> dict[str, str]:

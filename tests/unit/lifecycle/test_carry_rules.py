@@ -12,7 +12,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import _compare
 from tests.unit.history import append_history
-from tests.unit.lifecycle.life import put, tensors, tree
+from tests.unit.lifecycle.life import goes, put, tensors, tree
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -158,10 +158,6 @@ def test_what_is_carried_of_a_run(tmp_path):
 
 
 # ---------------------------------------------------------------- what a collection leaves alone
-
-
-def goes(found: garbage.Garbage, under: Path) -> set[str]:
-    return {item.path.relative_to(under).as_posix() for item in found.items if under in item.path.parents}
 
 
 def test_commands_that_are_under_way_keep_their_folders(fake_results):

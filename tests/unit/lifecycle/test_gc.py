@@ -9,17 +9,13 @@ import pytest
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.garbage import collect
-from tests.unit.lifecycle.life import put, tensors, tree
+from tests.unit.lifecycle.life import goes, put, tensors, tree
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")
 
 
 def kept(found, run: Path) -> dict[str, str]:
     return {one.path.name: one.rule for one in found.kept if run in (one.path, *one.path.parents)}
-
-
-def goes(found, run: Path) -> set[str]:
-    return {str(item.path.relative_to(run)) for item in found.items if run in item.path.parents}
 
 
 @pytest.fixture

@@ -48,10 +48,10 @@ def test_many_batches_share_few_shapes():
     assert len(shapes) <= 8 and {shape.rows for shape in shapes} <= {ROWS, 2 * ROWS}
 
 
-def objective(case) -> Objective:
-    model = off_start(build(variant(*case), VOCAB, VOCAB + 2, seed=3)).train()
+def objective(case, device: str | torch.device = "cpu") -> Objective:
+    model = off_start(build(variant(*case), VOCAB, VOCAB + 2, seed=3)).to(device).train()
     for module in model.modules():
-        if isinstance(module, Dropout):
+        if isinstance(module, Dropout):  # of layer weights too: a GPU draws other masks
             module.p = 0.0
     return Objective(model, 0.1)
 

@@ -4,6 +4,7 @@ import math
 import os
 import platform
 import stat
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -188,11 +189,8 @@ def test_a_search_finds_what_it_finds_without_them(beam, ngram):
     decode = DecodeSpec(beam_size=beam, max_ratio=1.5, no_repeat_ngram=ngram)
     with without("native"):
         expected = beam_search(model, src, decode)
-    for within in (False, True):
-        if within:
-            with prepared(model):
-                found = beam_search(model, src, decode)
-        else:
+    for within in (nullcontext(), prepared(model)):
+        with within:
             found = beam_search(model, src, decode)
         assert [h.ids for h in found] == [h.ids for h in expected]
         assert all(abs(a.score - b.score) < 1e-4 for a, b in zip(found, expected, strict=True))

@@ -116,5 +116,4 @@ def test_values_are_mixed_over_depth_by_the_query_at_their_position(stride):
 def test_they_may_start_as_the_plain_network(norm, kind):
     want = hidden(model_of(3, norm, kind="single").eval())
     torch.testing.assert_close(hidden(model_of(3, norm, **kind).eval()), want, atol=2e-6, rtol=1e-5)
-    others = {"value_residual": {"kind": "value_residual"}, "layer_memory": {"kind": "layer_memory"}}
-    assert (hidden(model_of(3, norm, **others[kind["kind"]]).eval()) - want).abs().max() > 1e-2
+    assert (hidden(model_of(3, norm, kind=kind["kind"]).eval()) - want).abs().max() > 1e-2

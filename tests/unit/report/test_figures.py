@@ -57,22 +57,6 @@ def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
     assert "note" in json_schema()["properties"]["rows"]["additionalProperties"]["properties"]
 
 
-def test_a_plan_is_done_when_every_figure_is_there(spec, tmp_path) -> None:
-    rows = resolve(written(spec, "  a: {}\n  b: {also: {valid: null}, means: {average: null}}\n"))
-    ledger = Ledger(tmp_path / "results")
-    planned = plan(rows, [1], ledger=ledger).rows
-    assert [(p.status, p.same_as) for p in planned] == [("new", None), ("shared", "demo/small/a")]
-    assert set(planned[0].as_json()["also"]) == {"valid", "greedy-cased"}
-    keys, also = planned[0].keys, planned[0].also
-    ledger.write_train(keys.train, {"status": "done", "steps": 4, "reason": ""})
-    for found in (keys, also["greedy-cased"]):
-        ledger.write_record(keys.train, "score", found.score, {"bleu": 1.0})
-    assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["new", "done"], "a lacks its validation score"
-    ledger.write_record(keys.train, "score", also["valid"].score, {"bleu": 1.0})
-    assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["done", "done"]
-    assert [p.status for p in plan(rows[::-1], [1], ledger=Ledger(tmp_path / "none")).rows] == ["new", "new"], "b's work is not all of a's"
-
-
 def folder(spec, tmp_path: Path, second: str = "") -> Path:
     spec("  a: {}\n  b: {train: {max_steps: 3}}\n", name="one.yaml")
     path = spec("  a: {}\n", name="two.yaml")

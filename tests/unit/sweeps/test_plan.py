@@ -75,6 +75,9 @@ def test_statuses_in_the_order_in_which_they_count(spec, tmp_path) -> None:
     ledger.write_train(keys.train, {"status": "done"})
     ledger.write_record(keys.train, "score", keys.score, {"bleu": 1.0})
     assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["new", "done", "new", "shared"]
+    ledger.write_record(keys.train, "score", found.rows[0].also["valid"].score, {"bleu": 1.0})
+    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["done", "done", "new", "shared"]
+    assert set(found.rows[0].as_json()["also"]) == {"valid"}
 
 
 def test_trainings_are_counted_once_and_with_the_parents_that_are_not_done() -> None:

@@ -85,18 +85,6 @@ def test_bf16_follows_fp32(prepared, tmp_path):
     assert half.nll()[20] == pytest.approx(full.nll()[20], rel=0.02)
 
 
-@pytest.mark.slow
-def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_under_way(prepared, tmp_path):
-    plain = fit(SPEC, prepared, tmp_path / "kept").weights
-    recomputed = changed(train={"recompute": "layers"})
-    whole = fit(recomputed, prepared, tmp_path / "again").weights
-    with pytest.raises(KeyboardInterrupt):
-        fit(SPEC, prepared, tmp_path / "both", Recorder(stop_at=10))
-    half = fit(recomputed, prepared, tmp_path / "both").weights
-    for name, weight in plain.items():
-        assert torch.equal(weight, whole[name]) and torch.equal(weight, half[name]), name
-
-
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_penalty_counts_once_an_update_however_it_is_split(prepared, tmp_path, accumulate):
     """Of the same updates' gradients, with and without the penalty, the difference is 2 * weight * W."""
