@@ -68,7 +68,6 @@ ROWS = [
     ("{model: {encoder: {aggregation: {kind: linear, residual: top}}}}", "residual: unknown key; expected one of kind, mode"),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 10000000}}}}", "n_hop: found 10000000; expected a number <="),
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 2.0}}}}", "n_hop: found 2.0; expected a whole number"),
-    ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: true}}}}", "n_hop: found true; expected a whole number"),
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
     (encoder("connection: {kind: backout}, aggregation: {kind: linear}"), "found backout, .* where nothing reads it; expected residual"),

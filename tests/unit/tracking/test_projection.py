@@ -5,8 +5,6 @@ import itertools
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,8 @@ import pytest
 from orchestrator.tracking import projector
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import Projector, reconcile
+from tests.command import call, start
 from tests.unit.tracking.reading import mlflow_client, runs_of
-
-RECONCILER = """
-import sys
-from pathlib import Path
-from orchestrator.tracking.sweeps import reconcile
-reconcile(Path(sys.argv[1]))
-"""
 
 KILLS = [("create", 3), ("write", 1), ("write_artifacts", 2), ("write_status", 1)]
 
@@ -101,9 +93,8 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results) -> Non
     assert [step for step, _, _ in resumed["cut s1"][5]["train/loss"]] == list(range(1, 21))
 
     (fake_results.root / "mlflow.db").unlink()
-    command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout == done.stderr == "", "making the store says something"
+    said = call("reconcile", "--results", fake_results.root)
+    assert said == (0, "", "4 done, 1 diverged, 1 pending\n"), "making the store says nothing"
     assert dump(fake_results.root) == resumed
 
 
@@ -138,8 +129,7 @@ def test_killed_between_two_writes(fake_results, forked, method: str, count: int
 @pytest.mark.slow
 def test_two_processes_make_one_run_each(fake_results) -> None:
     fake_results.typical()
-    command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
-    both = [subprocess.Popen(command) for _ in range(2)]
+    both = [start("reconcile", "--results", fake_results.root) for _ in range(2)]
     assert [process.wait(240) for process in both] == [0, 0]
     assert len(dump(fake_results.root)) == 6
 

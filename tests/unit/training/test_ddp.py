@@ -48,7 +48,6 @@ VARIANTS = {
         "encoder": CONVOLUTIONAL, "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
         "bridge": {"kind": "dense_attention_2"},
     },
-    "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
     "unread-top": {side: HIERARCHICAL | {"aggregation": {"kind": "linear"}} for side in ("encoder", "decoder")},
     "nag-plateau": {},
     "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
