@@ -36,7 +36,7 @@ def test_records_and_the_file_that_tables_find(own) -> None:
     keys = {name: [own.subject(name).keys] for name in keys}
     assert [*ratios(own.ledger, keys, "base")[0]["hier"]] == ["train_speed"], "the search was another"
     speed.analyse(own.context("speed", "base", "hier", options=SMALL))
-    assert "decode_speed" in ratios(own.ledger, keys, "base")[0]["hier"] and len(list(path.parent.glob("*.json"))) == 2
+    assert "decode_speed" in ratios(own.ledger, keys, "base")[0]["hier"] and len(list(path.parent.glob("*[!k].json"))) == 2
 
 
 def test_the_order_of_work(own, monkeypatch) -> None:

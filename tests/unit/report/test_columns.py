@@ -77,7 +77,7 @@ def test_speeds_are_ratios_in_the_whole_table_and_in_a_part_of_it(made, rows: li
     assert made().as_json()["rows"][0]["reported"]["train_speed"] == 2.0, "as the file has them"
     measured = [{"train_key": keys_for(row, Data(None)).train, "train_speed": [2.0 + i]} for i, row in enumerate(rows[:3])]
     (tmp_path / "results" / "speed").mkdir()
-    write_document(tmp_path / "results" / "speed" / "1.json", {"rows": measured, "batch": 32, "forced_length": True}, digest("1"))
+    write_document(tmp_path / "results" / "speed" / f"{1:016}.json", {"rows": measured, "batch": 32, "forced_length": True}, digest("1"))
     whole, part = (made(named=named) for named in (None, [rows[0].id, rows[2].id]))
     unlike = "Pareto front", "train speed × base (ours)", "train speed × base (paper)"
     assert [shown(part)["fused"][name] for name in unlike] == [shown(whole)["fused"][name] for name in unlike] == ["yes", "1.33", "0.50"]
