@@ -64,6 +64,7 @@ def loss_of(module: Objective, given: Batch):
     return loss.detach(), log["nll"], log["sampled"] > 0, {name: p.grad for name, p in module.named_parameters()}
 
 
+@pytest.mark.slow
 @quick(PACKED)
 def test_loss_and_gradients_are_those_of_a_padded_batch(case, monkeypatch):
     module = objective(case)

@@ -76,6 +76,7 @@ def test_an_unknown_device_is_no_second_kind() -> None:
     [(1.0, 0.0, 0.065, 0.68), (1.0, 0.4, 0.065, 0.68), (2.0, 0.0, 0.08, 0.3), (5.0, 0.0, 0.1, 0.05)],
     ids=["equal", "shared seeds", "baseline twice", "baseline five times"],
 )
+@pytest.mark.slow
 def test_false_positives_and_power(baseline: float, correlation: float, size: float, power: float) -> None:
     """Simulated tables of a baseline and eleven rows with five seeds; power for a difference of 3 standard errors."""
     generator, tables = np.random.default_rng(3), 150

@@ -15,6 +15,7 @@ from tests.unit.scoring.support import Text
 LINES = st.lists(st.text(alphabet="abC -,.'É", max_size=25), min_size=6, max_size=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["sacrebleu", "multi-bleu", "mteval", "rouge"])
 @pytest.mark.parametrize("options", [{}, {"lowercase": True, "split_compounds": True}])
 @settings(max_examples=30, deadline=None)
