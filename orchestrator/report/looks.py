@@ -69,10 +69,10 @@ class Looks:
 
     def number(self, state: State) -> int:
         """Returns the number of this look at the claim, from 1. A look that is recorded keeps its number."""
-        records = self.claims.get(state.claim, [])
-        same = next((place for place, record in enumerate(records) if not _differ(record["runs"], state.runs)), len(records))
-        steps = [_differ(old["runs"], new["runs"]) for old, new in pairwise(records[: same + 1])]
-        return 1 + sum(steps) + (same == len(records) > 0)
+        runs = [record["runs"] for record in self.claims.get(state.claim, [])]
+        recorded = next((place for place, known in enumerate(runs) if not _differ(known, state.runs)), None)
+        until = [*runs, state.runs] if recorded is None else runs[: recorded + 1]
+        return 1 + sum(_differ(old, new) for old, new in pairwise(until))
 
     def planned(self, state: State, now: Mapping[str, int]) -> int | None:
         """Returns the number of looks that a sweep planned before the claim's first look. now: row -> planned looks, for a first look."""

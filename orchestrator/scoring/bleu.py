@@ -87,7 +87,7 @@ def as_multi_bleu(lines: Sequence[str], lowercase: bool, split_compounds: bool) 
     return [lower_ascii(line) for line in prepared] if lowercase else prepared
 
 
-def corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Any:
+def corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> BLEUScore:
     """sacreBLEU's score, or EMPTY for a corpus without sentences, which sacreBLEU does not define."""
     check_counts(hypotheses, references)
     return metric.corpus_score(list(hypotheses), [list(stream) for stream in references]) if hypotheses else EMPTY

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sacrebleu.metrics.chrf import CHRF
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.bleu import check_counts, corpus_score, mteval, multi_bleu, sacre_bleu, signature_of
+from orchestrator.scoring.bleu import check_counts, mteval, multi_bleu, sacre_bleu, signature_of
 from orchestrator.scoring.rouge import rouge, without_marks
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
@@ -64,6 +64,8 @@ def score(
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
     """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Raises ValueError like `check_counts`."""
+    check_counts(hypotheses, references)
     metric = CHRF()
     metric.num_refs = len(references)
-    return {"score": corpus_score(metric, hypotheses, references).score, "signature": signature_of("chrF2", metric)}
+    value = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score if hypotheses else 0.0
+    return {"score": value, "signature": signature_of("chrF2", metric)}

@@ -79,8 +79,7 @@ def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> t
         raise UserError(f"{where} {shown(name)}: unknown profile; {nearest(name, names())}")
     path = Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml"
     document = yaml_file.load(path)
-    if isinstance(document.data, dict) and isinstance(parent := document.data.get("extends"), str):
-        parent = str(path.parent / parent) if parent.endswith(".yaml") else parent
+    if (parent := _parent(document, path)) is not None:
         if path.resolve() in chain:
             raise UserError(document.line(("extends",), f"found {shown(parent)}; expected a profile that does not extend this one in turn"))
         whole = load(parent, f"{document.at(('extends',)).where}: extends:", (*chain, path.resolve()))[1].merged(document)
@@ -91,6 +90,18 @@ def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> t
         document.wrong(("corpora", corpus), f"unknown corpus; {nearest(corpus, known)}")
     raise_all(document.problems)
     return profile, document
+
+
+def _parent(document: Document, path: Path) -> str | None:
+    """Returns the name or the file of the profile that the profile in `path` extends."""
+    parent = document.data.get("extends") if isinstance(document.data, dict) else None
+    return (str(path.parent / parent) if parent.endswith(".yaml") else parent) if isinstance(parent, str) else None
+
+
+def files(path: Path) -> list[Path]:
+    """Returns the file of a profile and the files that it extends."""
+    parent = _parent(yaml_file.load(path), path)
+    return [path, *(files(Path(parent)) if parent is not None and parent.endswith(".yaml") else [])]
 
 
 def apply(row: Located, profile: Profile, document: Document, rate: float = 1.0) -> Located:

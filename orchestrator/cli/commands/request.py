@@ -144,7 +144,7 @@ class Request:
         if not kinds:
             return rows
         asked = wanted([row for row in rows if row.control is None], kinds)
-        has_runs = lambda row: bool(self.finder.seeds(row) or self.finder.trials(row))  # noqa: E731
-        found, left_out = controls.Matcher(self.finder.data).each_followed(rows, asked, {row.id: row for row in rows}, has_runs)
+        matcher, known = controls.Matcher(self.finder.data), {row.id: row for row in rows}
+        found, left_out = matcher.each_followed(rows, asked, known, lambda row: bool(self.finder.seeds(row) or self.finder.trials(row)))
         log(*(f"warning: {address} has runs of matched controls: {line}" for line in left_out))
         return found

@@ -22,7 +22,7 @@ from orchestrator.ledger import provenance
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import log
-from orchestrator.specs import corpora, index, yaml_file
+from orchestrator.specs import corpora, index, profiles
 from orchestrator.specs.controls import parse, wanted
 from orchestrator.specs.positions import shown
 from orchestrator.specs.rows import resolve, sweep_of
@@ -145,7 +145,7 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     content += ([] if tuned is None else [tuned.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
-    tables += _extended(Path(options.profile)) if options.profile is not None and "--profile" in moved else []
+    tables += profiles.files(Path(options.profile)) if options.profile is not None and "--profile" in moved else []
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
     target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
@@ -158,12 +158,6 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
 def _from_root(file: Path) -> str:
     """Returns the path of a file from the root of the upload, where the job runs."""
     return os.path.relpath(file.resolve(), ROOT)
-
-
-def _extended(profile: Path) -> list[Path]:
-    """Returns the file of a profile and the files that it extends."""
-    parent = str(yaml_file.load(profile).data.get("extends"))
-    return [profile, *(_extended(profile.parent / parent) if parent.endswith(".yaml") else [])]
 
 
 def _folders(folders: Mapping[str, str | None]) -> dict[str, str]:
