@@ -175,6 +175,16 @@ def asked(record: Mapping[str, Any]) -> dict[tuple[Any, int], Mapping[str, Any]]
     return {(row["id"], row["seed"]): row for part in ("rows", "earlier") for row in record.get(part, [])}
 
 
+def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the rows of the last call, then other seeds that earlier calls asked for. Rows that were edited since are left out."""
+    specs = {row["id"]: _unseeded(row) for row in record["rows"]}
+    return [*record["rows"], *(row for row in record.get("earlier", []) if _unseeded(row) == specs.get(row["id"]))]
+
+
+def _unseeded(row: Mapping[str, Any]) -> dict[str, Any]:
+    return (row.get("spec") or {}) | {"seed": None}
+
+
 def together(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns our record of a sweep with their claims, and with their rows that ours lacks. These rows count as of earlier calls."""
     known, found = asked(ours), dict(ours)

@@ -23,7 +23,7 @@ MOST = 50
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """One sweep. file: its file's name without the ending. driver: the live process that drives it. ahead: of a driven sweep."""
+    """One sweep. file: its file's name without the ending. driver: the live process that drives it. ahead: of the runs that it drives."""
 
     file: str
     name: str
@@ -54,7 +54,7 @@ def recent_sweeps(results: Path) -> tuple[list[Path], int]:
 
 def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
     """Returns whether `name` is the name of the sweep (in `status` or in the ledger), or of one of its tables or rows (`row:seed`)."""
-    inside = (name == f"{row['id']}:{row['seed']}" or f"{row['id']}/".startswith(f"{name}/") for row in record["rows"])
+    inside = (name == f"{row['id']}:{row['seed']}" or f"{row['id']}/".startswith(f"{name}/") for row in sweep_files.rows_of(record))
     return name in (sweep, record.get("name")) or any(inside)
 
 
@@ -67,8 +67,8 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
             continue
         holder = SweepFile(path).driver
         stopped = stopped_runs(SweepFile(path).asha)
-        runs = [_progress(ledger, row, stopped) for row in record["rows"]]
-        ahead = Forecast(None, None) if holder is None else forecast(runs)
+        runs = [_progress(ledger, row, stopped) for row in sweep_files.rows_of(record)]
+        ahead = Forecast(None, None) if holder is None else forecast(runs[: len(record["rows"])])
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))
     return sweeps
@@ -94,7 +94,7 @@ def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
     return table
 
 
-def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
+def _progress(ledger: Ledger, row: Mapping[str, Any], stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
     run = RunProgress(row["id"], row["seed"], scorings_of(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)

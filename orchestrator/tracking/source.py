@@ -74,23 +74,14 @@ class RunResult:
 
 
 def read_sweep(path: Path) -> SweepRecord:
-    """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read.
-
-    Other seeds of the sweep's rows stay its rows, unless the row was edited since.
-    """
+    """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read."""
     try:
         record = sweep_files.read(path)
-        specs = {row["id"]: _unseeded(row) for row in record["rows"]}
-        others = [row for row in record.get("earlier", []) if _unseeded(row) == specs.get(row["id"])]
-        rows = [SweepRow(row) for row in (*record["rows"], *others)]
+        rows = [SweepRow(row) for row in sweep_files.rows_of(record)]
         sweep_id = str(record["sweep_id"])
         return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
-
-
-def _unseeded(row: Mapping[str, Any]) -> dict[str, Any]:
-    return (row.get("spec") or {}) | {"seed": None}
 
 
 def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:

@@ -46,6 +46,15 @@ def test_a_sweep_is_found_by_address_name_and_file(fourteen, cli, monkeypatch, t
     assert shown(cli, name, "--results", fourteen.root) == (["fake-t1"], 0), "neither fake/t10 nor fake/t11"
 
 
+def test_other_seeds_of_earlier_calls_are_shown_but_not_edited_rows(fake_results, cli) -> None:
+    now, other = fake_results.row("one"), fake_results.row("one", seed=2)
+    edited = fake_results.row("one", seed=3)
+    edited |= {"spec": edited["spec"] | {"train": {"max_steps": 7}}}
+    fake_results.sweep([now], earlier=[other, edited])
+    rows = json.loads(cli("status", "fake/table1/one:2", "--results", fake_results.root, "--json")[1])["sweeps"][0]["rows"]
+    assert [row["seed"] for row in rows] == [1, 2]
+
+
 def test_an_unknown_name_is_one_line(fourteen, cli) -> None:
     code, _, err = cli("status", "fake/t99", "--results", fourteen.root)
     assert code == 2 and err.count("\n") == 1 and "fake/t99" in err
