@@ -194,7 +194,7 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
         one, other = list(read_lines(there)), list(read_lines(here))
         return newer if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
     if name.startswith("sweeps/"):
-        return _compare_sweeps(there, here) if _is_sweep(name) else "differ"
+        return _compare_sweeps(there, here) if _is_sweep(name) else _compare_decisions(there, here)
     if not file.endswith(".json"):
         return "differ"
     document = read_document(here)
@@ -218,6 +218,18 @@ def _compare_sweeps(there: Path, here: Path) -> str:
     if any(one.get(name) != other.get(name) for one, other in both for name in ("train", "score")):
         return "differ"
     return "same" if together(ours, theirs) == ours else "add"
+
+
+def _compare_decisions(there: Path, here: Path) -> str:
+    """Returns add | same | differ for the decisions of ASHA. `add`: theirs begin with ours at each rung."""
+    theirs, ours = (unsealed(read_document(path) or {"rungs": {}}) for path in (there, here))
+    of_theirs, of_ours = theirs.pop("rungs"), ours.pop("rungs")
+    if ours and theirs != ours:
+        return "differ"
+    pairs = [(of_theirs.get(rung, []), of_ours.get(rung, [])) for rung in of_theirs | of_ours]
+    if all(other == one[: len(other)] for one, other in pairs):
+        return "add"
+    return "same" if all(one == other[: len(one)] for one, other in pairs) else "differ"
 
 
 def _lock_of(results: Path, group: str) -> Path:

@@ -109,8 +109,19 @@ def test_sweeps_differ_where_one_row_has_two_keys(tmp_path):
     assert [_compare(sweep("same", **change), ours, "sweeps/s.json") for change in ({}, {"label": "y"})] == ["same", "same"]
     others = [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
     assert [_compare(sweep("other", **change), ours, "sweeps/s.json") for change in others] == ["differ"] * 2
-    one, other = (put(tmp_path / x / "sweeps/s.asha.json", json.dumps({"eta": eta})).parents[1] for x, eta in (("x", 2), ("y", 3)))
-    assert _compare(one, other, "sweeps/s.asha.json") == "differ" and _compare(one, one, "sweeps/s.asha.json") == "same"
+
+
+def test_decisions_of_asha_may_go_on_from_ours(tmp_path):
+    def search(name: str, eta: int = 2, **rungs) -> Path:
+        put(file := tmp_path / name / "sweeps/s.asha.json", json.dumps(sealed({"eta": eta, "rungs": rungs}, KEY)))
+        return file.parents[1]
+
+    ours = search("ours", first=["a", "b"], second=["a"])
+    asked = {"add": {"first": ["a", "b", "c"], "second": ["a"]}, "same": {"first": ["a"]}, "differ": {"first": ["b", "a"], "second": ["a"]}}
+    assert all(_compare(search("theirs", **rungs), ours, "sweeps/s.asha.json") == verdict for verdict, rungs in asked.items())
+    assert _compare(search("theirs", eta=3, first=["a", "b"], second=["a"]), ours, "sweeps/s.asha.json") == "differ"
+    put(ours / "sweeps/s.asha.json", "{")
+    assert _compare(search("theirs", first=["b"]), ours, "sweeps/s.asha.json") == "add", "damaged here"
 
 
 def test_a_record_comes_after_what_it_points_to_and_the_end_of_a_run_last():
