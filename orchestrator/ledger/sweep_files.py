@@ -186,14 +186,18 @@ def _unseeded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def together(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns our record of a sweep with their claims, and with their rows that ours lacks. These rows count as of earlier calls."""
+    """Returns our record of a sweep with their claims, their looks if these go on from ours, and their rows that ours lacks.
+
+    These rows count as of earlier calls.
+    """
     known, found = asked(ours), dict(ours)
     if lacking := [row for place, row in asked(theirs).items() if place not in known]:
         found["earlier"] = [*ours.get("earlier", []), *lacking]
     own = ours.get("claims") or []
     if new := [entry for entry in theirs.get("claims") or [] if entry not in own]:
         found["claims"] = sorted([*own, *new], key=lambda entry: float(entry["recorded"]))
-    return found
+    before, looks = ours.get("looks") or [], theirs.get("looks") or []
+    return found | ({"looks": looks} if len(looks) > len(before) and looks[: len(before)] == before else {})
 
 
 def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], time: float) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def test_a_sweep_gets_the_runs_that_only_theirs_names_and_nothing_of_them_is_an_
     """Our last call asked for seed 2. Theirs asked for seed 1, or for seed 2 after seed 1, with a claim."""
     rows = json.loads((archived / "sweeps/mine.json").read_text())["rows"]
     claims = [{"table": "a/b", "recorded": 1.0, "claims": [{"id": "x"}]}]
-    for number, more in enumerate(({}, {"seed": 2, "key": "ef" * 32, "earlier": rows, "claims": claims})):
+    for number, more in enumerate(({}, {"seed": 2, "key": "ef" * 32, "earlier": rows, "claims": claims, "looks": [{}]})):
         sweep(archived, "mine", **more)
         theirs, ours = tmp_path / f"packed{number}" if packed else archived, tmp_path / f"ours{number}"
         if packed:
@@ -46,7 +46,11 @@ def test_a_sweep_gets_the_runs_that_only_theirs_names_and_nothing_of_them_is_an_
         sweep(ours, "mine", seed=2, key="ef" * 32)
         assert import_ledger(theirs, ours).sweeps == ["mine", "other"]
         found = sweep_files.read(ours / "sweeps/mine.json")
-        assert found["rows"][0]["seed"] == 2 and found["earlier"] == rows and found.get("claims", []) == more.get("claims", [])
+        assert (
+            found["rows"][0]["seed"] == 2
+            and found["earlier"] == rows
+            and all(found.get(name) == more.get(name) for name in ("claims", "looks"))
+        )
         put(ours / KEYS["mine"][:16] / "weights/best.json")
         assert not garbage.collect(ours).items and import_ledger(theirs, ours).files == 0
 
