@@ -197,14 +197,8 @@ class Ledger:
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""
         own, *others = [root / short(checked(train_key)) for root in (self.root, *self.mirrors)]
-        mine = read_bytes(own / "train.json") if others else None
-
-        def counts(other: Path) -> bool:
-            if mine is None or read_bytes(other / "train.json") in (None, mine):
-                return True
-            return len({self._weights(run, train_key) for run in (own, other)} - {None}) < 2
-
-        return [own, *filter(counts, others)]
+        mine = self._weights(own, train_key) if others else None
+        return [own, *(other for other in others if mine is None or self._weights(other, train_key) in (None, mine))]
 
     def _weights(self, run: Path, train_key: str) -> str | None:
         return (self.reader.record(run / "train.json", train_key) or {}).get("weights_sha256")

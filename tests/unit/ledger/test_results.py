@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from orchestrator.files.documents import sealed, unsealed
+from orchestrator.ledger import packing
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import pack
 from tests.unit.conftest import refused
@@ -243,6 +244,7 @@ def test_mirror(ledger, tmp_path, bad):
         (run / name).touch()
     dest = tmp_path / "docs" / "ledger"
     publish(ledger, TRAIN, dest)
+    packing.write([dest / TRAIN[:16]], tmp_path / "packed")
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
     records = {f"{DECODE[:16]}.json", f"{DECODE[:16]}.txt", f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
     assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | records
@@ -254,9 +256,12 @@ def test_mirror(ledger, tmp_path, bad):
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
     assert reader.runs() == [TRAIN], "once, though two places have it"
     assert reader.record(TRAIN, "score", SCORE) is not None
-    for each in (reader, ledger):
+    both = Ledger(tmp_path / "own", [tmp_path / "packed"], on_bad=bad)
+    assert both.read_rungs(TRAIN) and both.records(TRAIN, "score")
+    for each in (reader, ledger, both):
         each.write_train(TRAIN, DONE | {"weights_sha256": "b" * 64})
         assert not any(each.records(TRAIN, kind) for kind in ("decode", "score", "tune")), "those of other weights"
+    assert not both.read_rungs(TRAIN)
     assert (run / "score.corrupt" / f"{SCORE[:16]}.json").exists()
 
 
