@@ -63,7 +63,7 @@ def add(
     text = of_files(entry, None, paths)
     own = {split: {"src": each[0], "tgt": each[1:]} | {kind: text[kind][split] for kind in text} for split, each in paths.items()}
     for split, references in (raw or {}).items():
-        own[split]["raw"] = [str(path) for path in references]
+        own[split]["raw"] = [str(path.resolve()) for path in references]
     content = f"# {about}\n{dumped({'src': src, 'tgt': tgt, **form, 'splits': own})}"
     entry = entry.model_copy(update={"splits": {split: Split(**each) for split, each in own.items()}})
     if path.exists() and _meaning(load_entry(name)) != _meaning(entry):

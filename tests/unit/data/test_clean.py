@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.data import own_corpus
 from orchestrator.data.oddities import Watch
 from orchestrator.data.prepare import manifest
 from orchestrator.data.rules import Filter
@@ -58,6 +59,9 @@ def test_the_rules_are_in_the_key(cli) -> None:
         assert cli("data", "clean", "noisy", "--to", name, *(f"--rule={each}" for each in option))[0] == 0
     found = {name: manifest(DataSpec(corpus=name), None) or {} for name in ("a", "b", "c", "noisy")}
     assert found["a"]["text"] == found["c"]["text"] and found["a"]["cleaned"] == {"copies": True} and "cleaned" not in found["noisy"]
+    files = {split: [Path(f"{split}.de"), Path(f"{split}.en")] for split in ("train", "valid", "test")}
+    own_corpus.add("raw", "de", "en", files, {"test": [Path("test.en")]}, text="tokenised")
+    assert load_entry("raw").raw_references("test", None) == [Path("test.en").resolve()]
     assert training_key(found["a"]) == training_key(found["b"]) != training_key(found["c"])
 
 
