@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from orchestrator.data import existing, subword
-from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
+from orchestrator.data.sentences import MARK, MARKS, DocumentSegmenter, truncated
 from orchestrator.data.text import CorpusText
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
@@ -100,12 +100,12 @@ def _encode(rows: Iterable[tuple[str, str]], segmenters: list[subword.Segmenter]
     flat: list[list[np.ndarray]] = [[], []]
     lengths: list[list[int]] = [[], []]
     dropped = {"max_length": 0, "max_ratio": 0}
-    cut = data.truncate or Truncate()
+    cut, marks = data.truncate or Truncate(), MARKS if isinstance(segmenters[0], DocumentSegmenter) else ()
     for chunk in _chunks(rows):
         encoded = [segmenter.encode([row[i] for row in chunk]) for i, segmenter in enumerate(segmenters)]
         keep = []
         for s, t in zip(*encoded, strict=True):
-            s, t = truncated(s, cut.src), truncated(t, cut.tgt)
+            s, t = truncated(s, cut.src, marks), truncated(t, cut.tgt, marks)
             reason = _too_long(len(s), len(t), data) if split == "train" else None
             if reason:
                 dropped[reason] += 1

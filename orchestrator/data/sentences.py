@@ -4,6 +4,7 @@ Each source sentence ends with EOS (the last with the usual EOS). MARK_ID separa
 """
 
 import re
+from collections.abc import Collection
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,8 @@ from typing import Literal
 from orchestrator.data.subword import EOS, Segmenter
 
 MARK, MARK_ID = "<q>", 4
+MARKS = (EOS, MARK_ID)
+"""Ends of sentences in a document."""
 JOINT = f" {MARK} "
 RULE = 1
 """Version of `split`, increased when its output changes."""
@@ -75,7 +78,7 @@ class DocumentSegmenter:
         return [list(chain.from_iterable([*next(flat), self.mark] for _ in document))[:-1] for document in documents]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        parts = [[list(part) for is_end, part in groupby(line, lambda i: i in (EOS, MARK_ID)) if not is_end] for line in ids]
+        parts = [[list(part) for is_end, part in groupby(line, lambda i: i in MARKS) if not is_end] for line in ids]
         flat = iter(self.segmenter.decode([part for document in parts for part in document]))
         return [JOINT.join(text for text in (next(flat) for _ in document) if text.strip()) for document in parts]
 
@@ -83,11 +86,11 @@ class DocumentSegmenter:
         self.segmenter.save(path)
 
 
-def truncated(ids: list[int], limit: int | None) -> list[int]:
-    """The first `limit` ids, without sentence ends at the end, because the source's own EOS follows."""
+def truncated(ids: list[int], limit: int | None, marks: Collection[int] = ()) -> list[int]:
+    """The first `limit` ids, without `marks` at the end: of sentences in documents, because the source's own EOS follows."""
     if limit is None or len(ids) <= limit:
         return ids
     ids = ids[:limit]
-    while len(ids) > 1 and ids[-1] in (EOS, MARK_ID):
+    while len(ids) > 1 and ids[-1] in marks:
         ids = ids[:-1]
     return ids

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import subword
-from orchestrator.data.sentences import DocumentSegmenter, truncated
+from orchestrator.data.sentences import MARKS, DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.specs.text_form import Form, NormalForm, normalised
 
@@ -45,7 +45,11 @@ class TextProcessor:
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Encodes lines from `tokenise` to ids, truncated as the spec says."""
         limit = (self.config.get("truncate") or {}).get(side)
-        return [truncated(ids, limit) for ids in self._segmenters[side].encode(lines)]
+        return [self.cut(ids, limit) for ids in self._segmenters[side].encode(lines)]
+
+    def cut(self, ids: list[int], limit: int | None) -> list[int]:
+        """The first `limit` ids; in documents without sentence ends at the end."""
+        return truncated(ids, limit, MARKS if self.documents else ())
 
     def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
         """Decodes ids to detokenised lines; PAD, BOS and EOS are skipped."""

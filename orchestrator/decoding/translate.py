@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from models.inference import PrecisionError, prepared
-from orchestrator.data.sentences import truncated
 from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
 from orchestrator.errors import UserError
@@ -84,7 +83,7 @@ def translate_lines(
     ids = text.encode_text([line[:MAX_CHARACTERS] if _visible(line) else "" for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
         if len(source) > limit or len(line) > MAX_CHARACTERS:
-            ids[number - 1] = truncated(source, limit)
+            ids[number - 1] = text.cut(source, limit)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     return text.decode([hypothesis.ids for hypothesis in decode_corpus(model, ids, decode)], "tgt")
 

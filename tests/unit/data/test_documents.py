@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from orchestrator.data.prepare import manifest, prepare
-from orchestrator.data.sentences import MARK_ID, sentences_of, split, truncated
+from orchestrator.data.sentences import MARK_ID, MARKS, sentences_of, split, truncated
 from orchestrator.data.subword import EOS
 from orchestrator.data.text import csv_rows
 from orchestrator.errors import UserError
@@ -69,7 +69,16 @@ def test_truncation_comes_before_the_filters(corpus, tmp_path):
     assert cut.pairs("train").src_lengths.max() == cut.pairs("test").src_lengths.max() == 6
     assert cut.pairs("train")[0][1] == whole.pairs("train")[0][1]
     assert cut.encode(cut.sources("test"))[0] == cut.pairs("test")[0][0]
-    assert truncated([5, 6, EOS, 7], 3) == [5, 6] and truncated([5, 6], 2) == [5, 6] and truncated([EOS, EOS], 1) == [EOS]
+    found = [truncated(ids, limit, MARKS) for ids, limit in (([5, 6, EOS, 7], 3), ([5, 6], 2), ([EOS, EOS], 1))]
+    assert found == [[5, 6], [5, 6], [EOS]]
+
+
+def test_an_ordinary_subword_is_no_sentence_end(tmp_path):
+    """Without documents the most frequent subword has the id of the mark."""
+    data = DataSpec(corpus="toy-smoke", subword={"kind": "word", "size": 200})
+    whole, cut = (prepare(each, None, tmp_path) for each in (data, data.model_copy(update={"truncate": Truncate(tgt=2)})))
+    assert cut.pairs("train").tgt_lengths.tolist() == [min(2, length) for length in whole.pairs("train").tgt_lengths]
+    assert cut.encode_tokens([" ".join(cut.decode_tokens([[MARK_ID]]) * 3)], "tgt") == [[MARK_ID] * 2]
 
 
 def test_the_manifest_knows_what_was_read(corpus):
