@@ -113,13 +113,12 @@ def apply(row: Located, profile: Profile, document: Document, rate: float = 1.0)
     _scale(data["model"], profile.width)
     data["model"]["dropout"] = {name: round(rate * profile.dropout, 6) for name, rate in data["model"]["dropout"].items()}
     optim = data["optim"]
-    if profile.warmup is not None:
-        for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):
-            shorter = min(schedule["warmup"], profile.warmup)
-            if schedule["kind"] == "noam" and shorter > 0:
-                ratio = data["model"]["d_model"] / width * shorter / schedule["warmup"]
-                schedule["factor"] = round(schedule["factor"] * ratio**0.5, 6)
-            schedule["warmup"] = shorter
+    for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):
+        shorter = schedule["warmup"] if profile.warmup is None else min(schedule["warmup"], profile.warmup)
+        ratio = data["model"]["d_model"] / width * max(1, shorter) / max(1, schedule["warmup"])
+        if schedule["kind"] == "noam" and ratio != 1:
+            schedule["factor"] = round(schedule["factor"] * ratio**0.5, 6)
+        schedule["warmup"] = shorter
     if profile.log_gradient_norms is not None:
         data["train"]["log_gradient_norms"] = min(data["train"]["log_gradient_norms"], profile.log_gradient_norms)
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:

@@ -26,24 +26,33 @@ class Resolver:
         """Returns a row of a table that passed `check_written`. Raises UserError if overrides or profile make it invalid."""
         sets = self.sets if sets is None else sets
         parsed = table.rows[name]
-        head, parent, spec = parsed.head, None, None
+        head, parent, spec, corpus = parsed.head, None, None, ""
         if head.kind in SCORED:
             parent = self._parent(table, parsed, sets)
-            spec = self.spec(parsed.spec, sets, None if parent is None else parent.id, _relative_rate(parsed.spec, table.shared))
+            spec = self.spec(parsed.spec, sets, None if parent is None else parent.id, table.shared)
+            corpus = parsed.spec.data["data"]["corpus"]
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
         more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
-        return self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, parsed.position.where, **more)
+        return self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, corpus, parsed.position.where, **more)
 
     def made(
-        self, address: str, head: RowHeader, figures: Located, spec: RunSpec | None, parent: Row | None, where: str, **more: Any
+        self,
+        address: str,
+        head: RowHeader,
+        figures: Located,
+        spec: RunSpec | None,
+        parent: Row | None,
+        corpus: str,
+        where: str,
+        **more: Any,
     ) -> Row:
-        """Returns the row of a head and a resolved spec. where: FILE:LINE. more: other fields of the row."""
+        """Returns the row of a head and a resolved spec. corpus: as written, before a profile. where: FILE:LINE. more: other fields."""
         file, _, line = where.rpartition(":")
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
         bound = None if bound is None else float(bound if scale.failed_below is None else scale.failed_below)
-        also = {} if spec is None else other_scorings(figures, spec, scale.score.get("test"))
+        also = {} if spec is None else other_scorings(figures, spec, scale.of(corpus).score.get("test"))
         own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
         own |= {"also": also, "failed_below": bound, "controls": tuple(figures.data.get("controls", ()))}
         own |= {name: figures.data[name] for name in ("means", "analysis", "significance") if name in figures.data}
@@ -61,14 +70,14 @@ class Resolver:
             self._parents[wanted] = self.row(home, name, reach)
         return self._parents[wanted]
 
-    def spec(self, row: Located, sets: list[Override], init_from: str | None, rate: float = 1.0) -> RunSpec:
-        """Returns the spec of a row after profile and overrides, in this order. rate: factor of a learning rate that the profile sets."""
+    def spec(self, row: Located, sets: list[Override], init_from: str | None, shared: Located | None = None) -> RunSpec:
+        """Returns the spec of a row after profile and overrides, in this order. shared: the sections of its table's file."""
         spec = check.check(row, seed=self.seed, init_from=init_from)
         if self.profile is None and not sets:
             return spec
         scaled = Located(spec.sections(), row.home, row.positions)
         if self.profile is not None:
-            scaled = profiles.apply(scaled, *self.profile, rate)
+            scaled = profiles.apply(scaled, *self.profile, 1.0 if shared is None else _relative_rate(scaled, shared))
         found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
         own, now, known = spec.data.corpus, scaled.data["data"]["corpus"], {} if self.profile is None else self.profile[0].corpora
         if own != now == found.data.corpus and own not in known and not now.startswith("toy-"):
@@ -77,12 +86,13 @@ class Resolver:
         return found
 
 
-def _relative_rate(row: Located, table: Located) -> float:
-    """Returns the learning rate that the row itself states, relative to its table's; 1 if it states none."""
-    own, shared = (each.data.get("optim", {}).get("schedule", {}) for each in (row, table))
+def _relative_rate(row: Located, shared: Located) -> float:
+    """Returns the learning rate that the row or an axis of a grid states, relative to its table's; 1 if they state none."""
+    own, base = (each.data.get("optim", {}).get("schedule", {}) for each in (row, shared))
     path = row.at(RATE).path
-    stated = path[:1] == ("rows",) and path[-1:] == RATE[-1:] and own.get("kind") == shared.get("kind")
-    return own["lr"] / shared["lr"] if stated and shared.get("lr") else 1.0
+    stated = path[:1] == ("grid",) or (path[:1] == ("rows",) and path[-1:] == RATE[-1:])
+    comparable = own["kind"] == base.get("kind") and own["lr"] is not None and isinstance(base.get("lr"), (int, float))
+    return float(own["lr"] / base["lr"]) if stated and comparable and base["lr"] else 1.0
 
 
 def check_written(table: TableFile) -> None:

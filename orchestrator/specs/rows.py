@@ -54,16 +54,16 @@ def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
 def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | None = None) -> SweepSpec:
     """Returns the sweep section of a file, or the default: seed 1, every row with its full budget.
 
-    Rungs beyond the steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
+    Rungs beyond the most steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
     scheduler other than fifo, or other resources than the first.
     """
     tables = [target.table for target in index.find_all(address_or_file)]
     if len(tables) > 1:
         return _union(tables)
     sweep = tables[0].head.sweep or SweepSpec()
-    steps = None if profile is None else profiles.load(profile)[0].train.get("max_steps")
-    if not isinstance(steps, int):
+    if profile is None or not isinstance((scale := profiles.load(profile)[0]).train.get("max_steps"), int):
         return sweep
+    steps = max(each.train.get("max_steps") or 0 for each in (scale, *scale.corpora.values()))
     rungs = [rung for rung in sweep.scheduler.rungs if rung < steps]
     kind = sweep.scheduler.kind if rungs else "fifo"
     return sweep.model_copy(update={"scheduler": sweep.scheduler.model_copy(update={"rungs": rungs, "kind": kind})})

@@ -42,8 +42,9 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
         problems.append(document.at(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec"))
     figures = row_figures(Located({}, document.home), document, (), head.kind)
     spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
+    corpus = "" if spec is None or head.spec is None else head.spec["data"]["corpus"]
     with collecting(problems):
-        row = resolver.made(head.id, head, figures, spec, parent, f"{document.file}:1", control=control)
+        row = resolver.made(head.id, head, figures, spec, parent, corpus, f"{document.file}:1", control=control)
     raise_all([*document.problems, *problems])
     return row if seed is None else row.at(seed)
 

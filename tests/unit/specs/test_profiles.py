@@ -67,6 +67,24 @@ def test_schedules_batches_and_logs_of_a_profile(spec, mine: Callable[[str], Non
     assert (found.batch.unit, found.batch.size, found.batch.accumulate) == ("tokens", 300, 4)
     assert (found.train.max_steps, found.train.validate_every, found.train.log_gradient_norms) == (7, 20, 2)
     assert found.score.test == "valid"
+    mine("width: 0.5\n")
+    for warmup in "warmup: 0", "warmup: 0, warmup_ratio: 0.1":
+        schedule = resolve(spec("  a: {}\n", head=HEAD.replace("warmup: 400", warmup)), profile="mine")[0].spec.optim.schedule
+        assert schedule.factor == round(0.5**0.5, 6)
+
+
+def test_a_profile_keeps_the_ratio_of_the_rates_of_a_grid(spec, mine: Callable[[str], None]) -> None:
+    mine("optim: {schedule: {kind: fixed, lr: 0.01, warmup: 3}}\n")
+    head = HEAD.replace("kind: noam, warmup: 400, factor: 1.0", "kind: fixed, lr: 0.001, warmup: 9").replace("rows:", "rows: {a: {}}")
+    grid = "grid:\n  axes:\n    rate: {zip: {optim.schedule.lr: [0.001, 0.002]}, names: [slow, fast]}\n"
+    assert [row.spec.optim.schedule.lr for row in resolve(spec(grid, head=head), profile="mine")] == [0.01, 0.01, 0.02]
+
+
+def test_the_figures_of_a_row_have_its_test_set(spec, mine: Callable[[str], None]) -> None:
+    mine("score: {test: valid}\ncorpora: {toy-smoke: {score: {test: test}}}\n")
+    path = spec("  a: {also: {greedy: {test: test}}}\n", head=HEAD)
+    (row,) = resolve(path, profile="mine")
+    assert row.spec.score.test == row.also["greedy"].test == "test"
 
 
 def test_another_optimiser_and_less_dropout(spec, mine: Callable[[str], None]) -> None:

@@ -108,6 +108,8 @@ def test_rungs_beyond_a_profile_are_dropped(spec) -> None:
     path.write_text(path.read_text().replace("rows:", "sweep: {seeds: [3, 4], scheduler: {kind: asha, rungs: [4, 400]}}\nrows:"))
     assert (sweep_of(path).scheduler.rungs, sweep_of(path).seeds) == ([4, 400], [3, 4])
     assert sweep_of(path, "smoke").scheduler.rungs == [4]
+    own = spec(text="train: {max_steps: 40}\ncorpora: {toy-smoke: {train: {max_steps: 900}}}\n", name="own.yaml")
+    assert sweep_of(path, str(own)).scheduler.rungs == [4, 400]
 
 
 def test_shown_rows_come_back(spec) -> None:
