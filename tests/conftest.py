@@ -58,6 +58,7 @@ sys.meta_path.insert(0, UntimedImports())
 import pytest
 
 from orchestrator.files.documents import sealed
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.paths import ROOT
 
 LONG = ("test_smoke_matrix", "test_growing_cluster", "test_every_variant")
@@ -102,7 +103,7 @@ class FakeResults:
 
     def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes) -> str:
         record = {"sweep_id": sweep_id, "name": "fake sweep", "started": 1_700_000_000.0, "rows": rows} | changes
-        self._write(self.root / "sweeps" / f"{sweep_id}.json", json.dumps(record))
+        SweepFile.of(self.root, sweep_id).write(record)
         return sweep_id
 
     def run_dir(self, row: Mapping[str, Any]) -> Path:

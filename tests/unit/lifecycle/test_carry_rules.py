@@ -9,6 +9,7 @@ from orchestrator.files.documents import sealed
 from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.transfer import _compare
 from tests.unit.history import append_history
@@ -102,7 +103,8 @@ def test_where_ours_has_begun_only_a_finished_run_is_taken(tmp_path, status, tak
 def test_sweeps_differ_where_one_row_has_two_keys(tmp_path):
     def sweep(name: str, **change) -> Path:
         row = {"id": "a/b/c", "seed": 1, "keys": {"train": KEY, "decode": DECODE, "score": SCORE}, "label": "x", "spec": {}} | change
-        return put(tmp_path / name / "sweeps/s.json", json.dumps({"sweep_id": "s", "rows": [row]})).parents[1]
+        SweepFile.of(tmp_path / name, "s").write({"sweep_id": "s", "rows": [row]})
+        return tmp_path / name
 
     ours = sweep("ours")
     assert _compare(ours, tmp_path / "absent", "sweeps/s.json") == "add"

@@ -20,7 +20,7 @@ KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
 
 def sweep(root: Path, name: str, seed: int = 1, full: str | None = None, key: str = "", **more) -> None:
     row = {"id": f"a/b/{name}", "seed": seed, "keys": {"train": key or KEYS[name], "decode": None, "score": None}, "spec": {}}
-    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "name": full, "rows": [row], **more}))
+    sweep_files.SweepFile.of(root, name).write({"sweep_id": name, "name": full, "rows": [row], **more})
 
 
 @pytest.fixture

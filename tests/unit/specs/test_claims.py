@@ -3,8 +3,7 @@
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
-from orchestrator.ledger.sweep_files import recorded_claims, with_claims
+from orchestrator.ledger.sweep_files import SweepFile, recorded_claims, with_claims
 from orchestrator.specs import claims
 from orchestrator.specs.index import find
 from orchestrator.specs.rows import resolve
@@ -57,8 +56,7 @@ def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path) -> None:
     assert with_claims(first, [one], 20.0) == first, "the first time counts"
     both = with_claims(first, [other], 30.0)
     assert [entry["recorded"] for entry in both] == [10.0, 30.0]
-    (tmp_path / "sweeps").mkdir()
-    atomic.write_json(tmp_path / "sweeps" / "a.json", {"rows": [], "claims": both})
+    SweepFile.of(tmp_path, "a").write({"rows": [], "claims": both})
     (tmp_path / "sweeps" / "b.json").write_text("{")
     found = recorded_claims([tmp_path], "demo/small")
     assert [(each["recorded"], each["claim"]["effect"]) for each in found] == [(10.0, 0.8), (30.0, 0.2)]
