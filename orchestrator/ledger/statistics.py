@@ -5,7 +5,6 @@ Shapes: N sentences, S statistics per sentence (WIDTHS); `...` any leading axes.
 
 import base64
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,6 @@ WIDTHS = {"bleu": STATISTICS, "chrf": 3 * CHAR_ORDER, "rougeL": 2, "nll": 2}
 """Number of statistics per sentence. rougeL: F1 in percent and 1. nll: sum over the reference's subwords with EOS, and their number."""
 MOST_BYTES = 1 << 28
 """Maximum size of one unpacked array, so that a damaged or hostile record cannot fill the memory."""
-TOLERANCE = 1e-3
-"""Largest allowed difference between a recorded score and its statistics. ROUGE statistics are rounded to float32."""
 
 
 def corpus_bleu(sums: Numbers, spec: ScoreSpec) -> Floats:
@@ -94,20 +91,3 @@ def unpack(packed: str | Numbers, width: int) -> Numbers:
     except zlib.error as error:
         raise ValueError(str(error)) from None
     return np.frombuffer(raw, dtype=kind).reshape(-1, width)
-
-
-def contradiction(record: Mapping[str, Any]) -> str | None:
-    """Describes a score of the record that contradicts its own statistics; None without a contradiction or without statistics."""
-    own = {"bleu": record.get("bleu"), "chrf": (record.get("chrf") or {}).get("score"), "rougeL": record.get("rougeL")}
-    for name, packed in (record.get("statistics") or {}).items():
-        if (recorded := own.get(name)) is None:
-            continue
-        try:
-            sums = unpack(packed, WIDTHS[name]).sum(0)
-        except ValueError as error:
-            return f"statistics.{name}: {error}"
-        spec = ScoreSpec.model_construct(metric=str(record.get("metric")))  # type: ignore[arg-type]
-        score = float(corpus_bleu(sums, spec) if name == "bleu" else corpus_chrf(sums) if name == "chrf" else mean(sums))
-        if not abs(score - recorded) <= TOLERANCE:
-            return f"{name}: found {recorded:.4f}; expected {score:.4f}, which its statistics give"
-    return None
