@@ -22,15 +22,17 @@ Words = Annotated[
 ]
 
 
+LARGER_IS_BETTER = ("valid/accuracy", "valid/bleu")
+"""Metrics of a scheduler of which the larger value is better."""
+
+
 class Scheduler(Strict):
     """How a sweep decides which runs continue."""
 
     kind: Literal["asha", "fifo"] = "asha"
     """asha compares a run at each rung with runs that reached it before, and stops weaker ones. fifo gives all runs their full budget."""
     metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
-    """Metric of the validation set by which runs are compared."""
-    mode: Literal["min", "max"] = "min"
-    """Which value of the metric is better: min for nll and ppl, max for accuracy and bleu."""
+    """Metric of the validation set by which runs are compared: lower nll and ppl, higher accuracy and bleu are better."""
     rungs: Rungs = Field(default_factory=list)
     """Updates at which asha compares runs, increasing."""
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
@@ -42,9 +44,6 @@ class Scheduler(Strict):
     def _sound(self) -> "Scheduler":
         if self.kind == "asha" and not self.rungs:
             raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
-        wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"
-        if self.mode != wanted:
-            raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
         return self
 
 

@@ -16,6 +16,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_or_refuse, write_document
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
+from orchestrator.specs.sweep import LARGER_IS_BETTER
 
 KEY = digest("decisions of a search")
 """Key of the sealed document."""
@@ -47,10 +48,8 @@ class Asha:
     rule or metric, or on a run with another key, do not hold.
     """
 
-    def __init__(
-        self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None, metric: str = "", keys: Any = None
-    ) -> None:
-        self.rungs, self.eta, self.sign, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), path
+    def __init__(self, rungs: list[int], eta: float, metric: str, pinned: set[str], path: Path | None = None, keys: Any = None) -> None:
+        self.rungs, self.eta, self.sign, self.path = sorted(rungs), eta, (1.0 if metric in LARGER_IS_BETTER else -1.0), path
         self.metric, self.keys = metric, dict[str, str](keys or {})
         self.pinned = pinned | {run for run, key in self.keys.items() if key in {self.keys.get(name) for name in pinned}}
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}

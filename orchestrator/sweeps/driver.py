@@ -168,7 +168,7 @@ class Sweep:
         if s.kind != "asha":
             return None
         pinned, keys = {task.name for task in self.tasks if task.pinned}, {task.name: task.train_key for task in self.tasks}
-        return Asha(s.rungs, s.reduction_factor, s.mode, pinned, self.file.asha, s.metric, keys)
+        return Asha(s.rungs, s.reduction_factor, s.metric, pinned, self.file.asha, keys)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""

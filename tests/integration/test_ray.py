@@ -28,7 +28,7 @@ decode: {beam_size: 2}
 sweep:
   seeds: [1]
   concurrency: 1  # the order of arrival decides at a rung
-  scheduler: {kind: asha, metric: valid/nll, mode: min, rungs: [10, 20], reduction_factor: 2.0, shuffle_seed: 1}
+  scheduler: {kind: asha, metric: valid/nll, rungs: [10, 20], reduction_factor: 2.0, shuffle_seed: 1}
 rows:
   baseline: {pinned: true}
   slow: {optim: {schedule: {kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}

@@ -87,10 +87,10 @@ def test_no_more_processes_than_asked(run):
 
 
 def test_the_scheduler_decides_here(run, tmp_path):
-    asha = Asha([2], eta=2.0, mode="min", pinned=set(), metric="loss")
+    asha = Asha([2], 2.0, "loss", set())
     failures, _ = run("rung1.0", "rung3.0", "rung0.5", size=1, asha=asha)
     assert failures == {"rung3.0:1": "not promoted"} and list(asha.stopped()) == ["rung3.0:1"]
-    asha = Asha([2], 2.0, "min", set(), tmp_path / "ran" / "asha.json", "loss")  # below a file: cannot be written
+    asha = Asha([2], 2.0, "loss", set(), tmp_path / "ran" / "asha.json")  # below a file: cannot be written
     failures, ran = run("rung1.0 next", size=1, asha=asha)
     assert failures["rung1.0:1"].startswith("FileExistsError: ") and ran[-1][0] == "next" and asha.records == {2: []}
 

@@ -42,7 +42,7 @@ def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path, caps
 def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:
     """The search refuses it; `status` names it and shows the rest. A file without a digest is none."""
     path = tmp_path / "sweeps" / "s.asha.json"
-    search = Asha([2], 3, "min", set(), path)
+    search = Asha([2], 3, "valid/nll", set(), path)
     assert search.decide("a:1", 2, 1.0) and not search.decide("b:1", 2, 5.0)
     whole = path.read_text()
     document = read_document(path) or {}
@@ -53,8 +53,8 @@ def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:
         other = path.with_name(f"{number}.asha.json")
         other.write_text(text)
         with pytest.raises(UserError, match=rf"{number}\.asha\.json: its digest is missing or not the one of its content; expected"):
-            Asha([2], 3, "min", set(), other)
+            Asha([2], 3, "valid/nll", set(), other)
         assert stopped_runs(other) == {} and f"{number}.asha.json: its digest" in capsys.readouterr().err
     path.write_text(json.dumps(sealed({"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}, KEY)))
     with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
-        Asha([2], 3, "max", set(), path)
+        Asha([2], 3, "valid/bleu", set(), path)

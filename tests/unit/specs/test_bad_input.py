@@ -158,7 +158,7 @@ HEADS = [
     ("sweep: {scheduler: {kind: asha}}\nrows:", "r: {}", "rungs are missing"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], reduction_factor: 1}}\nrows:", "r: {}", "expected a number > 1"),
     ("sweep: {scheduler: {kind: asha, rungs: [2], metric: bleau}}\nrows:", "r: {}", "expected one of valid/accuracy"),
-    ("sweep: {scheduler: {kind: asha, rungs: [2], mode: max}}\nrows:", "r: {}", "keeps the worst"),
+    ("sweep: {scheduler: {kind: asha, rungs: [2], mode: max}}\nrows:", "r: {}", "mode: unknown key"),
     ("extends: nowhere.yaml\nrows:", "r: {}", "no such file"),
     ("extends: /etc/passwd\nrows:", "r: {}", "relative to this file"),
     ("extends: spec.yaml\nrows:", "r: {}", "does not extend this one"),

@@ -63,7 +63,7 @@ def test_workers_that_died_go_on_with_their_job_while_attempts_are_left(tmp_path
 
 
 def test_decisions_are_those_of_asha(tmp_path) -> None:
-    asha = Asha([10], 2.0, "min", set(), metric="valid/nll")
+    asha = Asha([10], 2.0, "valid/nll", set())
     jobs = queue(tmp_path / "stop", 1, asha)
     rungs = [{"run": run, "rung": 10, "valid/nll": value} for run, value in (("a:1", 2.0), ("b:1", 3.0), ("c:1", math.nan), ("d:1", 1.0))]
     assert [jobs.decide(rung) for rung in rungs] == [True, False, False, True]
