@@ -1,12 +1,12 @@
 """`nmt-ablate data check`: the first fault of each split of a corpus, and oddities, after one pass over each file."""
 
-import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.data import expected_text, oddities
+from orchestrator.data import expected_text
+from orchestrator.data.oddities import Watch
 from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError, collecting
 from orchestrator.safe_text import log
@@ -51,14 +51,17 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     if entry.needs_data_dir and (data_dir is None or not data_dir.is_dir()):
         return report
     report.warnings += [entry.missing_message([name], data_dir) for name in lacking if name not in REQUIRED]
-    text, sources, characters = CorpusText(entry, data_dir), dict[str, set[bytes]](), Characters()
+    text, characters = CorpusText(entry, data_dir), Characters()
     for name in (name for name in names if name not in lacking):
         with collecting(report.problems):
-            sources[name] = _read(text, name, report, characters)
-    _check_overlap(report, sources)
+            _read(text, name, report, characters)
+    watch = Watch(text, list(report.splits))
+    _check_overlap(report, watch.held)
     if not report.problems:
         _check_characters(report, text, characters)
-    report.warnings += oddities.warnings(text, list(report.splits))
+    if "train" in report.splits:
+        deque(watch.train(), maxlen=0)
+    report.warnings += watch.warnings()
     found = {} if report.problems else expected_text.of_files(entry, data_dir, report.splits)
     found["pairs"] = {name: split["pairs"] for name, split in report.splits.items()}
     report.problems += expected_text.differences(entry, found)
@@ -66,9 +69,9 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     return report
 
 
-def _read(text: CorpusText, name: str, report: Report, characters: Characters) -> set[bytes]:
-    """Adds the sizes of a split to the report. Returns 16-byte hashes of held-out sources. Raises UserError at the first fault."""
-    where, pairs, longest, sources = text.where(name), 0, 0, set[bytes]()
+def _read(text: CorpusText, name: str, report: Report, characters: Characters) -> None:
+    """Adds the sizes of a split to the report. Raises UserError at the first fault."""
+    where, pairs, longest = text.where(name), 0, 0
     letters = characters.setdefault(name, [Counter() for _ in where])
     words, same, empty = [0] * len(where), [True] * len(where), dict[str, list[int]]()
     for pairs, row in enumerate(text.rows(name), 1):
@@ -78,8 +81,6 @@ def _read(text: CorpusText, name: str, report: Report, characters: Characters) -
             words[i], longest, same[i] = words[i] + count, max(longest, count), same[i] and line == row[0]
             if not count:
                 empty.setdefault(where[i], []).append(pairs)
-        if name != "train":
-            sources.add(hashlib.blake2b(row[0].strip().encode(), digest_size=16).digest())
     if not pairs:
         raise UserError(f"{where[0]}: the file is empty")
     for column, lines in empty.items():
@@ -93,7 +94,6 @@ def _read(text: CorpusText, name: str, report: Report, characters: Characters) -
         raise UserError(f"{where[0]} and {twice[0]} hold the same text; expected a text and its translation")
     sizes = {"pairs": pairs, "references": len(where) - 1, "src_words": words[0], "tgt_words": words[1], "longest": longest}
     report.splits[name] = sizes
-    return sources
 
 
 def _check_characters(report: Report, text: CorpusText, characters: Characters) -> None:
@@ -109,11 +109,11 @@ def _check_characters(report: Report, text: CorpusText, characters: Characters) 
                 report.warnings.append(f"{column}: {share:.1%} of the characters do not occur in train, most often {most}")
 
 
-def _check_overlap(report: Report, sources: Mapping[str, set[bytes]]) -> None:
+def _check_overlap(report: Report, sources: Mapping[str, set[str]]) -> None:
     """Adds a line for test sources that also occur in valid, and another line if all of them do."""
     valid = sources.get("valid", set())
     for name, own in sources.items():
-        if name not in ("train", "valid") and (shared := len(own & valid)):
+        if name != "valid" and (shared := len(own & valid)):
             report.warnings.append(f"{report.corpus}: {shared:,} sources of {name} are in valid too")
             if own == valid:
                 line = f"valid and {name} hold the same sources; expected different sentences to choose by and to score on"

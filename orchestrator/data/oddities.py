@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from unicodedata import is_normalized
@@ -121,14 +121,6 @@ class Watch:
             if shift := _shifted(own):
                 found.append(f"{where[1]}: {shift}; expected a translation in the same line")
         return found
-
-
-def warnings(text: CorpusText, splits: Sequence[str]) -> list[str]:
-    """A line for each oddity of these splits, after one pass over each. Raises UserError at a bad line."""
-    watch = Watch(text, splits)
-    if "train" in splits:
-        deque(watch.train(), maxlen=0)
-    return watch.warnings()
 
 
 def trigrams(line: str) -> Iterator[str]:
