@@ -12,7 +12,8 @@ from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.specs.row import Row, short_id
-from orchestrator.specs.table import SCORED, UNITS, number
+from orchestrator.specs.sweep import UNITS
+from orchestrator.specs.table import SCORED, number
 
 VERDICTS = "; verdicts: docs/verdicts.md"
 """End of the note on intervals; a paper leaves it out."""

@@ -12,7 +12,7 @@ from orchestrator.specs.messages import valid
 from orchestrator.specs.positions import Position, describe, shown
 
 MAX_SEEDS = 1000
-_UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _WORD = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 Word = Annotated[str, Field(pattern=f"^{_WORD}$")]
 """A label value of Kubernetes and Ray."""
@@ -102,7 +102,7 @@ class Resources(Strict):
 def size(text: str) -> float:
     """Parses a size in bytes, `12G` -> 12e9. Raises ValueError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)", text)
-    value = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    value = float(match[1]) * UNITS[match[2]] if match else 0.0
     if not 0 < value < 1e18:
         raise ValueError(f"memory is {describe(text)}; expected auto, none or a size such as 12G")
     return value

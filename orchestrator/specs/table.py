@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.base import Count, Strict
 from orchestrator.specs.claims import Claim
-from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.sweep import UNITS, SweepSpec
 from orchestrator.specs.tune import TuneSpec
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -20,7 +20,6 @@ RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rou
 """Figure names of score records, which `also` and `means` may not use."""
 FAILED = "failed"
 """The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.run_view`)."""
-UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Kind = Literal["run", "quoted", "analysis", "external"]
 SCORED = ("run", "external")
