@@ -16,7 +16,7 @@ from orchestrator.ledger.records import DamagedError, RunReader, read_record, re
 
 _RUN = r"[0-9a-f]{16}"
 _STEP = r"step-[0-9]{8,12}"
-_SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,200}\.json"
+_SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,205}\.json"  # a name of 200 and `.asha`
 _SESSION = r"sessions/[A-Za-z0-9][A-Za-z0-9@+._-]{0,199}\.jsonl"
 LOOKS = "looks.json"
 MEASURED = ("noise", "speed")

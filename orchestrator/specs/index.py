@@ -109,13 +109,18 @@ def find_all(target: str | Path | list[Target]) -> list[Target]:
     if isinstance(target, list):
         return target
     text, folder = str(target), Path(target)
-    if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
+    if not is_folder(text):
         return [find(text)]
     tables_there, problems = tables(filter(_is_table, sorted(folder.glob("[!.]*.yaml"))))
     found = [Target(table) for table in tables_there.values() if (table.written or table.grid or table.problems) and not table.is_single]
     if problems or not found:
         raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
     return found
+
+
+def is_folder(target: str) -> bool:
+    """Returns whether the target is a folder of tables. The address of a table comes first."""
+    return bool(target) and not {"\0", "#"} & set(target) and Path(target).is_dir() and target not in tables()[0]
 
 
 def _is_table(path: Path) -> bool:

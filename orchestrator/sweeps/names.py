@@ -16,7 +16,7 @@ from orchestrator.specs.table import SEGMENT
 def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | None = None) -> str:
     """Returns the table's address, of a named row its own, of several named rows with a digest. Several tables: the folder's name."""
     tables = list(by_table(rows))
-    folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
+    folder = Path(target).resolve().name if len(tables) > 1 or index.is_folder(target) else ""
     if folder:
         return folder if SEGMENT.fullmatch(folder) else "folder"
     chosen = index.find_all(found or target)[0].rows

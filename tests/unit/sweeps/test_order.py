@@ -59,7 +59,7 @@ def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
 
 def test_asha_decides_as_the_spec_says(tmp_path):
     tasks = [task("a", pinned=True), task("b")]
-    asha = sweep(tasks, tmp_path, kind="asha", rungs=[3, 9], reduction_factor=4.0, mode="max", metric="valid/bleu").asha
+    asha = sweep(tasks, tmp_path, kind="asha", rungs=[3, 9], reduction_factor=4.0, metric="valid/bleu").asha
     assert asha is not None and (asha.rungs, asha.eta, asha.sign, asha.pinned) == ([3, 9], 4.0, 1.0, {"a/b/a:1"})
     assert sweep(tasks, tmp_path).asha is None
 
@@ -103,7 +103,7 @@ def test_a_parent_whose_translations_failed_has_weights(tmp_path):
     assert sweep([parent, child], tmp_path)._blocked([child], failed) == {}
 
 
-def test_neither_two_tables_nor_a_table_and_its_row_share_the_file_of_a_sweep(tmp_path, spec):
+def test_neither_two_tables_nor_a_table_and_its_row_share_the_file_of_a_sweep(tmp_path, spec, monkeypatch):
     Sweep([], ExecutionOptions(name="mine/a-b", results=tmp_path), Local())._write_sweep()
     with pytest.raises(UserError, match=r"mine-a-b\.json: belongs to mine/a-b, found mine-a/b; expected another --results"):
         Sweep([], ExecutionOptions(name="mine-a/b", results=tmp_path), Local())
@@ -112,7 +112,14 @@ def test_neither_two_tables_nor_a_table_and_its_row_share_the_file_of_a_sweep(tm
     assert found[:2] == ["demo/small", "demo/small/other"] and found[2].startswith("demo/small+")
     names = ["a/b@m+1:tuned", *(f"a/b@{profile}.yaml" for profile in ("my own", "my-öwn", "x" * 300))]
     slugs = [ExecutionOptions(name=name).slug for name in names]
-    assert slugs[0] == "a-b@m+1-tuned" and len(set(slugs)) == 4 and all(belongs(f"sweeps/{slug}.json") for slug in slugs)
+    assert (
+        slugs[0] == "a-b@m+1-tuned"
+        and len(set(slugs)) == 4
+        and all(belongs(f"sweeps/{slug}{end}") for slug in slugs for end in (".json", ".asha.json"))
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart" / "fusion").mkdir(parents=True)
+    assert address_of("quickstart/fusion", resolve("quickstart/fusion")) == "quickstart/fusion"
 
 
 def test_parents_train_before_children_and_equal_trainings_once_and_all_in_one_session(tmp_path):
