@@ -122,6 +122,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         if (manifest := data.manifest(spec.data)) is None:
             missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
             return
+        data_dir = options.data_dir or (Path() if spec.data.subword.existing else None)  # its files may be relative to this folder
         keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
         tasks[name] = Task(
             id=row.id,
@@ -131,7 +132,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             keys=Keys(keys.train, None, None) if options.train_only else keys,
             results=str(options.results.resolve()),
             parent_key=None if parent is None else keys_for(parent, data).train,
-            data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+            data_dir=None if data_dir is None else str(data_dir.resolve()),
             data_key=digest(manifest),
             cache_dir=str(options.cache_dir.resolve()),
             mirrors=[str(m.resolve()) for m in options.mirrors],

@@ -110,6 +110,14 @@ def test_absent_data(spec, tmp_path) -> None:
     assert any("vocabulary sizes" in note for note in made.notes) and any("data absent: wmt14-en-de" in note for note in made.notes)
 
 
+def test_a_task_finds_files_below_the_working_folder_from_another(spec, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dict.txt").write_text("a 9\n", encoding="utf-8")
+    rows = resolve(spec("  a: {data: {subword: {dictionary: [dict.txt]}}}\n"))
+    (made,) = make_tasks(rows, [1], ExecutionOptions(name="demo"))
+    assert made.data_dir == str(tmp_path.resolve())
+
+
 def test_asha_cuts_no_row_that_others_start_from(spec, tmp_path) -> None:
     """Whether the row comes before or after those that start from it."""
     sweep = "sweep: {seeds: [1], scheduler: {kind: asha, rungs: [2]}}\n"
