@@ -141,7 +141,7 @@ def site_info(model: dict[str, Any], side: str) -> dict[str, Any] | None:
     depth = {name: section.get("num_layers") if isinstance(section, dict) else None for name, section in sections.items()}
     numbers = {"num_layers": depth["encoder" if side == "both" else side]}
     numbers |= {f"{name}_layers": number for name, number in depth.items()} | {name: model.get(name) for name in ("d_model", "num_heads")}
-    sound = all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in numbers.values())
+    sound = all(isinstance(v, int) and not isinstance(v, bool) and 0 < v <= MAX_INT for v in numbers.values())
     return {"side": side, **numbers, "norm": model.get("norm")} if sound else None
 
 

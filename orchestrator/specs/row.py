@@ -166,10 +166,16 @@ def row_figures(file: Located, document: Document, at: KeyPath, kind: str) -> Lo
         document.wrong(at, "analysis is missing; expected the row or the file to name one")
     if kind != "run":
         found.data = {name: found.data[name] for name in ("analysis", "significance") if kind == "analysis" and name in found.data}
-        return found
-    known = [*found.data["also"], "bleu"]
-    for name, parts in found.data["means"].items():
-        if name in found.data["also"]:
+    else:
+        check_means(found, document)
+    return found
+
+
+def check_means(figures: Located, document: Document) -> None:
+    """Adds a problem to the document for each mean of unknown figures or with the name of one."""
+    known = [*figures.data.get("also", {}), "bleu"]
+    for name, parts in figures.data.get("means", {}).items():
+        if name in known[:-1]:
             wrong = "found the name of a figure in also; expected another name"
         elif not parts:
             wrong = "found an empty list; expected figures named in also, or bleu"
@@ -177,8 +183,7 @@ def row_figures(file: Located, document: Document, at: KeyPath, kind: str) -> Lo
             wrong = f"found '{shown(unknown[0])}'; {nearest(unknown[0], known)}"
         else:
             continue
-        document.problems.append(found.at(("means", name)).line(wrong))
-    return found
+        document.problems.append(figures.at(("means", name)).line(wrong))
 
 
 def other_scorings(figures: Located, spec: RunSpec, profile_test: str | None = None) -> dict[str, ScoreSpec]:

@@ -16,8 +16,13 @@ SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
-"""Figure names of score records, which `also` and `means` may not use."""
+_COLUMNS = """
+    bleu sacrebleu tokenised mteval rouge1 rouge2 rougeL chrf chrf_delta nll delta against significant verdict parts controls pareto params
+    params_added train_speed decode_speed tokens_per_second sentences_per_second data steps seeds seed status reason all row system id label
+    kind signature train_key decode_key score_key shipped
+"""
+RESERVED = frozenset(_COLUMNS.split())
+"""Figures of score records and columns of reports and data frames, whose names `also` and `means` may not use."""
 FAILED = "failed"
 """The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.run_view`)."""
 
@@ -91,7 +96,7 @@ class FigureHeader(Strict):
         for section in ("also", "means"):
             for name in getattr(self, section):
                 if not FIGURE.fullmatch(name) or name in RESERVED:
-                    wanted = f"letters, digits and _- (at most 32), and none of {', '.join(RESERVED)}"
+                    wanted = "letters, digits and _- (at most 32), and no name of a column of reports"
                     raise ValueError(f"{section} has the figure {name[:80]!r}; expected {wanted}")
         return self
 

@@ -17,7 +17,7 @@ from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import Model, validated
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
-from orchestrator.specs.row import row_figures, with_figures
+from orchestrator.specs.row import check_means, row_figures, with_figures
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TemplateHead, segments
 
 MAX_PARENTS = 16
@@ -130,6 +130,7 @@ def _read(path: Path) -> TableFile:
         _fill(table, ())
         if isinstance(table.document.data.get("grid"), dict):
             table.grid = read_grid(table.document)
+            check_means(table.figures, table.document)
         claims.check(table.document, table.head.claims, table.rows)
         for i, name in enumerate(table.head.control_rows):
             if name not in table.rows:

@@ -124,6 +124,8 @@ ROWS = [
     ("{failed_below: -1}", "failed_below"),
     ("{also: {valid: {test: vlaid}}}", r"rows\.r\.also\.valid\.test: found 'vlaid'; .*did you mean valid"),
     ("{also: {bleu: {test: valid}}}", "also has the figure 'bleu'; expected letters"),
+    ("{means: {params: [bleu]}}", "means has the figure 'params'; expected letters"),
+    ("{model: {encoder: {num_layers: 100000000007}, bridge: {kind: multiscale}}}", "encoder.num_layers: found 100000000007; expected"),
     ("{means: {average: [mt04, bleu]}}", r"rows\.r\.means\.average: found 'mt04'; expected bleu|expected one of bleu"),
     ("{also: {valid: {test: valid}}, means: {valid: [bleu]}}", "found the name of a figure in also"),
     ("{kind: analysis, analysis: length}", "of is missing"),
@@ -165,6 +167,7 @@ HEADS = [
     ("templates: {wi/de: {}}\nrows:", "r: {}", "templates: found the name 'wi/de'; expected letters"),
     ("templates: {wide: {model: {d_ff: x}}}\nrows:", "r: {use: [wide]}", "templates.wide.model.d_ff: found 'x'; expected a whole number"),
     ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", r"use\[0\]: found 'wid'; expected wide, the only name; did you mean wide", 7),
+    ("means: {average: [mt04]}\ngrid:", "axes: {a: {key: model.d_ff, grid: [8]}}", "means.average: found 'mt04'"),
     ("rows: []\nassumed:", "[x]", "found a list; expected a mapping"),
 ]
 
