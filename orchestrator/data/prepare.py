@@ -16,6 +16,7 @@ from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
+from orchestrator.files.documents import sealed
 from orchestrator.files.folders import make
 from orchestrator.ledger.keys import without_grown
 from orchestrator.safe_text import log
@@ -114,8 +115,7 @@ def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], ke
             log(f"warning: {line}")
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
-        content = json.loads(json.dumps({"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}))
-        content[store.OWN_SHA256] = store.own_sha256(content)
+        content = sealed({"manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}, key)
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in tmp.iterdir():
             with path.open("rb") as file:

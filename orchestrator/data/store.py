@@ -1,13 +1,12 @@
 """Prepared text on disk in `cache_dir/<key[:16]>/`: written once, then read-only and memory-mapped by every trial.
 
-about.json                        {"key", "manifest", "stats", "files": {name: bytes}, "sha256": {name: sum}, "about_sha256": of the rest}
+about.json                        {"key", "manifest", "stats", "files": {name: bytes}, "sha256": {name: sum}}, sealed (`files.documents`)
 src.vocab, tgt.vocab | joint.vocab  the segmenters; also src.used and tgt.used if the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
 SPLIT.src.txt, SPLIT.ref0.txt ..  lines of held-out splits as `CorpusText` has them; SPLIT.raw0.txt ..: references of a corpus of tokens
 """
 
-import json
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -18,15 +17,14 @@ import numpy.typing as npt
 
 from orchestrator.data import sacrebleu_sets, subword
 from orchestrator.data.corpus import read_lines
-from orchestrator.data.integrity import DamagedError, VerifiedFiles
+from orchestrator.data.integrity import VerifiedFiles
 from orchestrator.data.text_processor import SIDES, TextProcessor
 from orchestrator.errors import UserError
-from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_or_tell
 from orchestrator.specs import public_tests
 from orchestrator.specs.text_form import RAW, normalised
 
 ABOUT = "about.json"
-OWN_SHA256 = "about_sha256"
 Ids = npt.NDArray[Any]
 
 
@@ -143,16 +141,6 @@ class Prepared(TextProcessor):
 
 
 def load(path: Path, key: str) -> Prepared | None:
-    """The store at `path`, or None if it is absent or of an earlier version. Raises DamagedError for an altered `about.json`."""
-    try:
-        record = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        intact = record[OWN_SHA256] == own_sha256(record) and record["key"] == key
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
-        return None
-    if not intact:
-        raise DamagedError(path / ABOUT, "its own sha256 or its key differs")
-    return Prepared(path, record)
-
-
-def own_sha256(record: dict[str, Any]) -> str:
-    return digest({name: value for name, value in record.items() if name != OWN_SHA256})
+    """The store at `path`, or None if it is absent or of an earlier version, or, with a warning, if `about.json` was altered."""
+    record = read_or_tell(path / ABOUT)
+    return None if record is None or record.get("key") != key else Prepared(path, record)

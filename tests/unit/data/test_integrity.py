@@ -81,7 +81,7 @@ def test_a_changed_description_of_the_store_is_mended(ready, tiny, tmp_path, cap
     about["sha256"]["test.ref0.txt"] = "0" * 64
     path.write_text(json.dumps(about))
     prepare(SPEC, tiny, tmp_path / "cache")
-    assert path.read_text() == good and "about.json: is not as it was prepared" in capsys.readouterr().err
+    assert path.read_text() == good and "about.json: its digest is not the one" in capsys.readouterr().err
 
 
 def test_a_stray_table_of_used_pieces_is_refused(ready):
