@@ -47,6 +47,11 @@ def used_seconds(results: Path, sweep: str, *, capped: bool = True) -> float:
     return 0.0 if document is None else float(document["device_seconds"])
 
 
+def devices_of(task: Task, engine: str) -> int:
+    """Returns the GPUs, or else the CPU threads, of a training. The local engine trains a row in one process."""
+    return (task.workers if engine == "ray" else 1) * (1 if best_device().type == "cuda" else task.spec.train.threads)
+
+
 class BudgetExceeded(KeyboardInterrupt):
     """The sweep was ended at its budget."""
 
@@ -60,11 +65,8 @@ class Budget:
     def __init__(self, options: ExecutionOptions, tasks: Sequence[Task]) -> None:
         self.options, self.on_gpu = options, best_device().type == "cuda"
         self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
-        is_ray = options.engine == "ray"  # the local engine trains a row in one process
-        self.devices = {  # several rows of one training run once, as the first
-            task.run_dir / "lock": (task.workers if is_ray else 1) * (1 if self.on_gpu else task.spec.train.threads)
-            for task in reversed(tasks)
-        }
+        # several rows of one training run once, as the first
+        self.devices = {task.run_dir / "lock": devices_of(task, options.engine) for task in reversed(tasks)}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
         whole = whole_name(options.name)
         both = {replace(options, name=name).slug for name in (whole, *(f"{whole}:{part}" for part in PARTS))}

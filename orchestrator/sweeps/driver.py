@@ -111,7 +111,7 @@ class Sweep:
         failures: dict[str, str] = {}
         search = None if self.asha is None else self.asha.path
         session = self.engine.session(self.options, max(task.workers for task in pending))
-        with LiveProgress(pending, self.console, self.ledger, search).following(), session:
+        with LiveProgress(pending, self.console, self.ledger, search, self.options.engine).following(), session:
             for level in topological_levels(pending):
                 blocked = self._blocked(level, failures)
                 failures |= blocked

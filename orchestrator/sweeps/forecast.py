@@ -60,7 +60,7 @@ class RunProgress:
     seed: int
     scorings: Mapping[str, Keys]
     failed_below: float | None = None
-    workers: int = 1
+    devices: int = 1
     status: str = "waiting"
     steps: int = 0
     total: int = 0
@@ -137,7 +137,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected remaining time. seconds: wall-clock time to the end; device_seconds: of workers. None before the first report of any run.
+    """Expected remaining time. seconds: to the end, by the clock. device_seconds: as the cap counts. None before the first report of a run.
 
     training: both count only training, because no run is scored yet.
     """
@@ -168,7 +168,7 @@ def forecast(runs: Sequence[RunProgress]) -> Forecast:
         decoding = _usual(decodings, run.row) if decodings and run.scorings[""].decode else 0.0
         seconds.append(rate * (run.left if run.total else total) + decoding)
     together = max(1, sum(run.status in WORKING for run in left))
-    device = sum(s * run.workers for s, run in zip(seconds, left, strict=True))
+    device = sum(s * run.devices for s, run in zip(seconds, left, strict=True))
     return Forecast(max(sum(seconds) / together, max(seconds)), device, training=not decodings)
 
 

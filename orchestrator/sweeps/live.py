@@ -17,6 +17,7 @@ from rich.text import Text
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import log, visible
 from orchestrator.sweeps.asha import stopped_runs
+from orchestrator.sweeps.budget import devices_of
 from orchestrator.sweeps.forecast import ENDED, WORKING, RunProgress, Tail, forecast, summary
 from orchestrator.sweeps.status import runs_table
 from orchestrator.sweeps.task import Task
@@ -49,11 +50,11 @@ def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str],
 class LiveProgress:
     """Follows the runs of a sweep. search: ASHA's file, if there is one."""
 
-    def __init__(self, tasks: Sequence[Task], console: Console, ledger: Ledger, search: Path | None = None) -> None:
+    def __init__(self, tasks: Sequence[Task], console: Console, ledger: Ledger, search: Path | None = None, engine: str = "local") -> None:
         self.console, self.ledger, self._search = console, ledger, search
         self.runs = {
             task.name: RunProgress(
-                task.id, task.seed, task.scoring_keys, task.failed_below, task.workers, total=task.spec.train.max_steps or 0
+                task.id, task.seed, task.scoring_keys, task.failed_below, devices_of(task, engine), total=task.spec.train.max_steps or 0
             )
             for task in tasks
         }

@@ -19,7 +19,7 @@ def progress(row: str, status: str, steps: int = 0, rate: float | None = None, *
 
 
 def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean() -> None:
-    slow, fast = progress("t/a/slow", "running", 50, 4.0, workers=2), progress("t/a/fast", "running", 90, 1.0)
+    slow, fast = progress("t/a/slow", "running", 50, 4.0, devices=2), progress("t/a/fast", "running", 90, 1.0)
     again, other = progress("t/a/slow", "waiting"), progress("t/a/other", "waiting")
     ahead = forecast([slow, fast, again, other, progress("t/a/ended", "stopped", 20)])
     seconds = [50 * 4, 10 * 1, 100 * 4, 100 * 2.5]

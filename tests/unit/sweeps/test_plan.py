@@ -1,9 +1,12 @@
 """What a plan calls new, shared, done, stopped or failed, what it counts, and that a task has the plan's keys."""
 
+from rich.console import Console
+
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps import preflight
+from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
 from orchestrator.sweeps.task import make_tasks
@@ -116,6 +119,12 @@ def test_a_task_finds_files_below_the_working_folder_from_another(spec, tmp_path
     rows = resolve(spec("  a: {data: {subword: {dictionary: [dict.txt]}}}\n"))
     (made,) = make_tasks(rows, [1], ExecutionOptions(name="demo"))
     assert made.data_dir == str(tmp_path.resolve())
+
+
+def test_the_forecast_counts_devices_as_the_cap_does(spec, tmp_path) -> None:
+    made = make_tasks(resolve(spec("  a: {workers: 2, train: {threads: 3}}\n")), [1], ExecutionOptions(name="demo", results=tmp_path))
+    counted = [LiveProgress(made, Console(), Ledger(tmp_path), engine=engine).runs["demo/small/a:1"] for engine in ("local", "ray")]
+    assert [run.devices for run in counted] == [3, 6]
 
 
 def test_asha_cuts_no_row_that_others_start_from(spec, tmp_path) -> None:
