@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import ModelConfig, options
-from models.registry import AGGREGATIONS, CONNECTIONS
+from models.registry import AGGREGATIONS, CONNECTIONS, REGISTRIES
 from models.site import Flow, History, Site
 from models.transformer import build
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register
@@ -30,6 +30,7 @@ from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
 from orchestrator.scoring.rouge import ROUGE, rouge
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
+from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps import parts
@@ -80,16 +81,26 @@ def analyse_grid(context: AnalysisContext) -> Analysis:
 def analyse_properties(context: AnalysisContext) -> Analysis:
     """Returns one record per row and fusing side (the decoder if none fuses) with the paper's properties.
 
-    Columns l0..lL: share of each state in the output with random weights.
+    Columns l0..lL: share of each state in the output with random weights. Rows that combine states elsewhere, as in a residual of several
+    streams, are left out with a note. Raises UserError with the notes if no row remains.
     """
+    records, notes = context.each_row(properties_of_row)
+    return Analysis(records, notes=notes + disagreements(records), shown=["label", "side", "fusion", *PROPERTIES, "agrees"])
+
+
+def properties_of_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     records: Records = []
-    for subject in context.subjects:
-        for side, fusion in fusing_sides(subject.spec.model):
-            ours, shares, hops = properties(subject.spec.model, side)
-            record = {"row": subject.row.id, "label": subject.label, "side": side, "fusion": fusion} | ours
-            record |= beside_paper(ours, subject) | {"hops": hops}
-            records.append(record | {f"l{i}": round(share, 6) for i, share in enumerate(shares)})
-    return Analysis(records, notes=disagreements(records), shown=["label", "side", "fusion", *PROPERTIES, "agrees"])
+    for path, registry, component in slots(subject.spec.model.model_dump()):
+        cls, name = REGISTRIES[registry].get(component["kind"]), f"{'.'.join(map(str, path))} {component['kind']}"
+        if (registry == "layer" and cls.any_width) or (registry == "residual" and cls.streams) or (registry == "head" and cls.reads_layers):
+            notes.append(f"{subject.row.id}: left out: {name} is not covered; properties are of the connection and the aggregation")
+            return []
+    for side, fusion in fusing_sides(subject.spec.model):
+        ours, shares, hops = properties(subject.spec.model, side)
+        record = {"row": subject.row.id, "label": subject.label, "side": side, "fusion": fusion} | ours
+        record |= beside_paper(ours, subject) | {"hops": hops}
+        records.append(record | {f"l{i}": round(share, 6) for i, share in enumerate(shares)})
+    return records
 
 
 def beside_paper(ours: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
@@ -154,14 +165,11 @@ def shares_of(model: ModelSpec, side: str, seed: int) -> tuple[list[float], int]
     aggregation = AGGREGATIONS.get(own.aggregation["kind"])(site, **options(own.aggregation))
     _redraw(nn.ModuleList([connection, aggregation]).double().eval(), torch.Generator().manual_seed(seed))
     drawn = torch.Generator().manual_seed(1001)
-    z, inputs = ([_vector(site.d_model, drawn).requires_grad_() for _ in range(count)] for count in (own.num_layers + 1, own.num_layers))
-    history = History(z[0])
-    for layer, (state, x) in enumerate(zip(z[1:], inputs, strict=True), start=1):
-        history.inputs.append(x)
-        history.outputs.append(state)
-        history.attended.append(None)
+    z = [_vector(site.d_model, drawn).requires_grad_() for _ in range(own.num_layers + 1)]
+    history, flow = History(z[0]), Flow(trace=[])
+    for layer, state in enumerate(z[1:], start=1):
+        history.add(connection(layer, history, flow), state, None)
         history.kept.append(connection.keep(layer, state, history))
-    flow = Flow(trace=[])
     top = connection(own.num_layers + 1, history, flow) if aggregation.reads_top else z[-1]
     output = aggregation(top, history, flow)
     direction = _vector(site.d_model, torch.Generator().manual_seed(1))

@@ -24,6 +24,9 @@ def test_the_average_weighs_all_states_alike_and_the_top_only_itself() -> None:
     assert properties(model(aggregation={"kind": "mlrf-avg"}), "decoder")[1] == pytest.approx([0.2] * 5)
     assert properties(model(aggregation={"kind": "mlrf-avg", "word_embedding": False}), "decoder")[1] == pytest.approx([0.0] + [0.25] * 4)
     assert properties(model(), "decoder")[1] == [0.0, 0.0, 0.0, 0.0, 1.0]
+    for kind in ("dlcl", "dwa", "hierarchical"):  # they keep data of the pass from one layer to the next
+        found, shares, _ = properties(model(connection={"kind": kind}), "decoder")
+        assert list(found.values()) == [True, True, False] and min(shares[kind == "hierarchical" :]) > 0, kind
 
 
 def test_beside_what_the_paper_says(lab) -> None:
@@ -49,6 +52,13 @@ def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_pat
     subjects, _ = group("properties", rows, RowOptions(), Ledger(tmp_path))
     made = analyse_properties(AnalysisContext(subjects, Ledger(tmp_path), None, tmp_path))
     assert [record["agrees"] for record in made.records] == [True] * 4 and made.notes == []
+    others = rows_of(["modern/residual/attnres", "modern/residual/gtrans", "shen2018/table1/row1/de-en-e64"], RowOptions())
+    left, _ = group("properties", others, RowOptions(), Ledger(tmp_path))
+    assert len(analyse_properties(AnalysisContext([*subjects, *left], Ledger(tmp_path), None, tmp_path)).notes) == 3
+    with pytest.raises(
+        UserError, match=r"attnres: left out: encoder.residual depth_attention is not .*\n.* head groups .*\n.* convolution"
+    ):
+        analyse_properties(AnalysisContext(left, Ledger(tmp_path), None, tmp_path))
 
 
 SIZED = """\
