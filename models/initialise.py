@@ -103,9 +103,9 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
         return value.zero_()
     if name == "gain":
         return torch.linalg.vector_norm(module.direction, dim=1)
+    gain = getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
     if scheme == "convs2s":
         variance = getattr(module, "initial_variance", 1.0 / module.in_features)
-        return value.normal_(0.0, math.sqrt(variance), generator=generator)
-    gain = getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
+        return value.normal_(0.0, gain * math.sqrt(variance), generator=generator)
     bound = gain * uniform_bound(scheme, *getattr(module, "fans", (module.in_features, module.out_features)))
     return value.uniform_(-bound, bound, generator=generator)
