@@ -70,11 +70,13 @@ class Connection(Component):
     """What each layer reads: forward(layer, history, flow) -> x_l [B, T, D] from the layers below. Layer L+1 gives the stack's output.
     `any_width`: the connection works with layers whose states differ in width from d_model (`any_width` of a layer).
     `passes_attended`: layers also read what the layers below attended to.
-    `corrects`: each layer runs twice. The second run reads `corrected` of the first output, and its result is the layer's output."""
+    `corrects`: each layer runs twice. The second run reads `corrected` of the first output, and its result is the layer's output.
+    `for_top`: (option, value) pairs with which a part acts on connection(L+1) alone, so that something must read it; None: no part does."""
 
     any_width = False
     passes_attended = False
     corrects = False
+    for_top: tuple[tuple[str, Any], ...] | None = None
 
     def corrected(self, layer: int, h: Tensor, history: History) -> Tensor:
         """Returns the input of the second run of `layer`, from its first output h."""

@@ -111,6 +111,8 @@ class Dense(Connection):
             sum of the outputs u of the layers below; states grow linearly.
         final_norm: whether a norm is applied to the stack's output."""
 
+    for_top = (("final_norm", True),)
+
     def __init__(self, site: Site, *, mode: Literal["literal", "layer_outputs"] = "literal", final_norm: bool = False) -> None:
         super().__init__(site)
         self.mode, self.num_layers = mode, site.num_layers
@@ -139,6 +141,7 @@ class Hierarchical(Connection):
     """G^1 = AGG(H^1, H^2); G^i = AGG(H^{2i-1}, H^{2i}, G^{i-1}) (Dou et al. 2018, section 3.1.3, Eq. 6-7; options: Table 4).
 
     Layer 2i+1 reads G^i in place of H^{2i}; the stack's output is G^{L/2}. AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
+    G^{L/2} is not built if nothing reads the stack's output, or an aggregation reads only the layers.
 
     Args:
         activation: s of a node's network F: sigmoid or relu; attention: F is one self-attention over the positions.
@@ -148,7 +151,8 @@ class Hierarchical(Connection):
 
     def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: Probability = 0.0) -> None:
         super().__init__(site)
-        inputs = [2] + [3] * (site.num_layers // 2 - 1)
+        top_is_read = site.output and AGGREGATIONS.get(site.stack.aggregation["kind"]).reads_top
+        inputs = ([2] + [3] * (site.num_layers // 2 - 1))[: None if top_is_read else -1]
         self.nodes = nn.ModuleList(
             AggregationNode(site, n, activation=activation, residual=residual, top=1, dropout=dropout) for n in inputs
         )

@@ -22,6 +22,7 @@ class Backout(Connection):
     """
 
     min_layers = 2
+    for_top = ()
 
     def __init__(self, site: Site, *, rate: Positive = 1.0) -> None:
         super().__init__(site)
@@ -46,6 +47,7 @@ class EmbeddingSkip(Connection):
     """
 
     min_layers = 2
+    for_top = (("backout", True),)
 
     def __init__(self, site: Site, *, normed: bool = False, backout: bool = False, rate: Positive = 1.0) -> None:
         super().__init__(site)

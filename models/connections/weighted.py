@@ -131,6 +131,7 @@ class Dwa(Connection):
         rate: factor of the learning rate of the weights a."""
 
     read_if = (("dilation", "where", ("all",)), ("period", "where", ("all",)))
+    for_top = (("where", "top"),)
 
     def __init__(
         self,

@@ -63,8 +63,11 @@ def _layers(m: _Model, side: str) -> Iterator[Problem]:
         where = f"connection {connection.kind}, whose layers run" if connection.cls.corrects else f"layer {layer.kind}, which runs"
         yield m.wrong((side, "self_attention"), f" with {where} {runs} times", lambda a: not a.reads_stream and not a.shares)
     top_is_read = m[side, "aggregation"].cls.reads_top and (side == "decoder" or m["bridge",].cls.needs_output)
-    if not top_is_read and (connection.kind == "backout" or connection.options.get("where") == "top"):
-        yield m.wrong((side, "connection"), ", which stands behind the last layer alone, where nothing reads it", "residual")
+    top = connection.cls.for_top
+    if not top_is_read and top is not None and all(connection.options[name] == value for name, value in top):
+        part = "".join(f" with {name} {value}".lower() for name, value in top)
+        why = f"{part}, which acts behind the last layer alone, where nothing reads it"
+        yield m.wrong((side, "connection"), why, "a connection without such a part")
     why = f" with layer {layer.kind}"
     if layer.cls.merges:
         yield from m.only_defaults(side, ("self_attention", "cross_attention"), why)

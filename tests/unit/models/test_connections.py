@@ -50,6 +50,17 @@ def test_dwa_sums_outputs_of_layers(norm, options, sources):
         torch.testing.assert_close(top if l == 6 else inputs[l + 1], want, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("reader", [{"encoder": {"aggregation": {"kind": "linear"}}}, {"bridge": {"kind": "transparent"}}])
+def test_hierarchical_builds_no_node_that_nothing_reads(reader):
+    side = {"num_layers": 4, "connection": {"kind": "hierarchical"}}
+    full, less = (build(config("pre", **(other | {"encoder": side | other.get("encoder", {})})), VOCAB, VOCAB, 1) for other in ({}, reader))
+    assert (len(full.encoder.connection.nodes), len(less.encoder.connection.nodes)) == (2, 1)
+    less(*batch()).hidden.sum().backward()
+    theirs = dict(full.named_parameters())
+    assert all(torch.equal(p, theirs.get(name, p)) for name, p in less.named_parameters())
+    assert all(p.grad is not None for p in less.encoder.parameters())
+
+
 @pytest.mark.parametrize("options", [{}, {"normed": True}, {"backout": True}])
 def test_embeddings_skip_to_every_layer(options):
     model = model_of(shift=0.3, kind="embedding_skip", **options)
