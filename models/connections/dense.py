@@ -214,7 +214,8 @@ class MultiLayerSelfAttention(SelfAttention):
 class Diversity(Regularizer):
     """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 8-10); loss = NLL - weight * D.
 
-    H^l are the layers' outputs, not aggregation nodes. `forward` returns the sum of cos^2 - 1, since the loss adds the term.
+    H^l is what the connection keeps of layer l: the layer's output, not an aggregation node. With dlcl (pre-norm) and corrector it is the
+    normed output; with the literal dense connection it includes the sum. `forward` returns the sum of cos^2 - 1: the loss adds this term.
 
     Args:
         weight: factor of D in the loss (the paper's lambda).
@@ -225,6 +226,14 @@ class Diversity(Regularizer):
         super().__init__(site)
         self.weight, self.sides = weight, sides
 
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        chosen = options.get("sides", "both")
+        for side in ("encoder", "decoder"):
+            if chosen in ("both", side) and site[f"{side}_layers"] < 2:
+                return f"diversity is of neighbouring layers; {side}.num_layers is 1; expected 2 or more, or sides without {side}"
+        return super().check(site, **options)
+
     def applies(self, side: str) -> bool:
         return self.sides in ("both", side)
 
@@ -234,4 +243,4 @@ class Diversity(Regularizer):
         for below, above in pairwise(layers):
             cosine = F.cosine_similarity(below.float(), above.float(), dim=-1)
             total = total + ((cosine.square() - 1.0) * mask).sum()
-        return total, mask.sum() * max(1, len(layers) - 1)
+        return total, mask.sum() * (len(layers) - 1)

@@ -51,6 +51,7 @@ CASES = [
     ("encoder: {residual: {kind: multi_head_depth_attention, heads: 3}}", "encoder.residual", "expected a divisor of d_model"),
     ("encoder: {residual: {kind: fractions, parts: 5}}", "encoder.residual", "expected a divisor of d_model"),
     ("encoder: {residual: {kind: manifold_hyper, manifold: identity, last: columns}}", "encoder.residual", "where it does nothing"),
+    ("decoder: {num_layers: 1}, regularizers: [{kind: diversity}]", "regularizers.0", "decoder.num_layers is 1; expected 2 or more"),
     ("bridge: {kind: depth_attention}", "encoder.residual.kind", "expected depth_attention"),
     ("encoder: {residual: {kind: keel}}", "encoder.residual", "found norm pre; expected post with residual keel"),
 ]
