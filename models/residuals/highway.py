@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from models.dropout import Dropout
-from models.registry import RESIDUALS
+from models.registry import LAYERS, RESIDUALS
 from models.seams import Residual
 from models.site import Site
 
@@ -52,7 +52,8 @@ class Siamese(Residual):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.post, self.pre = site.layer_norm(), site.layer_norm()
-        self.factor = (site.layer * site.sublayers / site.num_layers) ** -0.5 if site.place else 1.0
+        upto = site.before + LAYERS.get(site.stack.layer["kind"]).sublayers(site)
+        self.factor = upto**-0.5 if site.place else 1.0
 
     def start(self, h_0: Tensor) -> TwoStreams:
         return h_0, h_0

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from models.plain import SubLayer
 from models.residuals.depth_attention import State
 from models.site import Flow
 from models.transformer import build
@@ -36,6 +37,12 @@ def test_siamese_streams_share_the_function():
     close(got_u, r.post(u) + y / 6**0.5)
     close(got_w, w + y)
     close(r.end((u, w)), r.post(u) + r.pre(w))
+    # the top decoder layer has one sub-layer more than the others
+    two = {"extra_encoder": {"kind": "birnn"}, "bridge": {"kind": "extra", "where": "top"}}
+    side = {"num_layers": 2, "residual": {"kind": "siamese"}, "cross_attention": {"kind": "stacked"}}
+    decoder = build(config("pre", decoder=side) | two, VOCAB, VOCAB, 1).decoder
+    factors = [part.residual.factor for part in decoder.modules() if isinstance(part, SubLayer)]
+    assert factors == [3**-0.5] * 3 + [7**-0.5] * 4
 
 
 def mixed(v: torch.Tensor, u: torch.Tensor, heads: int) -> torch.Tensor:
