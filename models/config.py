@@ -102,7 +102,7 @@ class ModelConfig:
     fan-in and dropout (Gehring et al. 2017, section 3.5)."""
     zero_residual: bool = False
     """Whether Transformer layers start as the identity: the last map of each sub-layer is 0. The residuals `rezero`, `deepnorm`,
-    `admin` and `delta` keep their own initial values."""
+    `admin` and `delta` keep their own initial values. `multi_layer` self-attention adds a constant vector at the start."""
     dropout: DropoutConfig = DropoutConfig()
     """Dropout probabilities."""
     encoder: StackConfig = field(default_factory=StackConfig)

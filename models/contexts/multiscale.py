@@ -217,10 +217,10 @@ class ContextualCrossAttention(SingleCrossAttention):
 
 @REGULARIZERS.register("encoder_l2")
 class EncoderL2(WeightPenalty):
-    """loss + weight * sum ||W||^2 over the matrices of the encoder's layers and of its context's cell (Wei et al. 2020, section 4.1).
+    """loss + weight * sum ||W||^2 over the linear maps of the encoder's stack (Wei et al. 2020, section 4.1).
 
-    The matrices are attention, feed-forward and gate maps, not embeddings, biases, norms or the scalars of a connection. The term is part
-    of the loss, so Adam sees its gradient. It counts once per update, for any number of micro-batches and workers.
+    These are the maps of its layers, connection, aggregation and context, not embeddings, biases, norms or scalars. The term is part of
+    the loss, so Adam sees its gradient. It counts once per update, for any number of micro-batches and workers.
 
     Args:
         weight: factor of the sum of squares in the loss.
