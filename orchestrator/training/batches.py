@@ -88,21 +88,19 @@ def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> i
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))
 
 
-def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch], *, depth: int = DEPTH, pin: bool = True) -> Iterator[Update]:
-    """Yields the updates for a GPU. A thread prepares `depth` of them in advance, in pinned memory. `form` changes only dropout masks."""
+def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch]) -> Iterator[Update]:
+    """Yields the updates for a GPU. A thread prepares DEPTH of them in advance, in pinned memory. `form` changes only dropout masks."""
 
     def prepared() -> Update | None:
         if (update := next(updates, None)) is None:
             return None
         batches = [form(batch) for batch in update.micro_batches]
-        if not pin:
-            return replace(update, micro_batches=batches)
         with PINNING:
             return replace(update, micro_batches=[batch.map(Tensor.pin_memory) for batch in batches])
 
     thread = ThreadPoolExecutor(1, "batches")
     try:
-        waiting = deque(thread.submit(prepared) for _ in range(depth))
+        waiting = deque(thread.submit(prepared) for _ in range(DEPTH))
         while (update := waiting.popleft().result()) is not None:
             waiting.append(thread.submit(prepared))
             yield update

@@ -33,10 +33,6 @@ class Runtime:
         """Returns whether the flag is set on any worker."""
         return flag if self.world_size == 1 else bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
-    def barrier(self) -> None:
-        if self.world_size > 1:
-            torch.distributed.barrier()
-
     def distributed(self, module: nn.Module, *, some_unused: bool) -> nn.Module:
         """Returns the module; several workers synchronise its gradients. some_unused: some parameters may get no gradient."""
         if self.world_size == 1:

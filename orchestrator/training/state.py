@@ -61,14 +61,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Outcome of a training. status: done | stopped | diverged. ended_by: see `phases.ended_by`. executed_steps: updates of this call."""
+    """Outcome of a training. status: done | stopped | diverged. ended_by: see `phases.ended_by`."""
 
     status: str
     reason: str
     progress: Progress
     params: int
     weights: Mapping[str, Tensor]
-    executed_steps: int
     warm_start: dict[str, list[str]] | None = None
     ended_by: str | None = None
 

@@ -89,7 +89,6 @@ class Trainer:
         self.gradient_norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
         self.progress = Progress(origin=dict(origin or {}))
         self.journal: Journal | None = None  # open during `train`
-        self.executed_steps = 0
 
     def train(self) -> TrainResult:
         """Trains to the end. KeyboardInterrupt: the process was asked to stop; a checkpoint is written before."""
@@ -115,7 +114,7 @@ class Trainer:
             if self.journal is not None:
                 self.journal.close()
         ended_by = phases.ended_by(self.spec, self.progress) if status == "done" else None
-        return TrainResult(status, reason, self.progress, self.params, self.weights(), self.executed_steps, self.warm_start, ended_by)
+        return TrainResult(status, reason, self.progress, self.params, self.weights(), self.warm_start, ended_by)
 
     def train_phase(self) -> None:
         """Trains until the training is finished or the optimizer must restart."""
@@ -182,7 +181,6 @@ class Trainer:
         p, train = self.progress, self.spec.train
         if self.journal is not None:
             self.journal.step(p.step)
-        self.executed_steps += 1
         rung = p.step in self.rungs
         due = self.finished or phases.due(train.validate_every, p)
         metrics: dict[str, Any] = {}
@@ -265,8 +263,7 @@ class Trainer:
         now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
         if files := ", ".join(component_sources.mark_edited(self.progress.origin, now)):
             self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
-        if "meter" in saved.state:  # checkpoints of earlier versions have none
-            self.meter.load(saved.state["meter"])
+        self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])
         optim.load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         if self.average is not None:

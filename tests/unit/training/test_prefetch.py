@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from orchestrator.data.batching import Batch
+from orchestrator.training import batches
 from orchestrator.training.batches import Update, prefetch, rounded
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(batches, "DEPTH", 2)
 
 
 def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
@@ -19,7 +26,7 @@ def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
 
 
 def test_the_same_updates_in_the_same_order_rounded_up():
-    got = list(prefetch((_update(i) for i in range(9)), rounded, depth=2, pin=False))
+    got = list(prefetch((_update(i) for i in range(9)), rounded))
     assert [u.index for u in got] == list(range(9))
     for u in got:
         batch, plain = u.micro_batches[0], _update(u.index).micro_batches[0]
@@ -33,7 +40,7 @@ def test_an_error_of_the_updates_is_raised_where_it_belongs():
         yield _update(0)
         raise OSError("disk")
 
-    updates = prefetch(broken(), rounded, pin=False)
+    updates = prefetch(broken(), rounded)
     assert next(updates).index == 0
     with pytest.raises(OSError, match="disk"):
         next(updates)
@@ -47,7 +54,7 @@ def test_leaving_early_ends_the_thread():
             i += 1
 
     before = threading.active_count()
-    updates = prefetch(endless(), rounded, pin=False)
+    updates = prefetch(endless(), rounded)
     next(updates)
     updates.close()
     assert threading.active_count() == before

@@ -21,7 +21,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.training import trainer
 from orchestrator.training.metrics import history_lines
 from orchestrator.training.state import TrainResult
-from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+from tests.unit.training.support import KEY, Recorder, changed, fit
 
 EVERY = st.integers(1, 4) | st.just("epoch")
 WSD = {"kind": "wsd", "lr": 3e-2, "warmup": 1, "cooldown": 0.5}
@@ -132,16 +132,3 @@ def check(point, optim, batch, train, rungs):
             assert same(Store(one, KEY).weights(choice), Store(two, KEY).weights(choice)), choice
         assert [path.name for path in Store(one, KEY).snapshots()] == [path.name for path in Store(two, KEY).snapshots()]
     assert told(parts) == told(whole)
-
-
-def test_a_checkpoint_of_an_earlier_version_is_resumed(prepared, tmp_path, monkeypatch):
-    """It holds no sums of the updates since the last report, so that the next report is of the resumed updates alone."""
-    save, whole, rest = Store.save, Recorder(), Recorder()
-    golden = fit(SPEC, prepared, tmp_path / "whole", whole)
-    with monkeypatch.context() as patched, pytest.raises(InjectedFault):
-        patched.setattr(Store, "save", lambda self, step, all_, now: save(self, step, all_, {k: now[k] for k in ("progress", "report")}))
-        patched.setenv("NMT_FAULT", "step@6:raise")
-        fit(SPEC, prepared, tmp_path / "run")
-    assert same(fit(SPEC, prepared, tmp_path / "run", rest).weights, golden.weights)
-    figures, resumed = told(whole), told(rest)
-    assert resumed[20, "train/nll"] == figures[20, "train/nll"] and resumed[10, "train/nll"] != figures[10, "train/nll"]
