@@ -112,27 +112,21 @@ class MultistepAttention(CrossAttention):
     """q = (W_in z + h_0) sqrt(1/2); a = W_out sum over memories of softmax(q K^T) V sqrt(J) (Gehring et al. 2017, section 3.3; summed over
     encoder layers Shen et al. 2018, Eq. 10).
 
-    h_0 [B, T, D]: the embedded target words. J: the sentence's source length without padding. z and a have the layer's width. Keys and
-    values are the memory's states, of width D, without maps.
-
-    Args:
-        query_embedding: whether h_0 is part of the query; else q = W_in z."""
+    h_0 [B, T, D]: the embedded target words (in DenseNMT too: assumed). J: the sentence's source length without padding. z and a have the
+    layer's width. Keys and values are the memory's states, of width D, without maps."""
 
     packable = False
     bare = True
     max_memories = 1000
 
-    def __init__(self, site: Site, *, query_embedding: bool = True) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.query = linear(site.config, site.width, site.d_model)
         self.output = linear(site.config, site.d_model, site.width)
-        self.query_embedding = query_embedding
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
-        q = self.query(x)
-        if self.query_embedding:
-            assert flow.h_0 is not None
-            q = (q + flow.h_0) * math.sqrt(0.5)
+        assert flow.h_0 is not None
+        q = (self.query(x) + flow.h_0) * math.sqrt(0.5)
         # the hypotheses of a sentence become queries of one row, so its keys are never copied
         grouped = q.reshape(memories[0].keys.shape[0], -1, q.shape[-1])
         a = self._attend(grouped, memories[0], flow)
@@ -170,20 +164,17 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
 class MultistepBridge(Bridge):
     """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
 
-    h_enc, h_0: the encoder's output and the embedded source words.
-
-    Args:
-        scale_gradient: whether the gradient into the encoder's states is divided by twice the number of decoder layers (section 3.4). The
-            gradient into h_0 is not divided."""
+    h_enc, h_0: the encoder's output and the embedded source words. The gradient into the encoder's states is divided by twice the number of
+    decoder layers (section 3.4; in DenseNMT too: assumed). The gradient into h_0 is not divided."""
 
     packable = False
     any_width = True
     mapped = True
     reads_layers = True
 
-    def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
+        self.factor = 1.0 / (2.0 * site.num_layers)
 
     def base_state(self, history: History) -> Tensor:
         """Returns h_0, or the last summary layer's output. That output is an encoder state, so its gradient is scaled too."""
@@ -204,8 +195,8 @@ class DenseAttention1(MultistepBridge):
     h_0: the embedded source, or the last summary layer's output if there is one.
     """
 
-    def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
-        super().__init__(site, scale_gradient=scale_gradient)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self.base = linear(site.config, site.d_model, site.d_model)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
@@ -217,24 +208,20 @@ class DenseAttention1(MultistepBridge):
 class DenseAttention2(MultistepBridge):
     """K_i = L_i(h_i), V_i = K_i + L'(h_0) for layer i of the last encoder group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018, Eq. 10).
 
-    h_0: the embedded source, or the last summary layer's output if there is one. Each decoder layer has one memory, with keys and values
-    [B, I, S, D]. The bridge does not read the encoder's output.
-
-    Args:
-        include_h0: whether h_0 is also a term of the sum (i = 0)."""
+    h_0: the embedded source, or the last summary layer's output if there is one. It is also a term of the sum, i = 0 (assumed). Each
+    decoder layer has one memory, with keys and values [B, I, S, D]. The bridge does not read the encoder's output."""
 
     needs_output = False
 
-    def __init__(self, site: Site, *, include_h0: bool = True, scale_gradient: bool = True) -> None:
-        super().__init__(site, scale_gradient=scale_gradient)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         config, d = site.config, site.d_model
         widths = [d, *output_widths(config.encoder, d)[last_base(config.encoder) :]]
-        self.first = 0 if include_h0 else 1
-        self.keys = nn.ModuleList(linear(config, width, d) for width in widths[self.first :])
+        self.keys = nn.ModuleList(linear(config, width, d) for width in widths)
         self.base = linear(config, d, d)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        states = zip(self.keys, history.group[self.first :], strict=True)
+        states = zip(self.keys, history.group, strict=True)
         keys_BISD = scale_gradient(torch.stack([key(h) for key, h in states], dim=1), self.factor)
         values_BISD = keys_BISD + self.base(self.base_state(history))[:, None]
         return [(flow.memory(keys_BISD, values_BISD),)] * self.num_layers

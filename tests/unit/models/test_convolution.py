@@ -169,7 +169,8 @@ def test_the_encoder_gets_its_gradient_divided_by_twice_the_attending_layers(bri
     side = residual(4, 6) if bridge == "multistep" else dense(4, 5, sumlen)
     grads = []
     for scaled in (True, False):
-        model = made(both(side, bridge, **SMALL) | {"bridge": {"kind": bridge, "scale_gradient": scaled}})
+        model = made(both(side, bridge, **SMALL))
+        model.bridge.factor = model.bridge.factor if scaled else 1.0
         src, tgt = batch()
         model(src, tgt).hidden.square().sum().backward()
         grads.append(model.encoder.layers[0].convolution.map.direction.grad)
