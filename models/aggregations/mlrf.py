@@ -11,8 +11,6 @@ from models.registry import AGGREGATIONS
 from models.seams import Aggregation
 from models.site import Flow, History, Site
 
-Activation = Literal["relu", "tanh"]
-
 
 class LayerEmbedding(nn.Module):
     """E_first..E_last in R^d, z~^l = z^l + E_l (Wang et al. 2018, section 3.2); one table for both sides, drawn from U(-0.1, 0.1)."""
@@ -52,19 +50,17 @@ class FusionStates(nn.Module):
 
 
 class FusionNetwork(nn.Module):
-    """LN(drop(W_b s(W_a x + b_a) + b_b)), W_a: d_f x d_in, W_b: d x d_f (Wang et al. 2018, section 3.2.2); no residual. s: relu or tanh."""
+    """LN(drop(W_b relu(W_a x + b_a) + b_b)), W_a: d_f x d_in, W_b: d x d_f (Wang et al. 2018, 3.2.2; relu: assumed); no residual."""
 
-    def __init__(self, site: Site, num_inputs: int, d_f: int, activation: Activation = "relu") -> None:
+    def __init__(self, site: Site, num_inputs: int, d_f: int) -> None:
         super().__init__()
         self.inner = nn.Linear(num_inputs * site.d_model, d_f)
         self.outer = nn.Linear(d_f, site.d_model)
         self.dropout = Dropout(site.config.dropout.residual)
         self.norm = site.layer_norm()
-        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        s = torch.relu if self.activation == "relu" else torch.tanh
-        return self.norm(self.dropout(self.outer(s(self.inner(x)))))
+        return self.norm(self.dropout(self.outer(torch.relu(self.inner(x)))))
 
 
 @AGGREGATIONS.register("mlrf-avg")
@@ -84,31 +80,25 @@ class MlrfAverage(Aggregation):
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         states = self.states(history)
-        total = states[0]
-        for z in states[1:]:
-            total = total + z
-        return self.norm(total / len(states))
+        return self.norm(sum(states[1:], states[0]) / len(states))
 
 
 @AGGREGATIONS.register("mlrf-fnn")
 class MlrfFeedForward(Aggregation):
-    """z = LN(W_b s(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2).
+    """z = LN(W_b relu(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2).
 
     Args:
         d_f: inner width of the network, the rows of W_a.
-        activation: s, relu or tanh.
         word_embedding: whether the embedded words z^0 are one of the states; else they begin with layer 1.
         layer_embedding: whether E_l is added to the state of layer l; encoder and decoder share one table of E.
     """
 
     reads_top = False
 
-    def __init__(
-        self, site: Site, *, d_f: int = 512, activation: Activation = "relu", word_embedding: bool = True, layer_embedding: bool = True
-    ) -> None:
+    def __init__(self, site: Site, *, d_f: int = 512, word_embedding: bool = True, layer_embedding: bool = True) -> None:
         super().__init__(site)
         self.states = FusionStates(site, words=word_embedding, layers=layer_embedding)
-        self.network = FusionNetwork(site, self.states.count, d_f, activation)
+        self.network = FusionNetwork(site, self.states.count, d_f)
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         return self.network(torch.cat(self.states(history), dim=-1))
@@ -116,17 +106,16 @@ class MlrfFeedForward(Aggregation):
 
 @AGGREGATIONS.register("mlrf-self-attention")
 class MlrfSelfAttention(Aggregation):
-    """E_n = s(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])) (Wang et al. 2018, 3.2.3).
+    """E_n = tanh(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])) (Wang et al. 2018, 3.2.3).
 
-    W1: d x d_a, W2: d_a x n_hop, both without bias. The softmax runs over the layers, separately at each position.
+    W1: d x d_a, W2: d_a x n_hop, both without bias. The softmax runs over the layers, separately at each position. The paper does not name
+    the function of the energies; tanh is that of Lin et al. 2017.
 
     Args:
         n_hop: number of hops, that is of weighted sums over the layers, which are concatenated.
         d_a: inner width of the energies, the columns of W1.
         d_f: inner width of the network FNN over the hops.
         w1: shared: one W1; layer: W1^l for each state l (footnote 4); hop: W1_p for each hop p, with column p of W2.
-        attention_activation: s of the energies: tanh (as in Lin et al. 2017) or relu.
-        activation: activation of the network FNN, relu or tanh.
         word_embedding: whether the embedded words z^0 are one of the states; else they begin with layer 1.
         layer_embedding: whether z~^l = z^l + E_l, with a learned vector E_l for each layer; encoder and decoder share one table of E.
     """
@@ -141,8 +130,6 @@ class MlrfSelfAttention(Aggregation):
         d_a: int = 1024,
         d_f: int = 512,
         w1: Literal["shared", "layer", "hop"] = "shared",
-        attention_activation: Activation = "tanh",
-        activation: Activation = "relu",
         word_embedding: bool = True,
         layer_embedding: bool = True,
     ) -> None:
@@ -153,8 +140,7 @@ class MlrfSelfAttention(Aggregation):
         self.energy_in = maps[0] if w1 == "shared" else nn.ModuleList(maps)
         self.energy_out = nn.Linear(d_a, n_hop, bias=False)
         self.w1 = w1
-        self.activation = torch.tanh if attention_activation == "tanh" else torch.relu
-        self.network = FusionNetwork(site, n_hop, d_f, activation)
+        self.network = FusionNetwork(site, n_hop, d_f)
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         z_BTLD = torch.stack(self.states(history), dim=-2)
@@ -166,10 +152,9 @@ class MlrfSelfAttention(Aggregation):
 
     def _energy(self, z_BTLD: Tensor) -> Tensor:
         """[B, T, L+1, D] -> [B, T, L+1, P]"""
-        s = self.activation
         if isinstance(self.energy_in, nn.Linear):
-            return self.energy_out(s(self.energy_in(z_BTLD)))
+            return self.energy_out(torch.tanh(self.energy_in(z_BTLD)))
         if self.w1 == "layer":
-            return self.energy_out(s(torch.stack([w(z) for w, z in zip(self.energy_in, z_BTLD.unbind(-2), strict=True)], dim=-2)))
+            return self.energy_out(torch.tanh(torch.stack([w(z) for w, z in zip(self.energy_in, z_BTLD.unbind(-2), strict=True)], dim=-2)))
         columns = self.energy_out.weight.split(1)
-        return torch.cat([nn.functional.linear(s(w(z_BTLD)), w2) for w, w2 in zip(self.energy_in, columns, strict=True)], dim=-1)
+        return torch.cat([nn.functional.linear(torch.tanh(w(z_BTLD)), w2) for w, w2 in zip(self.energy_in, columns, strict=True)], dim=-1)

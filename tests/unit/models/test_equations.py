@@ -152,7 +152,7 @@ def test_mlrf_fnn(words, layers):
     "options",
     [
         {"n_hop": 1}, {"n_hop": 3}, {"n_hop": 2, "w1": "layer"}, {"n_hop": 3, "w1": "hop"}, {"word_embedding": False, "w1": "layer"},
-        {"layer_embedding": False}, {"attention_activation": "relu"},
+        {"layer_embedding": False},
     ],
     ids=str,
 )  # fmt: skip
@@ -161,11 +161,10 @@ def test_mlrf_self_attention(options):
     model, hidden, h = states("post", aggregation=component)
     module = model.decoder.aggregation
     z = mlrf_states(model, h, options.get("word_embedding", True), options.get("layer_embedding", True))
-    s = torch.relu if "attention_activation" in options else torch.tanh
 
     def energy(n, p, state):
         w1 = {"layer": lambda: module.energy_in[n], "hop": lambda: module.energy_in[p]}.get(options.get("w1"), lambda: module.energy_in)()
-        return math.exp(float(module.energy_out.weight[p] @ s(w1.weight @ state)))
+        return math.exp(float(module.energy_out.weight[p] @ torch.tanh(w1.weight @ state)))
 
     want = torch.empty_like(hidden)
     for b in range(want.shape[0]):
