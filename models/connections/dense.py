@@ -64,12 +64,7 @@ class AggregationNode(nn.Module):
         """R: [B, T, D], or 0."""
         if self.residual == "none":
             return 0.0
-        if self.residual == "top":
-            return inputs[self.top]
-        total = inputs[0]
-        for x in inputs[1:]:
-            total = total + x
-        return total
+        return inputs[self.top] if self.residual == "top" else sum(inputs[1:], inputs[0])
 
 
 @AGGREGATIONS.register("iterative")

@@ -90,19 +90,15 @@ class DeepNorm(Residual):
 class Laurel(Residual):
     """a y + b (x + B A x) (Menghani et al. 2025, LAuReL-RW, -LR and both; section 3).
 
-    (a, b) is `total` times the softmax of two logits, 0 at the start (the paper says "softmax or sigmoid").
+    (a, b) is twice the softmax of two logits, 0 at the start, so that a = b = 1 (the paper says "softmax or sigmoid", and gives no scale).
 
     Args:
         weights: whether a and b are learned; else they are 1.
         rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: no low-rank term.
-        total: factor of the softmax; with 2, a = b = 1 at the start (the paper gives no scale).
     """
 
-    read_if = (("total", "weights", (True,)),)
-
-    def __init__(self, site: Site, *, weights: bool = True, rank: int = 0, total: Positive = 2.0) -> None:
+    def __init__(self, site: Site, *, weights: bool = True, rank: int = 0) -> None:
         super().__init__(site)
-        self.total = total
         self.logits = starts_as(torch.zeros(2)) if weights else None
         self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
         self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
@@ -120,14 +116,14 @@ class Laurel(Residual):
             s = s + self.outer(self.inner(s))
         if self.logits is None:
             return drop.add(s, y)
-        a, b = self.total * self.logits.softmax(0)
+        a, b = 2.0 * self.logits.softmax(0)
         return a * drop(y) + b * s
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """Returns the learned a and b. Empty with a low-rank term, whose effect is not one number per source."""
         if self.logits is None or self.inner is not None:
             return {}
-        a, b = self.total * self.logits.softmax(0)
+        a, b = 2.0 * self.logits.softmax(0)
         return {"read": torch.ones_like(a)[None], "keep": b[None, None], "write": a[None]}
 
 

@@ -34,7 +34,6 @@ CASES = [
     ("encoder: {residual: {kind: manifold_hyper, temperature: 0.5, manifold: permutations}}", "encoder.residual", "where it does nothing"),
     ("encoder: {residual: {kind: manifold_hyper, weights: softmax, post_scale: 1.0}}", "encoder.residual", "where it does nothing"),
     ("encoder: {residual: {kind: manifold_hyper, manifold: permutations, iterations: 9}}", "encoder.residual", "where it does nothing"),
-    ("encoder: {residual: {kind: laurel, weights: false, rank: 4, total: 1.0}}", "encoder.residual", "where it does nothing"),
     ("encoder: {layer: {kind: runge_kutta, coefficients: fixed, per: layer}}", "encoder.layer", "where it does nothing"),
     ("encoder: {residual: {kind: mudd, norms: code, ways: 1}}", "encoder.residual", "expected printed"),
     ("encoder: {connection: {kind: dwa, dilation: 5}}", "encoder.connection", "no sum has two states"),

@@ -101,11 +101,11 @@ def test_admins_factors_come_from_the_variances_of_a_batch(zero, monkeypatch):
 
 
 def test_laurel_weighs_both_terms_and_adds_a_low_rank_map():
-    one, (x, y) = off_start(sublayer(kind="laurel", rank=3, total=1.5)), x_and_y()
+    one, (x, y) = off_start(sublayer(kind="laurel", rank=3)), x_and_y()
     l = [float(v) for v in one.residual.logits]
     a, b = (math.exp(v) / sum(map(math.exp, l)) for v in l)
     low = x @ one.residual.inner.weight.T @ one.residual.outer.weight.T
-    torch.testing.assert_close(one(x, lambda q: y), 1.5 * (a * y + b * (x + low)))
+    torch.testing.assert_close(one(x, lambda q: y), 2.0 * (a * y + b * (x + low)))
 
 
 def test_delta_replaces_the_streams_part_along_the_functions_output():
