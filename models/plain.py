@@ -107,10 +107,7 @@ class SingleCrossAttention(CrossAttention):
 
 @LAYERS.register("transformer")
 class TransformerLayer(Layer):
-    """C = SelfAttention(x); D = CrossAttention(C, memories) on the decoder side; h = SubLayer(D, FFN) (Vaswani et al. 2017).
-
-    `zero_residual` sets the last maps of attention and FFN to 0. A sub-layer of `multi_layer` still adds its node's norm of a constant.
-    """
+    """C = SelfAttention(x); D = CrossAttention(C, memories) on the decoder side; h = SubLayer(D, FFN) (Vaswani et al. 2017)."""
 
     takes_residual = True
 

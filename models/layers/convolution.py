@@ -152,14 +152,6 @@ class MultistepAttention(CrossAttention):
         return (make() if flow.cache is None else flow.cache.once(self, make))[0]
 
 
-def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """Returns x. The backward pass multiplies its gradient by `factor`."""
-    x = x.view_as(x)
-    if x.requires_grad:
-        x.register_hook(lambda grad: grad * factor)
-    return x
-
-
 @BRIDGES.register("multistep")
 class MultistepBridge(Bridge):
     """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
@@ -172,17 +164,20 @@ class MultistepBridge(Bridge):
     mapped = True
     reads_layers = True
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.factor = 1.0 / (2.0 * site.num_layers)
+    def scaled(self, x: Tensor) -> Tensor:
+        """Returns x. The backward pass divides its gradient."""
+        x = x.view_as(x)
+        if x.requires_grad:
+            x.register_hook(lambda grad: grad * (1.0 / (2.0 * self.num_layers)))
+        return x
 
     def base_state(self, history: History) -> Tensor:
         """Returns h_0, or the last summary layer's output. That output is an encoder state, so its gradient is scaled too."""
         base = history.group[0]
-        return base if base is history.outputs[0] else scale_gradient(base, self.factor)
+        return base if base is history.outputs[0] else self.scaled(base)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        keys = scale_gradient(encoded, self.factor)
+        keys = self.scaled(encoded)
         values = (keys + history.outputs[0]) * math.sqrt(0.5)
         return [(flow.memory(keys, values),)] * self.num_layers
 
@@ -200,7 +195,7 @@ class DenseAttention1(MultistepBridge):
         self.base = linear(site.config, site.d_model, site.d_model)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        keys = scale_gradient(encoded, self.factor)
+        keys = self.scaled(encoded)
         return [(flow.memory(keys, keys + self.base(self.base_state(history))),)] * self.num_layers
 
 
@@ -222,6 +217,6 @@ class DenseAttention2(MultistepBridge):
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         states = zip(self.keys, history.group, strict=True)
-        keys_BISD = scale_gradient(torch.stack([key(h) for key, h in states], dim=1), self.factor)
+        keys_BISD = self.scaled(torch.stack([key(h) for key, h in states], dim=1))
         values_BISD = keys_BISD + self.base(self.base_state(history))[:, None]
         return [(flow.memory(keys_BISD, values_BISD),)] * self.num_layers

@@ -1,7 +1,7 @@
 """The state of a training without its tensors, which every checkpoint holds, and its outcome."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -53,10 +53,6 @@ class Progress:
         """Records that the following updates have this number of workers."""
         if not self.workers or self.workers[-1][1] != number:
             self.workers = [*(change for change in self.workers if change[0] < self.step), [self.step, number]]
-
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> "Progress":
-        return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
 
 
 @dataclass(frozen=True)

@@ -255,12 +255,12 @@ class Trainer:
             lambda path, reason: self.report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"}),
             repair=self.runtime.is_main,
         )
-        step = 0 if saved is None else Progress.of(saved.state["progress"]).step
+        step = 0 if saved is None else Progress(**saved.state["progress"]).step
         if int(self.runtime.sum(torch.tensor(step, device=self.runtime.device))) != step * self.runtime.world_size:
             raise RuntimeError(f"workers found checkpoints of different steps, here {step}: is the folder shared? The same command resumes")
         if saved is None:
             return
-        now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
+        now, self.progress = self.progress.origin, Progress(**saved.state["progress"])
         if files := ", ".join(component_sources.mark_edited(self.progress.origin, now)):
             self.report({"warning": f"{files} changed since the checkpoint; without the run's folder it begins anew"})
         self.meter.load(saved.state["meter"])

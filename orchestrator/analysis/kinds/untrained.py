@@ -141,11 +141,9 @@ def fusing_sides(model: ModelSpec) -> list[tuple[str, str]]:
     """Returns (side, fusion) for sides that do not simply return their top layer; the decoder if there is none."""
     sides = []
     for side, config in (("encoder", model.encoder), ("decoder", model.decoder)):
-        connection, aggregation = config.connection["kind"], str(config.aggregation["kind"])
-        if connection != "residual":
-            sides.append((side, f"{connection} -> {aggregation}"))
-        elif aggregation != "top":
-            sides.append((side, aggregation))
+        kinds = [part["kind"] for part in (config.connection, config.aggregation) if part["kind"] != "residual"]
+        if kinds != ["top"]:
+            sides.append((side, " -> ".join(kinds)))
     return sides or [("decoder", "top")]
 
 

@@ -170,7 +170,7 @@ def test_the_encoder_gets_its_gradient_divided_by_twice_the_attending_layers(bri
     grads = []
     for scaled in (True, False):
         model = made(both(side, bridge, **SMALL))
-        model.bridge.factor = model.bridge.factor if scaled else 1.0
+        model.bridge.scaled = model.bridge.scaled if scaled else lambda x: x
         src, tgt = batch()
         model(src, tgt).hidden.square().sum().backward()
         grads.append(model.encoder.layers[0].convolution.map.direction.grad)

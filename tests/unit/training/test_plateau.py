@@ -1,7 +1,5 @@
 """A rate that falls with the validations: what is seen, when it is cut, where it ends, and that a kill changes nothing of it."""
 
-from dataclasses import asdict
-
 import pytest
 
 from orchestrator.specs.schema import Schedule
@@ -95,10 +93,3 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
     assert list(recorder.nll()) == ends and result.progress.step == ends[-1] and len(ends) == 3
     kept = lambda name: sorted(int(p.name[5:13]) for p in (tmp_path / "run" / name).glob("step-*"))  # noqa: E731
     assert sorted(set(kept("ckpt"))) == ends[1:] and sorted(set(kept("snapshots"))) == ends[1:]
-
-
-def test_progress_of_an_older_checkpoint():
-    old = {"step": 7, "epoch": 1, "worse": 2}
-    assert Progress.of(old).rate_cuts == [] and Progress.of(old).cuts == 0
-    new = Progress(step=3, cuts=1, before_nll=2.5, rate_cuts=[{"step": 2, "epoch": 1, "lr": 0.025}])
-    assert Progress.of(asdict(new)) == new
