@@ -147,13 +147,12 @@ class Flow:
 
 class History:
     """States of a pass that connections, aggregations, bridges and regularizers read: lists indexed by layer, with h_0 at index 0.
-    inputs: x_l (index 0 unused); outputs: h_l; kept: what `Connection.keep` returned for h_l; attended: a_l.
+    outputs: h_l; kept: what `Connection.keep` returned for h_l; attended: a_l.
     blocks: outputs b^1 .. b^N of the stack's blocks, if it has blocks. contexts: C^0 .. C^N, if it has a context.
     group: the output of the last summary layer, then the states above it. Without summary layers: h_0, h_1, ..
     `memo`: a module's own data for this pass."""
 
     def __init__(self, h_0: Tensor) -> None:
-        self.inputs: list[Tensor] = [h_0]
         self.outputs: list[Tensor] = [h_0]
         self.kept: list[Tensor] = [h_0]
         self.attended: list[Tensor | None] = [None]
@@ -168,9 +167,8 @@ class History:
         base = self.kept[0] if self._base is None else self._base
         return [base, *self.kept[self._below + 1 :]]
 
-    def add(self, x: Tensor, h: Tensor, attended: Tensor | None) -> None:
-        """Records the input and output of one more layer, and what it attended to."""
-        self.inputs.append(x)
+    def add(self, h: Tensor, attended: Tensor | None) -> None:
+        """Records the output of one more layer, and what it attended to."""
         self.outputs.append(h)
         self.attended.append(attended)
 

@@ -59,13 +59,13 @@ class Stack(nn.Module):
             x = self.connection(l, history, flow)
             if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
                 self._end_block(x, history, flow)
-            x, h, attended = self._layer(l, x, () if memories is None else memories[l - 1], history, flow)
-            history.add(x, h, attended)
+            h, attended = self._layer(l, x, () if memories is None else memories[l - 1], history, flow)
+            history.add(h, attended)
             history.kept.append(self.connection.keep(l, h, history))
         return self._output(history, flow), history
 
-    def _layer(self, l: int, x: Tensor, memories: tuple[Memory, ...], history: History, flow: Flow) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Returns (x_l, h_l, a_l). A connection that `corrects` computes a new x_l from the layer's first output and reruns the layer."""
+    def _layer(self, l: int, x: Tensor, memories: tuple[Memory, ...], history: History, flow: Flow) -> tuple[Tensor, Tensor | None]:
+        """Returns (h_l, a_l). A connection that `corrects` computes a new x_l from the layer's first output and reruns the layer."""
         layer: Layer = self.layers[l - 1]  # type: ignore[assignment]
         lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
         context = history.contexts[-1] if history.contexts else None
@@ -74,7 +74,7 @@ class Stack(nn.Module):
         if self.connection.corrects:
             x = self.connection.corrected(l, h, history)
             h, attended = self._run(layer.once, x, lower, context, memories, flow.at(self.runs))
-        return x, h, attended
+        return h, attended
 
     @property
     def reads_last_connection(self) -> bool:

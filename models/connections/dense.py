@@ -162,9 +162,10 @@ class Hierarchical(Connection):
         if layer % 2 == 0 or layer == 1:
             return history.kept[layer - 1]
         i = (layer - 1) // 2
-        # layer 2i-1 read G^{i-1}, so the node below stands in the history as that layer's input
-        below = () if i == 1 else (history.inputs[layer - 2],)
-        return self.nodes[i - 1]((history.kept[layer - 2], history.kept[layer - 1], *below), flow)
+        below = () if i == 1 else (history.memo[self],)
+        node: Tensor = self.nodes[i - 1]((history.kept[layer - 2], history.kept[layer - 1], *below), flow)
+        history.memo[self] = node
+        return node
 
 
 @SELF_ATTENTIONS.register("multi_layer")

@@ -166,7 +166,8 @@ def shares_of(model: ModelSpec, side: str, seed: int) -> tuple[list[float], int]
     z = [_vector(site.d_model, drawn).requires_grad_() for _ in range(own.num_layers + 1)]
     history, flow = History(z[0]), Flow(trace=[])
     for layer, state in enumerate(z[1:], start=1):
-        history.add(connection(layer, history, flow), state, None)
+        connection(layer, history, flow)
+        history.add(state, None)
         history.kept.append(connection.keep(layer, state, history))
     top = connection(own.num_layers + 1, history, flow) if aggregation.reads_top else z[-1]
     output = aggregation(top, history, flow)
