@@ -11,9 +11,9 @@ from models.precision import full_precision
 from models.registry import LAYERS
 from models.site import Flow, Memory, Site
 
-STEPS: dict[int, tuple[float, ...]] = {1: (), 2: (1.0,), 4: (0.5, 0.5, 1.0)}
+STEPS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 0.5, 1.0)}
 """By order: c_i of F_{i+1} = F(h + c_i F_i)."""
-FIXED: dict[int, tuple[float, ...]] = {1: (1.0,), 2: (1 / 2, 1 / 2), 4: (1 / 6, 1 / 3, 1 / 3, 1 / 6)}
+FIXED: dict[int, tuple[float, ...]] = {2: (1 / 2, 1 / 2), 4: (1 / 6, 1 / 3, 1 / 3, 1 / 6)}
 START = {"learned": 1.0, "ema": 0.5}
 
 
@@ -33,7 +33,7 @@ class RungeKutta(TransformerLayer):
     Published for encoders. A decoder caches keys and values of each evaluation. Not implemented: norms of the F_i (`rk-norm` of the code).
 
     Args:
-        order: number of evaluations of the layer. 1: the plain layer; 2: c = 1; 4: c = 1/2, 1/2, 1.
+        order: number of evaluations of the layer. 2: c = 1; 4: c = 1/2, 1/2, 1.
         coefficients: the weights w. gate (order 2): g and 1 - g, g = sigmoid(W [F_1; F_2] + b); fixed: 1/2, 1/2 and 1/6, 1/3, 1/3, 1/6;
             learned (order 2): two numbers, 1 at the start; ema: a (1 - a)^(o - i) for order o, where a is learned and starts at .5 (Li et
             al. 2024, PCformer); chain: L applied `order` times, a control.
@@ -51,7 +51,7 @@ class RungeKutta(TransformerLayer):
         self,
         site: Site,
         *,
-        order: Literal[1, 2, 4] = 2,
+        order: Literal[2, 4] = 2,
         coefficients: Literal["gate", "fixed", "learned", "ema", "chain"] = "gate",
         function: Literal["branch", "layer"] = "branch",
         per: Literal["stack", "layer"] = "stack",
@@ -70,8 +70,6 @@ class RungeKutta(TransformerLayer):
         order, kind = options.get("order", 2), options.get("coefficients", "gate")
         if kind in ("gate", "learned") and order != 2:
             return f"found order {order} with coefficients {kind}; expected 2"
-        if kind in ("ema", "chain") and order == 1:
-            return f"found order 1 with coefficients {kind}; expected 2 or 4"
         return super().check(site, **options)
 
     @classmethod
