@@ -90,7 +90,7 @@ class DeepNorm(Residual):
 class Laurel(Residual):
     """a y + b (x + B A x) (Menghani et al. 2025, LAuReL-RW, -LR and both; section 3).
 
-    (a, b) is twice the softmax of two logits, 0 at the start, so that a = b = 1 (the paper says "softmax or sigmoid", and gives no scale).
+    (a, b) is twice the softmax of two logits, 0 at the start: a = b = 1 (assumed; the paper says "softmax or sigmoid", without a scale).
 
     Args:
         weights: whether a and b are learned; else they are 1.
