@@ -1,6 +1,6 @@
 """The effect of each row of a table: its difference to the row it is compared with, over seeds and sentences, and the verdict on a claim.
 
-The variances over seeds come from one mixed model of the rows that were scored alike.
+The variances over seeds come from one mixed model of our rows that were scored alike. Another system's row has only its own variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
 from orchestrator.scoring.significance.estimator import Answer, Arm, Difference, difference
-from orchestrator.scoring.significance.mixed import MixedModel, Spread
+from orchestrator.scoring.significance.mixed import MixedModel, Spread, unpaired
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, score_of
 from orchestrator.scoring.significance.verdicts import CONFIRMED, OPEN, REVERSED
 from orchestrator.specs.row import Row
@@ -116,21 +116,20 @@ class Effects:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = arm = Arm.of(statistics, score_of(metric, row.run_spec.score))
-        unshared = 0 if row.kind == "run" else len(self.seeds) + 1 << 32  # another system shares no seeds with ours
-        self.seeds[row.id] = {unshared + o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
+        self.seeds[row.id] = {o.seed: float(score) for o, score in zip(done, arm.scores, strict=True)}
         self.capsules[row.id] = [{name: (o.capsule or {}).get(name) for name in WHERE} for o in done if row.kind == "run"]
         vocabulary = row.run_spec.data.model_dump_json() if metric == "nll" else ""  # the unit of the nll is a subword
         self.keys[row.id] = str(row.run_spec.data.corpus), f"{signatures.pop()} {row.run_spec.score.test} {len(statistics[0])} {vocabulary}"
 
     def spread(self, row: str) -> Spread | None:
-        """Returns the moderated variance of a row over seeds; None if no row has two seeds."""
+        """Returns the moderated variance of a row of ours over seeds; None if no row has two seeds."""
         return self.model(row).of(self.runs[row])
 
     def model(self, row: str) -> MixedModel[frozenset[str]]:
-        """Returns the mixed model of the rows that were scored like this row. Each run counts once."""
+        """Returns the mixed model of our rows that were scored like this row, which is one of them. Each run counts once."""
         key = self.keys[row]
         if key not in self._models:
-            first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
+            first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key and self.rows[row_id].kind == "run"]
             spec = self.rows[first].spec
             floor = None if spec is None else self.floor(spec, self.metrics[first])
             devices = {
@@ -138,7 +137,6 @@ class Effects:
                     seed: str(each["device"] or "") for seed, each in zip(self.seeds[row_id], self.capsules[row_id], strict=True)
                 }
                 for row_id in alike
-                if self.capsules[row_id]
             }
             self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor, devices)
         return self._models[key]
@@ -147,9 +145,14 @@ class Effects:
         """Returns the effect of a row against another row; None if one has no figures, or if they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
-        ours, base, model = self.arms[row], self.arms[against], self.model(row)
-        shift, _ = model.blocks.between(self.runs[row], self.runs[against])
-        found = difference(ours, base, model.between(self.runs[row], self.runs[against]), shift)
+        ours, base, shift = self.arms[row], self.arms[against], 0.0
+        if self.rows[row].kind == self.rows[against].kind == "run":
+            model = self.model(row)
+            shift, _ = model.blocks.between(self.runs[row], self.runs[against])
+            spread = model.between(self.runs[row], self.runs[against])
+        else:
+            spread = unpaired(ours.scores, base.scores)
+        found = difference(ours, base, spread, shift)
         delta = float(ours.scores.mean() - base.scores.mean()) - shift
         unlike = differences([*self.capsules[row], *self.capsules[against]])
         parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None

@@ -102,11 +102,12 @@ def _effects(judged: Sequence[Judgement]) -> list[str]:
 
 
 def _spreads(effects: Sequence[Effect]) -> str:
-    """Returns the standard deviations over seeds, each moderated by the other rows."""
+    """Returns the standard deviations over seeds, each moderated by the other rows of ours."""
     spreads = [effect.difference.spread for effect in effects if effect.difference is not None]
     low, high = min(spread.sd for spread in spreads), max(spread.sd for spread in spreads)
     several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    return f"{several} if moderated over {max(spread.groups for spread in spreads)} rows"
+    rows = max(spread.groups for spread in spreads)
+    return several if rows == 1 else f"{several} if moderated over {rows} rows"
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

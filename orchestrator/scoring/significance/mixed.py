@@ -66,6 +66,20 @@ def own(scores: Sequence[float] | Floats) -> Spread | None:
     return Spread(float(np.var(scores, ddof=1)), len(scores) - 1.0) if len(scores) > 1 else None
 
 
+def unpaired(a: Floats, b: Floats) -> Spread | None:
+    """Returns s^2 of V1 = s^2 (1/k_A + 1/k_B) for the scores [k_A], [k_B] of two systems without a model in common.
+
+    Each has its own variance; the degrees of freedom are Welch's (1947). None for fewer than two scores.
+    """
+    of_a, of_b = own(a), own(b)
+    if of_a is None or of_b is None:
+        return None
+    part_a, part_b = of_a.variance / len(a), of_b.variance / len(b)
+    v1 = part_a + part_b
+    df = v1**2 / (part_a**2 / of_a.df + part_b**2 / of_b.df) if v1 else of_a.df + of_b.df
+    return Spread(v1 / (1 / len(a) + 1 / len(b)), df)
+
+
 class MixedModel(Generic[Name]):
     """The model of the rows that were scored alike.
 

@@ -79,6 +79,7 @@ def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Pa
         assert 0 < answer["low"] < record["effect"]["delta"] < answer["high"]
         tables.append(cli("table", table, *places, "--format", "md")[1])
     assert tables[0] == tables[1] == tables[2] and "external: fairseq 0.12.2 |" in tables[0] and "good: made elsewhere" in tables[0]
+    assert "standard deviation" in tables[0] and "moderated" not in tables[0], "each system has its own variance"
     code, out, _ = cli("plan", table, "--results", tmp_path / "results", "--json")
     assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/base"]
     kept = sorted(path.name for path in (tmp_path / "results").iterdir())

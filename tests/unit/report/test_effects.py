@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import state
@@ -107,6 +108,20 @@ def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], f
     tested = [one for one in found if one.raw is not None]
     assert [one.p for one in tested] == pytest.approx(holm([one.raw for one in tested])) and {one.family for one in found} == {len(tested)}
     assert {one.metric for one in tested} == {"bleu", "nll"} and "alone" not in {one.claim.row.rsplit("/", 1)[1] for one in tested}
+
+
+def test_another_systems_row_leaves_our_variances_and_is_compared_by_welch(
+    rows: list[Row], finder: Finder, reader: StatisticsReader
+) -> None:
+    outcomes = {row.id: finder.outcomes(row) for row in rows}
+    table = [replace(row, kind="external") if row.label in ("worse", "mine") else row for row in reversed(rows)]  # the first is external
+    ours, whole = Effects([row for row in table if row.kind == "run"], outcomes, reader), Effects(table, outcomes, reader)
+    better, base, worse, mine = (f"demo/small/{name}" for name in ("better", "base", "worse", "mine"))
+    assert whole.between(better, base) == ours.between(better, base) and whole.spread(base) == ours.spread(base)
+    for a, b in ((better, worse), (worse, mine)):
+        test = ttest_ind(whole.arms[a].scores, whole.arms[b].scores, equal_var=False)
+        found = whole.between(a, b).difference
+        assert (found.spread.df, found.same_sentences.p) == pytest.approx((test.df, test.pvalue)) and found.spread.groups == 1
 
 
 def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path) -> None:
