@@ -31,6 +31,7 @@ from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import starts
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.show import dumped
+from orchestrator.specs.table import SCORED
 from orchestrator.specs.table import number as reported_number
 from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import CACHE, RESULTS, ExecutionOptions, RowOptions
@@ -151,8 +152,9 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     `results`, and for a row that was not decoded with this seed.
     """
     found = find(target, where, seed)
-    row, finder = only(target, found.rows), found.finder
-    keys, command = finder.keys(row), f"nmt-ablate run {shlex.quote(str(target))}"
+    row, finder = only(target, found.rows, SCORED), found.finder
+    how = "run" if row.kind == "run" else "results add FILE --row"
+    keys, command = finder.keys(row), f"nmt-ablate {how} {shlex.quote(str(target))}"
     record = None
     if keys is not None and keys.train is not None and keys.decode is not None:
         record = finder.ledger.read_decode(keys.train, keys.decode)
@@ -236,7 +238,7 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
 
     seeds: seeds to search for besides the seeds in the ledger. Raises UserError for equal, unknown or invalid rows."""
     first, second, seeds = find(a, where), find(b, where), [*seeds] or [1]
-    ours, base = only(a, first.rows), only(b, second.rows)
+    ours, base = only(a, first.rows, SCORED), only(b, second.rows, SCORED)
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
     tuned = [row.id.endswith(TUNED) for row in (ours, base)]

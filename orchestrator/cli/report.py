@@ -125,11 +125,11 @@ def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
 
     Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
     """
-    from orchestrator.cli.commands.request import Request
+    from orchestrator.cli.commands.request import Request, only
     from orchestrator.decoding.translate import lines_of
     from orchestrator.lifecycle.translator import load_translator
 
-    translator = load_translator(Request.of(row, options, seed=seed).one(), options)
+    translator = load_translator(only(row, Request.of(row, options, seed=seed).rows), options)
     for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
         sys.stdout.buffer.write(f"{line}\n".encode())
 
@@ -148,7 +148,7 @@ def export(
 
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """
-    from orchestrator.cli.commands.request import Request
+    from orchestrator.cli.commands.request import Request, only
     from orchestrator.data.prepare import prepare
     from orchestrator.lifecycle.export_row import export_row
     from orchestrator.lifecycle.translator import task_of
@@ -156,7 +156,7 @@ def export(
     need_folder(options.results, "--results")
     make_parent(to, "--to")
     request = Request.of(row, options, seed=seed)
-    found = request.one()
+    found = only(row, request.rows)
     task = task_of(found, options)
     prepared = prepare(found.run_spec.data, options.data_dir, options.cache_dir)
     exported = export_row(found, task, prepared, request.finder.ledger, to)
@@ -183,7 +183,7 @@ def repro(
 
     Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
     """
-    from orchestrator.cli.commands.request import Request, open_ledger
+    from orchestrator.cli.commands.request import Request, only, open_ledger
     from orchestrator.cli.output import console, stdout_to_stderr
     from orchestrator.lifecycle import recorded
     from orchestrator.lifecycle.reproduce import fresh_folder, reproduce
@@ -203,7 +203,7 @@ def repro(
             raise UserError(f"{target}: a train key implies seed, profile and overrides; expected none of these options")
         run = recorded.by_key(ledger, target)
     else:
-        run = recorded.of_row(ledger, Request.of(target, options, seed=seed).one(), options.data_dir)
+        run = recorded.of_row(ledger, only(target, Request.of(target, options, seed=seed).rows), options.data_dir)
     key = run.keys[run.row.id].train or ""
     with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
         verdicts = reproduce(run, ledger, folder, options.data_dir, options.cache_dir)

@@ -9,11 +9,9 @@ from typer import Argument, Option
 
 from orchestrator.cli.options import AsJson, OnceEach, Results, Seed, expand_options
 from orchestrator.cli.output import print_json
-from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger import object_store
 from orchestrator.safe_text import log
-from orchestrator.specs.positions import shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
 
 app = typer.Typer(
@@ -37,16 +35,13 @@ def add(
 
     Example:  nmt-ablate results add fairseq.de --row mine/first/fairseq --seed 1 --system "fairseq 0.12.2"
     """
-    from orchestrator.cli.commands.request import Request
+    from orchestrator.cli.commands.request import Request, only
     from orchestrator.lifecycle import external
 
     need_folder(options.data_dir, "--data-dir")
     for folder, name in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, name)
-    rows = Request.of(row, options, seed=seed).rows
-    if len(rows) != 1:
-        raise UserError(f"--row {shown(row, 200)}: found {len(rows)} rows; expected one of kind external")
-    found = external.add(file, rows[0], options, system)
+    found = external.add(file, only(row, Request.of(row, options, seed=seed).rows, ("external",)), options, system)
     if as_json:
         print_json(found)
     log(f"{found['id']} seed {found['seed']}: {found['status']}; BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}; {found['signature']}")

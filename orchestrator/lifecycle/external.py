@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.find import Finder
+from orchestrator.safe_text import log
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.positions import display
@@ -33,19 +34,20 @@ def read(file: Path) -> list[str]:
 
 
 def add(file: Path, row: Row, options: RowOptions, system: str) -> dict[str, Any]:
-    """Scores the translations in a file and stores them. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
+    """Scores the translations in a file for an external row. Returns {"id", "seed", "status", "bleu", "signature", "chrf"}.
 
-    status: `added`, or `known` if the ledger has them. Other translations than the row's seed has are refused.
+    status: `added`, or `known` if the ledger has them; a new `system` is stored. Other translations than the row's seed has are refused.
     """
-    if row.kind != "external" or row.spec is None:
-        raise UserError(f"{row.source_file}:{row.line}: {row.id}: found a row of kind {row.kind}; expected one of kind external")
-    hypotheses, name, seed, test = read(file), display(file), row.spec.seed, row.spec.score.test
-    prepared = prepare(row.spec.data, options.data_dir, options.cache_dir)
+    spec = row.run_spec
+    hypotheses, name, seed, test = read(file), display(file), spec.seed, spec.score.test
+    prepared = prepare(spec.data, options.data_dir, options.cache_dir)
     if len(hypotheses) != (expected := len(prepared.references(test)[0])):
         raise UserError(f"{name}: found {len(hypotheses)} translations; expected {expected}, as test set {test} has sentences")
     ledger, keys = Ledger(options.results), keys_for(row, Data(options.data_dir, options.cache_dir))
     assert keys.train is not None and keys.decode is not None and keys.score is not None
     hypotheses = normalised(hypotheses, prepared.normal_form)
+    if hypotheses == list(prepared.sources(test)):
+        log(f"warning: {name}: is the source text of test set {test}")
     translations = hashlib.sha256("\n".join(hypotheses).encode()).hexdigest()
     known = (ledger.read_train(keys.train) or {}).get("external")
     if known is not None and known["translations"] != translations:
@@ -58,17 +60,20 @@ def add(file: Path, row: Row, options: RowOptions, system: str) -> dict[str, Any
     status = "added" if record is None else "known"
     if record is None:
         tokens = prepared.tokenise_text(hypotheses, "tgt")
-        record = score(hypotheses, tokens, prepared, test, row.spec.score) | {"decode_key": keys.decode}
-        record |= {"doubts": doubts} if (doubts := metric_warnings(prepared, row.spec.data, row.spec.score)) else {}
-        record["score"] = row.spec.score.model_dump(exclude_none=True)
-        record["statistics"] = packed(of_translation(hypotheses, tokens, prepared, test, row.spec.score))
+        record = score(hypotheses, tokens, prepared, test, spec.score) | {"decode_key": keys.decode}
+        record |= {"doubts": doubts} if (doubts := metric_warnings(prepared, spec.data, spec.score)) else {}
+        record["score"] = spec.score.model_dump(exclude_none=True)
+        record["statistics"] = packed(of_translation(hypotheses, tokens, prepared, test, spec.score))
         origin = {"file": file.name, "sha256": content_of(file)[0], "translations": translations, "system": system}
-        place = {"id": row.id, "seed": seed, "kind": row.kind, "score": row.spec.score.model_dump(), "keys": keys.as_dict()}
+        place = {"id": row.id, "seed": seed, "kind": row.kind, "score": spec.score.model_dump(), "keys": keys.as_dict()}
         with RunLock(ledger.run_dir(keys.train) / "lock") as lock:
             own = Ledger(ledger.root, lock=lock)
             own.write_spec(keys.train, place)
             own.write_decode(keys.train, keys.decode, {"tokens": tokens}, hypotheses)
             own.write_record(keys.train, "score", keys.score, record)
             own.write_train(keys.train, {"status": "done", "external": origin})
+    elif known is not None and system not in ("", known["system"]):
+        with RunLock(ledger.run_dir(keys.train) / "lock") as lock:
+            Ledger(ledger.root, lock=lock).write_train(keys.train, {"status": "done", "external": known | {"system": system}})
     found = {"id": row.id, "seed": seed, "status": status, "bleu": record["bleu"], "signature": record["signature"]}
     return found | {"chrf": record["chrf"]["score"]}

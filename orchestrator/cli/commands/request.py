@@ -35,12 +35,15 @@ def open_ledger(results: Path) -> Ledger:
     return Ledger(results, published_ledgers())
 
 
-def only(target: object, rows: list[Row]) -> Row:
-    """Returns the only row of `rows` that runs. UserError: none or several. target: for the message."""
-    found = [row for row in rows if row.kind == "run"]
+def only(target: object, rows: list[Row], kinds: Sequence[str] = ("run",)) -> Row:
+    """Returns the only row of `rows` of these kinds. UserError: none or several. target: for the message."""
+    found = [row for row in rows if row.kind in kinds]
+    kind = f"kind {' or '.join(kinds)}"
+    if len(rows) == 1 and not found:
+        raise UserError(f"{rows[0].source_file}:{rows[0].line}: {rows[0].id}: found a row of kind {rows[0].kind}; expected one of {kind}")
     if len(found) != 1:
         names = [row.id for row in found[:24]]
-        raise UserError(f"{target}: found {len(found)} rows that run; expected one{': ' if names else ''}{', '.join(names)}")
+        raise UserError(f"{target}: found {len(found)} rows of {kind}; expected one{': ' if names else ''}{', '.join(names)}")
     return found[0]
 
 
@@ -99,10 +102,6 @@ class Request:
         if found[0].tuned:
             rows = [choice.tuned_row(row, finder, found[0].table.head.tune) for row in rows]
         return cls(target, options, found, rows, finder)
-
-    def one(self) -> Row:
-        """Returns the only row that runs. UserError: none or several."""
-        return only(self.target, self.rows)
 
     def again(self) -> "Request":
         """Returns the same request, which reads results again."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import orchestrator.api as nmt
 from orchestrator.data.prepare import prepare
 from orchestrator.specs.rows import resolve
 
@@ -62,7 +63,7 @@ def text_of(lines: list[str]) -> str:
 
 
 @pytest.mark.slow
-def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Path, references: list[str], tmp_path) -> None:
+def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Path, cache: Path, references: list[str], tmp_path) -> None:
     for seed in (1, 2):
         assert add(text_of(damaged(references, 5 + seed, seed)), "good", "--seed", seed, "--system", "fairseq 0.12.2")[0] == 0
         code, out, _ = add(text_of(damaged(references, 2, seed)), "poor", "--seed", seed, "--json")
@@ -85,6 +86,10 @@ def test_two_seeds_have_an_interval_and_a_verdict_and_travel(add, cli, table: Pa
     kept = sorted(path.name for path in (tmp_path / "results").iterdir())
     assert cli("gc", "--results", tmp_path / "results", "--delete")[0] == 0
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == kept
+    where = {"results": tmp_path / "results", "cache_dir": cache}
+    compared = nmt.compare(f"{table}#good", f"{table}#poor", **where)
+    assert (compared.delta, len(nmt.hypotheses(f"{table}#good", **where))) == (pytest.approx(record["effect"]["delta"]), 40)
+    assert "good: found a row of kind external; expected one of kind run" in cli("translate", f"{table}#good")[2]
     code, _, err = cli("run", f"{table}#good", "--results", tmp_path / "results", "--no-tracking")
     assert code == 2 and "no row of kind run" in err
 
@@ -94,6 +99,8 @@ def test_other_translations_are_refused_until_the_earlier_ones_are_removed(add, 
     assert add(first, "good", "--seed", 1)[0] == 0
     code, out, _ = add(first, "good", "--seed", 1, "--json")
     assert code == 0 and json.loads(out)["status"] == "known"
+    assert add(first, "good", "--seed", 1, "--system", "fairseq 1")[0] == add(first, "good", "--seed", 1)[0] == 0
+    assert '"system": "fairseq 1"' in next((tmp_path / "results").glob("*/train.json")).read_text(), "the last name that was given"
     code, _, err = add(second, "good", "--seed", 1)
     (run,) = (path for path in (tmp_path / "results").iterdir() if re.fullmatch("[0-9a-f]{16}", path.name))
     assert code == 2 and "demo/small/good seed 1 has other translations, of system.txt; remove " in err and run.name in err
@@ -130,7 +137,9 @@ def test_files_that_are_refused(change, options: tuple, expected: str, add, refe
     assert not any((tmp_path / "results").glob("*/train.json"))
 
 
-def test_rows_that_are_refused(add, references: list[str], cli, table: Path) -> None:
+def test_rows_that_are_refused(add, references: list[str], cli, table: Path, cache: Path) -> None:
+    source = prepare(resolve(table)[0].spec.data, None, cache).sources("test")
+    assert "system.txt: is the source text of test set test" in add(text_of(source), "poor", "--seed", 1)[2]
     code, _, err = add(text_of(references), "base", "--seed", 1)
     assert code == 2 and "mine.yaml:7: demo/small/base: found a row of kind run; expected one of kind external" in err
     table.write_text(TABLE.replace("label: poor system", "model: {d_ff: 8}"), encoding="utf-8")
