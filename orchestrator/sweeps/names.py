@@ -58,13 +58,15 @@ def _digest(words: Sequence[str]) -> str:
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
-    """`1,2,5` -> [1, 2, 5]. UserError for anything but distinct whole numbers below 2^32."""
+    """`1,2,5-7` -> [1, 2, 5, 6, 7]. UserError for anything but distinct whole numbers below 2^32."""
     if text is None:
         return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < 2**32 for part in parts):
-        raise UserError(f"--seeds {shown(text)}: expected whole numbers from 0 to 4294967295, as in --seeds 1,2")
-    seeds = [int(part) for part in parts]
+    seeds: list[int] = []
+    for part in text.split(","):
+        ends = [int(end) if end.isascii() and end.isdigit() and len(end) <= 10 else 2**32 for end in map(str.strip, part.split("-"))]
+        if len(ends) > 2 or not ends[-1] - 1000 < ends[0] <= ends[-1] < 2**32:
+            raise UserError(f"--seeds {shown(text)}: expected whole numbers up to 4294967295, or ranges of at most 1000, such as 4-6")
+        seeds += range(ends[0], ends[-1] + 1)
     if len(set(seeds)) != len(seeds):
         raise UserError(f"--seeds {shown(text)}: expected distinct numbers")
     return seeds

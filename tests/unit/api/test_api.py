@@ -63,7 +63,7 @@ def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
     with pytest.raises(nmt.UserError, match="seed 3 were left out of the ledger; nmt-ablate repro dou2018/table1/row1 --into"):
         nmt.hypotheses(ROWS[0], 3, **WHERE)
     assert "no translations with seed 9" in refused(nmt.hypotheses, ROWS[0], 9, **WHERE)[0]
-    with pytest.raises(nmt.UserError, match=r"found \d+ rows that run; expected one"):
+    with pytest.raises(nmt.UserError, match=r"found \d+ rows of kind run; expected one"):
         nmt.load("dou2018/table1", **WHERE)
 
 
@@ -101,7 +101,7 @@ def test_the_notebook_runs(tmp_path) -> None:
 
 
 def test_an_unknown_keyword_and_what_is_no_seed_are_refused(tmp_path) -> None:
-    for seeds in ([-1], [1.5], ["x"], [2**32], [1, 1], []):
+    for seeds in ([-1], [1.5], ["x"], [2**32], [1, 1], [], ["3-1"], ["1-"], ["1-2", 2], ["0-1000"]):
         assert "--seeds" in refused(nmt.run, "quickstart/fusion", seeds=seeds, tracking=False, profile="smoke", results=tmp_path)[0]
     with pytest.raises(TypeError, match="unexpected keyword argument 'metric'; expected one of profile, sets, "):
         nmt.compare(*ROWS, metric="nll", **WHERE)  # type: ignore[call-arg]

@@ -124,8 +124,8 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> 
     ids, seeds, options = fake.calls[0]
     assert ids == ["demo/small/a", "demo/small/b"] and seeds == [3, 4], "quoted rows are not executed"
     assert options.sweep["scheduler"]["rungs"] == [2] and options.engine == "local" and options.name == "demo/small"  # type: ignore[attr-defined]
-    cli("sweep", path, "--seeds", "9", "--engine", "local", "--set", "model.d_ff=8")
-    assert fake.calls[1][1] == [9] and fake.calls[1][2].name != "demo/small"  # type: ignore[attr-defined]
+    cli("sweep", path, "--seeds", "9, 1-3,5-5", "--engine", "local", "--set", "model.d_ff=8")
+    assert fake.calls[1][1] == [9, 1, 2, 3, 5] and fake.calls[1][2].name != "demo/small"  # type: ignore[attr-defined]
     cli("run", f"{path}#a", "--seed", "6", "--profile", "smoke")
     ids, seeds, options = fake.calls[2]
     assert (ids, seeds, options.sweep, options.name) == (["demo/small/a"], [6], None, "demo/small/a@smoke:6")  # type: ignore[attr-defined]
