@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.safe_text import log_once
-from orchestrator.specs import check, index, profiles
+from orchestrator.specs import check, corpora, index, profiles
 from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import RATE, Override, Profile
 from orchestrator.specs.row import Row, other_scorings
@@ -80,7 +80,8 @@ class Resolver:
             scaled = profiles.apply(scaled, *self.profile, 1.0 if shared is None else _relative_rate(scaled, shared))
         found = check.check(profiles.apply_sets(scaled, sets), seed=self.seed, init_from=init_from)
         own, now, known = spec.data.corpus, scaled.data["data"]["corpus"], {} if self.profile is None else self.profile[0].corpora
-        if own != now == found.data.corpus and own not in known and not now.startswith("toy-"):
+        usual = now.startswith("toy-") and (own.startswith("toy-") or corpora.load_entry(own).needs_data_dir)  # no user's own files
+        if own != now == found.data.corpus and own not in known and not usual:
             what = f"found {own}; the profile trains on {now} instead; --set data.corpus={own} keeps it"
             log_once(f"warning: {row.line(('data', 'corpus'), what)}")
         return found

@@ -30,7 +30,7 @@ def texts(tmp_path, monkeypatch) -> dict[str, list[Path]]:
     return found
 
 
-def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]], tmp_path) -> None:
+def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]], tmp_path, capsys) -> None:
     path, report = own_corpus.add("talks", "ja", "en", texts)
     assert path == tmp_path / "search_spaces" / "data" / "talks.yaml" and {n: s["pairs"] for n, s in report.splits.items()} == SIZES
     assert own_corpus.add("talks", "ja", "en", texts)[0] == path, "the same call again changes nothing"
@@ -40,6 +40,10 @@ def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]]
     assert [row.id for row in rows] == ["mine/first/baseline", "mine/first/linear", "mine/first/hierarchical"]
     found = manifest(rows[0].spec.data, None)
     assert found is not None and found["languages"] == ["ja", "en"]
+    table.write_text(table.read_text().replace("# claims", "claims").replace("#   - {row", "  - {row"))
+    assert [claim.row for claim in index.find("mine/first").table.head.claims] == ["linear"], "the example of a claim"
+    assert not capsys.readouterr().err and resolve("mine/first", profile="smoke")
+    assert "found talks; the profile trains on toy-smoke instead; --set data.corpus=talks keeps it" in capsys.readouterr().err
 
 
 def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path) -> None:
