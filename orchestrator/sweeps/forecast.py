@@ -22,7 +22,8 @@ from orchestrator.specs.row import short_id, table_of
 ENDED = ("done", "stopped", "diverged", "failed")
 """States of a run with no work left for the sweep."""
 WORKING = ("running", "decoding")
-OPEN = (*WORKING, "interrupted", "waiting")
+PAUSED = "paused"  # at the rung at which a search compares its trials
+OPEN = (*WORKING, PAUSED, "interrupted", "waiting")
 FIGURES = {
     "train/nll": ("nll", ".2f"),
     "valid/nll": ("valid", ".2f"),
@@ -53,7 +54,7 @@ class RunProgress:
     """A run's progress. steps, total: finished and planned updates, 0 if unknown. rate: seconds per update. decoding: seconds. score: BLEU.
 
     scorings: keys by name of the scoring, as in `RunView.read`. stopped_at: for a stopped or failed run that continues, the updates in its
-    record.
+    record. until: the rung of a search at which the run pauses.
     """
 
     row: str
@@ -67,6 +68,7 @@ class RunProgress:
     rate: float | None = None
     decoding: float | None = None
     stopped_at: int | None = None
+    until: int | None = None
     score: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
     _first: tuple[int, float] | None = None
@@ -97,7 +99,7 @@ class RunProgress:
                 self.rate = (now - self._first[1]) / (step - self._first[0])
 
     def look(self, ledger: Ledger, stopped: Mapping[str, int] | None = None) -> bool:
-        """Updates status and score from the ledger. Returns whether the run has just ended.
+        """Updates status and score from the ledger. Returns whether the run has just ended or paused.
 
         stopped: runs that the scheduler has stopped, whose records are written at the sweep's end.
         """
@@ -105,7 +107,8 @@ class RunProgress:
         view = RunView.read(ledger, self.scorings, self.failed_below)
         of_earlier = view.steps == self.stopped_at or (view.status in ENDED and view.is_held)
         if view.outcome.finished or (view.status in ENDED and not of_earlier):
-            self.status, self.steps = view.status, view.steps or self.steps
+            self.status = PAUSED if view.status == "stopped" and view.steps == self.until else view.status
+            self.steps = view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"
         elif view.is_held:
@@ -118,7 +121,7 @@ class RunProgress:
                 (folder, key) for keys in self.scorings.values() for folder, key in (("decode", keys.decode), ("tune", keys.tune)) if key
             }
             self.decoding = sum((ledger.record(self.train_key, *place) or {}).get("seconds", 0.0) for place in used)
-        return self.status in ENDED and before not in ENDED
+        return self.status != before and self.status in (*ENDED, PAUSED)
 
     @property
     def note(self) -> str:

@@ -58,8 +58,8 @@ class LiveProgress:
             )
             for task in tasks
         }
-        for run in self.runs.values():
-            run.stopped_at = (ledger.read_train(run.train_key) or {}).get("steps")
+        for task, run in zip(tasks, self.runs.values(), strict=True):
+            run.until, run.stopped_at = task.until, (ledger.read_train(run.train_key) or {}).get("steps")
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
         self._told = time.monotonic()
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)
@@ -94,7 +94,11 @@ class LiveProgress:
         for name, run in self.runs.items():
             if run.status in ENDED:
                 continue
-            for line in self.tails[name].read():
+            lines = self.tails[name].read()
+            if lines and run.status not in WORKING:
+                run.status = "running"
+                self._print_line(f"{name}: running")
+            for line in lines:
                 self._tell(name, run, line)
             before = run.status
             if run.look(self.ledger, stopped):

@@ -67,12 +67,13 @@ def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_re
     live.runs["cut:1"], live.tails["cut:1"] = run, Tail(fake_results.run_dir(row) / "history.jsonl")
     fake_results.history(row, 1, 3)
     with RunLock(fake_results.run_dir(row) / "lock"):
+        fake_results.history(row, 4, 4, **{"valid/nll": 2.5})
         live._poll()
         live._poll()
-        assert screen.getvalue() == "cut:1: running\n", "once, and nothing more within the half minute"
+        assert screen.getvalue() == "cut:1: running\ncut:1: step 4/40  valid 2.50\n", "once, and nothing more within the half minute"
         live._told -= 30
         live._poll()
-    assert screen.getvalue().splitlines()[1].startswith("cut:1 step 3/40; 0 of 1 runs ended, 1 running; ")
+    assert screen.getvalue().splitlines()[2].startswith("cut:1 step 4/40; 0 of 1 runs ended, 1 running; ")
 
 
 def test_a_run_that_is_tried_again_has_not_ended(fake_results) -> None:
@@ -83,6 +84,9 @@ def test_a_run_that_is_tried_again_has_not_ended(fake_results) -> None:
     with RunLock(fake_results.run_dir(row) / "lock"):
         (sweep,) = sweep_status(fake_results.root)
     assert not run.look(ledger) and (run.status, sweep.runs[0].status) == ("waiting", "running")
+    fake_results.train(row, "stopped", steps=20)
+    trial = RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40, until=20)
+    assert trial.look(ledger) and not trial.look(ledger) and "0 of 1 runs ended, 1 paused; " in summary([trial.status], forecast([trial]))
     fake_results.train(row, steps=0)
     fake_results.score(row)
     assert run.look(ledger) and run.status == "failed", "by the row's own bound, of a training that was there"
