@@ -42,6 +42,8 @@ class Translator:
 
     def translate(self, lines: Sequence[str], warn: Callable[[str], None] = lambda line: print(line, file=sys.stderr)) -> list[str]:
         """Translations in the order of `lines`, one sentence each. warn: called with a message for each line that is cut."""
+        if isinstance(lines, str):
+            raise UserError("translate: found a str; expected a list of sentences")
         return translate_lines(self.model, self.text, lines, self.search, warn)
 
 

@@ -10,9 +10,12 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.lifecycle.loader import Translator
+from orchestrator.report.find import Finder
+from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.names import as_targets
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions, quoted
+from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.task import Task, make_tasks
 
 
@@ -31,6 +34,8 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
         if Ledger(options.results).read_train(task.train_key) is not None:  # `run` repeats no finished work
             folders = replace(options, profile=None, sets=None, controls=None)
             command = f"nmt-ablate repro {task.train_key[:16]} --into FOLDER{folders.table_arguments} first, and FOLDER as --results"
+        elif not row.id.endswith(TUNED) and Finder(Ledger(options.results), Data(options.data_dir, options.cache_dir)).trials(row):
+            command += f", or {row.id}{TUNED}, as its search has chosen it"
         raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command}")
     prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
     for name in prepared.config["vocabularies"]:

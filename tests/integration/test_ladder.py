@@ -54,6 +54,12 @@ def test_a_table_at_three_sizes(cli: Any, tmp_path: Path) -> None:
     assert "each doubling" in drawn.read_text() and list(drawn.parent.glob("*-ladder.svg"))
 
 
+def test_a_corpus_that_a_later_size_lacks_is_told_before_the_first_trains(cli: Any, tmp_path: Path) -> None:
+    places = ("--results", tmp_path / "results", "--data-dir", tmp_path)
+    code, _, err = cli("sweep", "quickstart/fusion", "--ladder", "smoke,mini", "--engine", "local", *places)
+    assert code == 2 and "multi30k/train.de[.gz]: no such file" in err and not (tmp_path / "results").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [

@@ -164,6 +164,8 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     assert json.loads(again.splitlines()[-1])["keys"] == found["runs"]["try/tuned/slow@tuned", 1]["keys"]
 
     assert "try/tuned, tuned" in called("table", file)
+    as_written = ("translate", f"{file}#slow", "--results", folder / "results", "--cache-dir", folder.parent / "cache", "--seed", "1")
+    assert "or try/tuned/slow@tuned, as its search has chosen it" in cli(*as_written)[2]
     verdicts = [json.loads(line) for line in called("verdict", file, "--json", codes=(6, 7)).splitlines()]
     assert {each["configuration"] for each in verdicts} == {"as written", "tuned"}
     assert {each["verdict"] for each in verdicts if each["configuration"] == "as written"} == {"not run"}

@@ -22,7 +22,7 @@ from orchestrator.report import formats
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import claims
-from orchestrator.specs.controls import parse
+from orchestrator.specs.controls import TUNED, parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.specs.sweep import parse_resources
@@ -31,6 +31,7 @@ from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.names import address_of, as_targets, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.row import Result
+from orchestrator.sweeps.task import make_tasks
 from orchestrator.tracking.environment import checked_uri
 
 Engine = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
@@ -66,6 +67,8 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
 def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
     """Runs `sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit): a run failed at any size."""
     sizes = [prepare_sweep(target, requested, each) for each in at_sizes(options, target)]
+    for request, seeds, own in sizes[1:]:
+        make_tasks([row for row in request.rows if row.kind == "run"], seeds, own)  # a missing corpus shows before the first size trains
     failed = False
     for request, seeds, own in sizes:
         try:
@@ -153,7 +156,7 @@ def _print_results(results: list[Result], request: Request | None, out: Console,
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:
     place = RowOptions(results=options.results).arguments
-    shown = RowOptions(profile=options.profile, sets=options.sets).arguments
+    shown = TUNED + options.arguments if tune.wanted(options) else RowOptions(profile=options.profile, sets=options.sets).arguments
     targets = [as_targets(row) for row in rows]
     lines = [] if page is None else [f"the page:   {page}"]
     lines += [] if options.no_tracking else [f"MLflow UI:  nmt-ablate ui{place}"]

@@ -157,7 +157,8 @@ def _print(answers: list[Answer]) -> None:
     for one in answers:
         found, row = one.judgement, short_id(one.judgement.claim.row)
         which = (", tuned" if one.tuned else "") + (f", {one.size}" if sized else "")
-        log(f"{row}{which}, {found.metric}: {found.verdict.word}: {found.verdict.reason}")
+        over = "" if found.effect is None else f" against {short_id(found.effect.against)}"
+        log(f"{row}{which}{over}, {found.metric}: {found.verdict.word}: {found.verdict.reason}")
         if line := one.session:
             word, where = "accepted" if line["accepted"] else "not accepted", f"claim {line['number']} of session {line['name']}"
             log(f"{row}, {found.metric}: {word}: p = {line['p']:.2g}, level {line['level']:.2g}, {where}")

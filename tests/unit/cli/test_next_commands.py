@@ -32,6 +32,8 @@ def test_after_a_run() -> None:
         ["show", "my table.yaml#one", *scale],
         ["table", "my table.yaml", *scale, *place, "--data-dir", "my data", "--controls", "params"],
     ]
+    _print_next_commands([row], Console(file=out), ExecutionOptions(results=PLACE, tune=True), None)  # type: ignore[list-item]
+    assert words(out.getvalue().splitlines()[4]) == ["show", "my table.yaml#one@tuned", *place]
 
 
 def test_after_an_import_and_detached(monkeypatch, capsys) -> None:

@@ -14,6 +14,7 @@ from orchestrator.cli.main import run
 from orchestrator.data.prepare import prepare
 from orchestrator.lifecycle.loader import load
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import refused
 from tests.unit.lifecycle.life import rows_in
 
 
@@ -68,6 +69,7 @@ def test_damaged_weights_are_not_used(exported, tmp_path):
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
     assert load(tmp_path).translate(["a b"])
+    assert "found a str; expected a list of sentences" in refused(load(tmp_path).translate, "a b")[0]
     data = bytearray((tmp_path / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (tmp_path / "model.safetensors").write_bytes(data)

@@ -28,7 +28,7 @@ def test_claims_are_judged_and_remembered(spec, tmp_path, cli) -> None:
     nothing = spec(text=TABLE.replace("row: half", "row: base"), name="nothing.yaml")
     assert "base, nll: not compared: the table compares this row with none; expected `against`" in cli("verdict", nothing, *places)[2]
     code, out, _ = cli("sweep", file, *places, "--no-tracking", "--engine", "local")
-    assert code == 0 and "verdict" in out and "delta" in out
+    assert code == 0 and "verdict" in out and "delta" in out and "half against base, nll: " in cli("verdict", file, *places)[2]
 
     def records() -> tuple[int, list[dict]]:
         code, out, _ = cli("verdict", file, "--results", tmp_path / "results", "--cache-dir", tmp_path / "none", "--json")
