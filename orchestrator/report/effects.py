@@ -145,14 +145,10 @@ class Effects:
         """Returns the effect of a row against another row; None if one has no figures, or if they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
-        ours, base, shift = self.arms[row], self.arms[against], 0.0
-        if self.rows[row].kind == self.rows[against].kind == "run":
-            model = self.model(row)
-            shift, _ = model.blocks.between(self.runs[row], self.runs[against])
-            spread = model.between(self.runs[row], self.runs[against])
-        else:
-            spread = unpaired(ours.scores, base.scores)
-        found = difference(ours, base, spread, shift)
+        ours, base, runs = self.arms[row], self.arms[against], (self.runs[row], self.runs[against])
+        model = self.model(row) if self.rows[row].kind == self.rows[against].kind == "run" else None
+        shift = 0.0 if model is None else model.blocks.between(*runs)[0]
+        found = difference(ours, base, unpaired(ours.scores, base.scores) if model is None else model.between(*runs), shift)
         delta = float(ours.scores.mean() - base.scores.mean()) - shift
         unlike = differences([*self.capsules[row], *self.capsules[against]])
         parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None

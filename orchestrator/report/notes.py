@@ -106,8 +106,7 @@ def _spreads(effects: Sequence[Effect]) -> str:
     spreads = [effect.difference.spread for effect in effects if effect.difference is not None]
     low, high = min(spread.sd for spread in spreads), max(spread.sd for spread in spreads)
     several = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-    rows = max(spread.groups for spread in spreads)
-    return several if rows == 1 else f"{several} if moderated over {rows} rows"
+    return several + (f" if moderated over {rows} rows" if (rows := max(spread.groups for spread in spreads)) > 1 else "")
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

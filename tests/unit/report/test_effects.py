@@ -114,10 +114,10 @@ def test_another_systems_row_leaves_our_variances_and_is_compared_by_welch(
     rows: list[Row], finder: Finder, reader: StatisticsReader
 ) -> None:
     outcomes = {row.id: finder.outcomes(row) for row in rows}
-    table = [replace(row, kind="external") if row.label in ("worse", "mine") else row for row in reversed(rows)]  # the first is external
-    ours, whole = Effects([row for row in table if row.kind == "run"], outcomes, reader), Effects(table, outcomes, reader)
-    better, base, worse, mine = (f"demo/small/{name}" for name in ("better", "base", "worse", "mine"))
-    assert whole.between(better, base) == ours.between(better, base) and whole.spread(base) == ours.spread(base)
+    others = [replace(row, kind="external") for row in rows if row.label in ("worse", "mine")]
+    ours = [row for row in rows if row.label not in ("worse", "mine")]
+    whole, (base, better, *_), (worse, mine) = Effects(others + ours, outcomes, reader), list(outcomes), [row.id for row in others]
+    assert whole.between(better, base) == Effects(ours, outcomes, reader).between(better, base)
     for a, b in ((better, worse), (worse, mine)):
         test = ttest_ind(whole.arms[a].scores, whole.arms[b].scores, equal_var=False)
         found = whole.between(a, b).difference
