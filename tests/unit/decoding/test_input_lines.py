@@ -19,6 +19,8 @@ from orchestrator.specs.schema import DecodeSpec
 
 
 class Codec(TextProcessor):
+    documents = False
+
     def __init__(self) -> None:
         """It has no vocabulary."""
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.files import atomic
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report import notes
 from orchestrator.report.find import Finder, SeedResult, rescored
 from orchestrator.specs.row import Row
@@ -61,9 +61,9 @@ def test_without_the_corpus_the_run_of_the_last_sweep_counts(rows: dict[str, Row
     finish(Ledger(tmp_path), rows["base"], 3, said=False)
     row = {"id": "x", "seed": 3, "spec": rows["base"].at(3).spec.model_dump()}
     for time, name in enumerate("ba"):  # of an earlier text of the corpus
-        path = tmp_path / "sweeps" / f"{name}.json"
-        atomic.write_json(path, {"sweep_id": name, "rows": [row | {"keys": {"train": name * 64, "decode": name * 64, "score": name * 64}}]})
-        os.utime(path, (time, time))
+        file = SweepFile.of(tmp_path, name)
+        file.write({"sweep_id": name, "rows": [row | {"keys": {"train": name * 64, "decode": name * 64, "score": name * 64}}]})
+        os.utime(file.path, (time, time))
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     assert Finder(Ledger(tmp_path), Data(None)).keys(rows["base"].at(3)).train == "a" * 64
     mixed = [SeedResult(seed, "done", "", 4, text={"sha256": {"train": [str(seed)]}}) for seed in (1, 2)]
