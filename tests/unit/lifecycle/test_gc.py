@@ -76,18 +76,6 @@ def test_weights_go_only_when_asked_for_and_nothing_needs_them(states):
     assert kept(found, runs["unscored"]) == {"weights": "decode", "snapshots": "decode"}
 
 
-def test_weights_that_another_row_of_a_sweep_starts_from_stay(fake_results):
-    parent = fake_results.row("parent")
-    child = fake_results.row("child", spec={"init_from": parent["id"]})
-    for row in (parent, child):
-        fake_results.finished(row)
-        tensors(fake_results.run_dir(row))
-    fake_results.sweep([parent, child])
-    found = collect(fake_results.root, weights=True)
-    assert kept(found, fake_results.run_dir(parent)) == {"weights": "init_from", "snapshots": "init_from"}
-    assert goes(found, fake_results.run_dir(child)) == {"ckpt", "snapshots", "weights"}
-
-
 def test_the_last_weights_of_a_row_that_lacks_a_score_stay_as_its_checkpoint(states):
     results, runs, _ = states
     (runs["unscored"] / "weights" / "last.json").unlink()

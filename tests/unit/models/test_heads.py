@@ -53,21 +53,16 @@ def test_each_group_of_a_decoder_predicts(norm):
     assert head.weight.grad.abs().min() > 0
 
 
-def surface_by_hand(model, src, tgt):
-    """e [B, T, D]: one head over the encoder's output, values the scaled words."""
-    a, mask = model.head.attention, src != 0
-    h, memory = model(src, tgt).hidden[..., :16], model.encode(src).memories[0][0].keys
-    values = model.src_embedding.words.weight[src] * 4.0 + model.src_embedding.bias
-    q, k, v = a.query(h), a.key(memory), a.value(values)
-    scores = (q @ k.transpose(1, 2) / 4.0).masked_fill(~mask[:, None], -1e9)
-    return a.output(scores.softmax(-1) @ v)
-
-
 @torch.no_grad()
 def test_hard_fusion_predicts_from_source_words_too():
+    """By one head over the encoder's output, whose values are the scaled words."""
     model = model_of(head={"kind": "surface_fusion", "gate": 0.7}).eval()
     src, tgt = batch()
-    e, got = surface_by_hand(model, src, tgt), model(src, tgt).hidden
+    got, a, memory = model(src, tgt).hidden, model.head.attention, model.encode(src).memories[0][0].keys
+    values = model.src_embedding.words.weight[src] * 4.0 + model.src_embedding.bias
+    q, k, v = a.query(got[..., :16]), a.key(memory), a.value(values)
+    scores = (q @ k.transpose(1, 2) / 4.0).masked_fill((src == 0)[:, None], -1e9)
+    e = a.output(scores.softmax(-1) @ v)
     torch.testing.assert_close(got[..., 16:], e, atol=1e-5, rtol=1e-4)
     want = 0.7 * model.output(got[..., :16]).log_softmax(-1) + 0.3 * model.output(e).log_softmax(-1)
     torch.testing.assert_close(model.logits(got), want, atol=1e-5, rtol=1e-4)

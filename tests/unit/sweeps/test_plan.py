@@ -94,16 +94,6 @@ def test_trainings_are_counted_once_and_with_the_parents_that_are_not_done() -> 
     assert made.as_json()["totals"] == {"new": 3, "done": 1, "stopped": 1, "shared": 1, "runs": 6, "trainings": 4}
 
 
-def test_a_stopped_parent_trains_on(spec, tmp_path) -> None:
-    _, child = resolve(spec("  a: {}\n  b: {init_from: a}\n"))
-    ledger = Ledger(tmp_path / "results")
-    key = plan([child], [1], ledger=ledger).parents[0].keys.train
-    ledger.write_train(key, {"status": "stopped"})
-    made = plan([child], [1], ledger=ledger)
-    assert [row.status for row in (*made.parents, *made.rows)] == ["stopped", "new"]
-    assert (made.trainings, len(made.parents_to_train)) == (2, 1)
-
-
 def test_absent_data(spec, tmp_path) -> None:
     path = spec("  a: {data: {corpus: wmt14-en-de, vocab: {src: 100, tgt: 100}}}\n  b: {data: {corpus: wmt14-en-de, vocab: {src: null}}}\n")
     made = plan(resolve(path), [1], ledger=Ledger(tmp_path / "r"))

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ledger.results import Ledger
 from orchestrator.specs.grid.ablate import ablation
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import plan
 
 
 def made(target: str, folder: Path, **options: str) -> dict[str, Row]:
@@ -52,15 +50,6 @@ def test_a_row_of_a_grid_goes_back_to_the_row_that_is_pinned(tmp_path) -> None:
     assert list(rows) == ["full", "without-encoder.self_attention", "without-bridge", "baseline"]
     (baseline,) = resolve("sweeps/fusion-grid/baseline")
     assert rows["baseline"].spec == baseline.spec
-
-
-def test_it_plans_and_shares_what_is_the_same(spec, tmp_path) -> None:
-    rows = "  base: {pinned: true}\n  both: {model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
-    path = spec(rows + "  one: {model: {encoder: {aggregation: {kind: linear}}}}\n")
-    ablated = made(f"{path}#both", tmp_path)
-    assert list(ablated) == ["full", "without-encoder.aggregation", "without-decoder.aggregation", "baseline"]
-    together = plan([*resolve(path), *ablated.values()], [1], ledger=Ledger(tmp_path / "r"))
-    assert together.trainings == 4, "three rows of the file and one that it has not"
 
 
 def test_a_named_baseline_is_of_the_same_file(spec, tmp_path, monkeypatch) -> None:

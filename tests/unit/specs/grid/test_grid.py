@@ -5,14 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-from models.transformer import build, count_parameters
 from orchestrator.errors import UserError
-from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
 from orchestrator.specs.rows import resolve, sweep_of
-from orchestrator.sweeps.plan import plan
 from tests.unit.conftest import MINIMAL, refused
 
 HEAD = MINIMAL.replace("table: small", "table: grid").replace("rows:", "rows: {base: {pinned: true}}\ngrid:")
@@ -70,16 +66,6 @@ def test_a_row_is_what_its_values_set(grid) -> None:
     assert model.encoder.aggregation == model.decoder.aggregation and model.encoder.aggregation["n_hop"] == 3
     assert (model.encoder.num_layers, model.decoder.num_layers, row.spec.train.recompute) == (4, 2, "layers")
     assert model.regularizers == [{"kind": "encoder_l2", "weight": 1e-5}]
-
-
-def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid, tmp_path) -> None:
-    rows = resolve(grid())
-    made = plan(rows, [1], ledger=Ledger(tmp_path / "r"))
-    assert len({row.keys.train for row in made.rows}) == len(rows) - 1, "d2 is the row base"
-    assert [row.same_as for row in made.rows if row.status == "shared"] == ["demo/grid/base"]
-    for row, planned in zip(rows, made.rows, strict=True):
-        with torch.device("meta"):
-            assert planned.params == count_parameters(build(row.spec.model.model_dump(), 200, 200)), row.id
 
 
 def test_a_number_drawn_twice_is_one_row(grid) -> None:
