@@ -69,7 +69,7 @@ def test_source_and_target_words_matter(case):
 @once
 def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
-    model = off_start(build(config, VOCAB, VOCAB + 2, seed=3)).train()
+    model = off_start(build(config, VOCAB, VOCAB + 2, seed=4)).train()
     src, tgt = batch()
 
     def run(pack):

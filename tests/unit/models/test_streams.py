@@ -149,7 +149,7 @@ def test_sources_kept_once_give_the_equations_loss_and_gradients(options, monkey
     grads += [gradients(model), gradients(model)]
     for name, want in grads[0].items():
         for got in grads[1:]:
-            torch.testing.assert_close(got[name].double(), want, atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(got[name].double(), want, atol=3e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
     with torch.no_grad():
         torch.testing.assert_close(model(*batch()).hidden.double(), exact(*batch()).hidden, atol=1e-5, rtol=1e-4)
 
