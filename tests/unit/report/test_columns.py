@@ -8,10 +8,12 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import layout
+from orchestrator.report.figures import OURS
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.table import make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
+from orchestrator.specs.table import RESERVED
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import shown, write_run
@@ -84,3 +86,7 @@ def test_speeds_are_ratios_in_the_whole_table_and_in_a_part_of_it(made, rows: li
     for said in ("not compared: old, fused (", "(decoded in batches of 32, outputs forced to the source's length)"):
         assert any(said in note for note in part.notes)
     assert [layout(each).notes[0].partition(":")[0] for each in (whole, part)] == ["in all rows with figures", "in all rows"]
+
+
+def test_no_figure_of_a_table_may_have_the_name_of_a_column() -> None:
+    assert {*OURS} <= RESERVED
