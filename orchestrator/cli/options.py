@@ -23,7 +23,7 @@ def folder(name: str, text: str, variable: str | None = None) -> Any:
 Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
 Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help="Scale: smoke, mini-short, mini, gpu, or a file.")]
 Seed = Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
-Seeds = Annotated[str | None, Option("--seeds", metavar="1,4-6,..", help="Seeds; default: those of the file's sweep section.")]
+Seeds = Annotated[str | None, Option("--seeds", metavar="1,4-6,..", help="Seeds; default: those of the file (with --tune: seeds.judge).")]
 DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]
 CacheDir = Annotated[Path, folder("--cache-dir", "Folder of the prepared corpora.", "NMT_CACHE_DIR")]
 LEDGER = "The ledger: a folder, or s3://bucket/prefix."

@@ -64,7 +64,7 @@ class Finder:
         self._seeds: dict[str, set[int]] = {}
         self._controls: dict[str, set[str]] = {}
         self._trials: dict[str, set[str]] = {}  # runs of searches, which are trained but not decoded
-        self.only: frozenset[int] | None = None
+        self.left_out: frozenset[int] = frozenset()
 
     @cached_property
     def reader(self) -> StatisticsReader:
@@ -83,13 +83,13 @@ class Finder:
             return {}
         self._index(row.spec)
         trained = self._seeds.get(external_of(row.id) if row.kind == "external" else training_of(row.spec), set())
-        wanted = {*trained, *seeds} if self.only is None else self.only
-        keys = {seed: self.keys(row.at(seed)) for seed in sorted(wanted)}
+        keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds} - self.left_out)}
         return {seed: found for seed, found in keys.items() if found is not None}
 
-    def limited(self, seeds: Iterable[int]) -> "Finder":
+    def without(self, seeds: Iterable[int]) -> "Finder":
+        """Returns the same finder, which leaves out these seeds."""
         made = copy.copy(self)
-        made.only = frozenset(seeds)
+        made.left_out = frozenset(seeds)
         return made
 
     def trials(self, row: Row) -> set[str]:

@@ -89,15 +89,20 @@ def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: Tune
 def write(ledger: Ledger, record: Record) -> None:
     """Writes the record into the folder of trial 0's first run, unless the same search with the same result is there."""
     train = next(iter(record["trials"][0]["runs"].values()))
-    known = next((each for each in ledger.records(train, "search") if each["key"] == record["key"]), None)
-    if known is None or content(known) != content(record):
+    if not any(content(known) == content(record) for known in ledger.records(train, "search")):
         ledger.write_record(train, "search", record["key"], record)
 
 
 def content(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a search found, without its timings."""
     trials = [{name: value for name, value in trial.items() if name != "seconds"} for trial in record["trials"]]
-    return {name: record[name] for name in ("chosen", "tune")} | {"trials": trials}
+    return {"chosen": record["chosen"], "tune": section_of(record), "trials": trials}
+
+
+def section_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the section of a search. Older records have its judging seeds too."""
+    seeds = {"search": record["tune"]["seeds"]["search"]}
+    return {**record["tune"], "seeds": seeds}
 
 
 def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[str, Record]:
@@ -111,8 +116,8 @@ def used(rows: Sequence[Row], finder: Finder, section: TuneSpec | None) -> dict[
         found[row.id] = sorted(own, key=lambda record: (-float(record["time"]), record["key"]))
     every = sorted((record for own in found.values() for record in own), key=lambda record: -float(record["time"]))
     wanted = None if section is None else plain(section)
-    chosen = wanted if any(record["tune"] == wanted for record in every) else every[0]["tune"] if every else None
-    latest = {row: next((record for record in its if record["tune"] == chosen), None) for row, its in found.items()}
+    chosen = wanted if any(section_of(record) == wanted for record in every) else section_of(every[0]) if every else None
+    latest = {row: next((record for record in its if section_of(record) == chosen), None) for row, its in found.items()}
     return {row: record for row, record in latest.items() if record is not None}
 
 
@@ -136,12 +141,11 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     if not searches:
         return []
     first = next(iter(searches.values()))["tune"]
-    seeds = {name: ", ".join(map(str, own)) for name, own in first["seeds"].items()}
-    how = f"{first['trials']} trials of each row with seeds {seeds['search']}, chosen by {first['select']}"
+    seeds = ", ".join(map(str, first["seeds"]["search"]))
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
     return [
-        f"tuned: {how}; judged with seeds {seeds['judge']}",
+        f"tuned: {first['trials']} trials of each row with seeds {seeds}, chosen by {first['select']}; other seeds judge the choice",
         f"chosen values: {chosen}",
         *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
     ]
@@ -160,7 +164,8 @@ def apply(row: Row, record: Mapping[str, Any]) -> Row:
 
 
 def plain(section: TuneSpec) -> dict[str, Any]:
-    return section.model_dump(mode="json", exclude_none=True)
+    """Returns what makes the search. The judging seeds do not."""
+    return section.model_dump(mode="json", exclude_none=True, exclude={"seeds": {"judge"}})
 
 
 def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -102,6 +103,10 @@ def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dic
 def test_equal_work_is_done_once(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     before = steps(golden[0])
     assert finish(golden[0]) == golden[1] and steps(golden[0]) == before
+    copied = shutil.copytree(golden[0], golden[0].parent / "more seeds")
+    more = finish(copied, "--engine", "local", "--seeds", "1-3")
+    assert more["searches"] == golden[1]["searches"] and {seed for _, seed in more["runs"]} == {1, 2, 3}
+    assert steps(copied) == before + 2 * 40, "the search and its choice stay; the third seed trains"
 
 
 def test_several_processes_choose_the_same(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
@@ -217,7 +222,7 @@ def test_what_tune_does_not_go_with(tmp_path: Path, cli: Any) -> None:
     for arguments, message in (
         ((file, "--tune"), "--tune: found a scheduler that compares rows; expected fifo"),
         ((plain, "--tune"), "found no section `tune`; expected one in the file, or --tune-with FILE.yaml"),
-        ((plain, "--tune", "--seeds", "1"), "--tune: found --seeds too"),
+        ((file, "--tune", "--seeds", "3,101"), "--seeds: found [101], with which the search chooses"),
         ((plain, "--tune-with", other), "with.yaml:1: tune.trails: unknown key"),
     ):
         code, _, err = cli("sweep", *arguments, "--engine", "local", "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")

@@ -62,12 +62,12 @@ def _plan(
     grids = [each.table for each in found if not each.rows and each.table.grid is not None]
 
     tuning, arms, searched = None, [row for row in rows if row.kind == "run"], dict[str, Any]()
-    if tune.wanted(options, requested):
+    if tune.wanted(options):
         tuning = tune.tuning_of([each.table for each in found], options.tune_with)
-        requested, section = list(tuning.spec.seeds.judge), choice.plain(tuning.spec)
+        requested, section = tune.judging(tuning, requested), choice.plain(tuning.spec)
         arms_of(arms, tuning)  # UserError if a value does not fit
         of_rows = choice.used(arms, Finder(ledger, data), tuning.spec)
-        searched = {row: record for row, record in of_rows.items() if record["tune"] == section}
+        searched = {row: record for row, record in of_rows.items() if choice.section_of(record) == section}
         rows = [choice.apply(row, searched[row.id]) if row.id in searched else row for row in rows]
     costs = Costs(data, options.results)
     problems: list[str] = []

@@ -126,14 +126,14 @@ class Request:
             found.append(Family(address, file, rows, self.finder, (file.head.sweep or SweepSpec()).seeds))
             section = file.head.tune if self.options.tune_with is None else tuning_of([], self.options.tune_with).spec
             if searches := choice.used(rows, self.finder, section):
-                seeds = next(iter(searches.values()))["tune"]["seeds"]["judge"]
                 start = starts(rows)
                 tuned = [
                     replace(choice.with_chosen(row, searches[row.id]), compare_with=start.get(row.id)) for row in rows if row.id in searches
                 ]
                 if lacking := choice.not_searched(tuned, rows):
                     log_once(f"warning: {address}: tuned verdicts leave out {', '.join(lacking)}, which the search did not tune")
-                found.append(Family(address, file, tuned, self.finder.limited(seeds), seeds, searches))
+                chose, judge = next(iter(searches.values()))["tune"]["seeds"]["search"], [] if section is None else section.seeds.judge
+                found.append(Family(address, file, tuned, self.finder.without(chose), judge, searches))
         return found
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:

@@ -33,6 +33,7 @@ from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import make_tasks
 from orchestrator.tracking.environment import checked_uri
+from orchestrator.tuning.trials import Tuning
 
 Engine = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
@@ -49,9 +50,8 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
 
 
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
-    """Returns request, seeds and options of `sweep`. requested: seeds; None: the seeds of the sweep section."""
+    """Returns request, seeds and options of `sweep`. requested: seeds; None: those of the section `sweep`, or `tune`."""
     limits = parse_resources(options.resources)
-    tune.wanted(options, requested)
     request = Request.of(target, options, preparing=True)
     found = request.found
     section = sweep_of(found, options.profile)
@@ -61,7 +61,12 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
     name = sweep_name(address_of(target, request.rows, found), options.profile, options.sets, parse(options.controls))
     tables = {each.table.path: each.table for each in found if each.table.head.claims}
     stated = [claims.as_data(table.address, path, table.head.claims) for path, table in tables.items()]
-    return request, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated)
+    seeds = tune.judging(_tuning(request), requested) if tune.wanted(options) else requested or section.seeds
+    return request, seeds, replace(options, name=name, sweep=settings, claims=stated)
+
+
+def _tuning(request: Request) -> Tuning:
+    return tune.tuning_of([found.table for found in request.found], request.options.tune_with)
 
 
 def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
@@ -95,9 +100,9 @@ def execute_rows(
     options = choose_engine(trainable, options)
     if tune.wanted(options):
         assert request is not None
-        tuning = tune.tuning_of([found.table for found in request.found], options.tune_with)
+        tuning = _tuning(request)
         tune.check(tuning, trainable, options)
-        results = tune.execute_tuned(trainable, tuning, options, _execute)
+        results = tune.execute_tuned(trainable, tuning, seeds, options, _execute)
     else:
         engine: Engine = partial(looks.execute_looks, request) if options.until_decided and request is not None else execute
         results = _execute(engine, trainable, seeds, options)

@@ -120,8 +120,8 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     rows, section = resolve(target, sets=options.sets, profile=options.profile), sweep_of(target, options.profile)
     limits = parse_resources(options.resources)
     found = index.find_all(target)
-    tuned = tune.tuning_of([each.table for each in found], options.tune_with).spec if tune.wanted(options, seeds) else None
-    seeds = seeds or section.seeds
+    tuned = tune.tuning_of([each.table for each in found], options.tune_with) if tune.wanted(options) else None
+    seeds = seeds or section.seeds if tuned is None else tune.judging(tuned, seeds)
     if options.until_decided:
         looks.check(target, section, seeds, options.max_hours)
     trained, _ = checked(rows, seeds, options)
@@ -142,14 +142,14 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     name = sweep_name(address_of(target, rows), there.profile, options.sets, kinds)
     same = repr(replace(there, as_json=False, no_tracking=False, tracking_uri=None))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
-    content += ([] if tuned is None else [tuned.model_dump(mode="json")]) + ([env] if env else [])
+    content += ([] if tuned is None else [tuned.spec.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
     tables += profiles.files(Path(options.profile)) if options.profile is not None and "--profile" in moved else []
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
     target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
-    runs = len(seeds) if tuned is None else tuned.trials * len(tuned.seeds.search) + len(tuned.seeds.judge)
+    runs = len(seeds) + (0 if tuned is None else tuned.spec.trials * len(tuned.spec.seeds.search))
     number = (len(trained) + sum(map(len, wanted(rows, kinds).values()))) * runs
     job = f"sweep-{digest(content)[:16]}"
     return SweepJob(job, name, number, shlex.join(["bash", "cluster/sweep.sh", target, *words]), env, frozenset(needed))

@@ -34,12 +34,16 @@ class _TuneFile(Strict):
     tune: TuneSpec
 
 
-def wanted(options: RowOptions, seeds: list[int] | None = None) -> bool:
-    """Returns whether rows are tuned. UserError: `--seeds` are also given."""
-    found = options.tune or options.tune_with is not None
-    if found and seeds:
-        raise UserError("--tune: found --seeds too; expected the seeds in the section, tune.seeds.search and tune.seeds.judge")
-    return found
+def wanted(options: RowOptions) -> bool:
+    """Returns whether rows are tuned."""
+    return options.tune or options.tune_with is not None
+
+
+def judging(tuning: Tuning, requested: list[int] | None) -> list[int]:
+    """Returns the seeds of `--seeds`, else the section's own. UserError: the search has one of them."""
+    if both := sorted(set(requested or ()) & set(tuning.spec.seeds.search)):
+        raise UserError(f"--seeds: found {both}, with which the search chooses; expected other seeds to judge the choice")
+    return requested or list(tuning.spec.seeds.judge)
 
 
 def tuning_of(tables: Sequence[TableFile], file: Path | None) -> Tuning:
@@ -97,13 +101,15 @@ def show(records: Sequence[Record]) -> None:
         log(*(f"warning: {short_id(record['row'])}: {line}" for line in record["warnings"]))
 
 
-def execute_tuned(rows: list[Row], tuning: Tuning, options: ExecutionOptions, run: Callable[..., list[Result]]) -> list[Result]:
+def execute_tuned(
+    rows: list[Row], tuning: Tuning, seeds: list[int], options: ExecutionOptions, run: Callable[..., list[Result]]
+) -> list[Result]:
     """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError: a value fits no arm."""
-    preflight.check_metrics(make_tasks(rows, tuning.spec.seeds.judge, options))  # every corpus is there, and what scores need
+    preflight.check_metrics(make_tasks(rows, seeds, options))  # every corpus is there, and what scores need
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
     ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
         search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
         tuned = [choice.apply(row, record) for row, record in zip(rows, search_arms(search, arms), strict=True)]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
-        return run(execute, tuned, list(tuning.spec.seeds.judge), judged)
+        return run(execute, tuned, seeds, judged)

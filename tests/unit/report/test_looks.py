@@ -65,7 +65,7 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     (mine,) = [each for each in records.values() if each[0]["row"].endswith("mine")]
     assert mine[1]["seeds"]["demo/small/mine"] == [1, 2, 3] and set(mine[1]["judged"]) == {"bleu", "nll"}
     for seeds, look in ((range(1, 3), 1), (range(1, 4), 2)) * 2:
-        finder = Finder(ledger, Data(None)).limited(seeds)
+        finder = Finder(ledger, Data(None)).without({1, 2, 3} - {*seeds})
         found = Comparisons(rows, {row.id: finder.outcomes(row) for row in rows}, starts(rows), finder.reader).judgements
         assert {one.look for one in found if one.claim.row.endswith("mine")} == {look}, "two evidences in turns are two looks"
 
