@@ -8,7 +8,7 @@ from functools import partial
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
-from orchestrator.errors import LockedError, UserError
+from orchestrator.errors import LockedError
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
@@ -46,7 +46,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None) -> dict[str, str]:
         for task in (task for job in jobs for task in job):
             try:
                 run_row(task, Runtime(device=best_device()), [RungReporter(task.name, partial(goes_on, asha))])
-            except (UserError, LockedError):
+            except LockedError:
                 raise
             except Exception as error:
                 failures[task.name] = f"{type(error).__name__}: {error}"

@@ -49,7 +49,9 @@ def run(jobs: Sequence[Sequence[Task]], size: int, asha: Asha | None, stop: Path
             for ended in [threads.submit(run_job, job) for job in jobs]:
                 ended.result()
         except BaseException:
-            stop.touch()  # no thread starts another task
+            threads.shutdown(wait=False, cancel_futures=True)
+            with contextlib.suppress(OSError):  # such as a full disk
+                stop.touch()  # no thread starts another task of its job
             for process in SERVER.active_children():
                 process.kill()
             raise

@@ -61,6 +61,7 @@ class SweepFile:
         """Replaces the content; a damaged file is set aside."""
         if os.path.lexists(self.path) and read_or_tell(self.path) is None:
             atomic.set_aside(self.path)
+            log_once(f"warning: {display(self.path)}: kept as {self.path.name}.corrupt, with the looks and the times of claims that it has")
         document = json.loads(json.dumps(atomic.plain(record)))
         atomic.write_json(self.path, document | {"digest": _digest(document)}, points="sweep")
 

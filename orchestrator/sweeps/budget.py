@@ -119,7 +119,8 @@ class Budget:
             if action != "continue" and not self._closed.is_set():
                 self.reached = True
                 if self.options.has_workers:
-                    interrupt.stop_file(self.options.results, self.options.slug).touch()
+                    with suppress(OSError):  # such as a full disk: the next turn tries again, and the cap ends the runs by a signal
+                        interrupt.stop_file(self.options.results, self.options.slug).touch()
                 else:
                     interrupt.request()
             if action == "stop" and not stopped:

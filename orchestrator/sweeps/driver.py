@@ -32,7 +32,6 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parts import check_initial
 from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
-from orchestrator.tracking.environment import database
 from orchestrator.tracking.sweeps import BackgroundProjector
 
 
@@ -101,9 +100,8 @@ class Sweep:
                         self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
-            if self.options.tracking_uri is not None or not database(self.options.results).exists():
-                with self._tracking():  # MLflow may lack results of runs without tracking
-                    pass
+            with self._tracking():  # MLflow may lack results of runs without tracking, or of a call that was killed
+                pass
         return [self._result(task, failures) for task in self.tasks]
 
     def _run_pending(self, pending: list[Task]) -> dict[str, str]:

@@ -37,6 +37,7 @@ def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path, caps
         assert "a.json: its digest" in err and path.exists(), (command, err)
     sweep_files.SweepFile(path).write({"rows": []})
     assert sweep_files.read(path)["rows"] == [] and path.with_name("a.json.corrupt").exists()
+    assert "a.json.corrupt, with the looks" in capsys.readouterr().err
 
 
 def test_a_damaged_record_of_a_search_is_named(tmp_path, capsys) -> None:

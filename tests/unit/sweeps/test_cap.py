@@ -78,7 +78,7 @@ def test_hours_that_were_changed_or_have_no_digest_are_not_counted(tmp_path, tex
     assert capsys.readouterr().err.count("demo-cap.hours: its digest") == 1
 
 
-def test_it_tells_its_runs_and_forgets(tmp_path) -> None:
+def test_it_tells_its_runs_and_forgets(tmp_path, monkeypatch) -> None:
     tiny, one = options(tmp_path, 1e-5), task(tmp_path, "a")
     told = r"stopped at the cap: .* core-hours used; .* larger --max-core-hours resumes"
     with pytest.raises(BudgetExceeded, match=told), budgeted(tiny, [one]), RunLock(one.run_dir / "lock"):
@@ -86,6 +86,10 @@ def test_it_tells_its_runs_and_forgets(tmp_path) -> None:
     assert not interrupt.requested()
     with pytest.raises(BudgetExceeded), budgeted(tiny, []):
         raise AssertionError("started with nothing left")
+    monkeypatch.setattr(interrupt, "stop_file", lambda *_: tmp_path / "absent" / "stop")  # it cannot be written, as on a full disk
+    tiny, two = ExecutionOptions(results=tmp_path, name="other", max_hours=1e-5, jobs="2"), task(tmp_path, "b")
+    with pytest.raises(BudgetExceeded), budgeted(tiny, [two]), RunLock(two.run_dir / "lock"):
+        time.sleep(20)
 
 
 def test_hours_in_a_bucket_are_refused(tmp_path, monkeypatch) -> None:

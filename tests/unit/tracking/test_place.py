@@ -13,6 +13,7 @@ from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.tracking import ui
 from orchestrator.tracking.environment import checked_uri, default_uri, sqlite_path
+from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import runs_of
 
@@ -71,6 +72,7 @@ def test_a_database_that_cannot_be_used_is_one_line(fake_results, cli, monkeypat
 
 
 def test_a_database_that_was_removed_is_made_anew(fake_results, cli, monkeypatch) -> None:
+    assert MlflowStore(fake_results.root).experiment, "as a call leaves it that was killed early"
     Sweep([], ExecutionOptions(name="a/b", results=fake_results.root), None).run()
     assert [run.info.run_name for run in runs_of(fake_results.root, "a-b")] == ["a/b"], "a sweep with nothing to do shows what it has"
     (fake_results.root / "mlflow.db").unlink()
