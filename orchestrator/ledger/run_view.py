@@ -58,6 +58,11 @@ def outcome_of(record: Mapping[str, Any] | None, scores: Iterable[Mapping[str, A
     return Outcome(status, reason)
 
 
+def in_words(status: str, reason: str) -> str:
+    """Returns a status for people: `stopped by ASHA at step 75`, `diverged: the loss is inf`, or only the status."""
+    return status if not reason or status == "done" else reason if status == "stopped" else f"{status}: {reason}"
+
+
 def scorings_of(row: Mapping[str, Any]) -> dict[str, Keys]:
     """Keys of a row of a sweep file by name of the scoring, the row's own ("") first, as `RunView.read` takes them."""
     train = row["keys"].get("train")

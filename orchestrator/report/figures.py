@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.files.listed import mapped
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import in_words
 from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import OfRow
 from orchestrator.scoring.rouge import PRINCIPAL, ROUGE
@@ -97,7 +98,7 @@ def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
     data = None if row.spec is None else str(row.spec.data.corpus)
     if not done:
         first, seeds = found[0], [o.seed for o in found]
-        known = Ours(status=first.status, reason=status(first.status, first.reason, first.steps), seeds=seeds)
+        known = Ours(status=first.status, reason=in_words(first.status, first.reason), seeds=seeds)
         stated = replace(known, failed_as_stated=True, params=first.params, steps=[o.steps for o in found], data=data)
         return stated if first.stated else known
     bleus, seeds = [o.bleu for o in done if o.bleu is not None], [o.seed for o in done]
@@ -113,7 +114,7 @@ def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
         data=data,
         steps=[o.steps for o in done if row.kind == "run"],
         signature=done[0].signature,
-        unfinished={str(o.seed): status(o.status, o.reason, o.steps) for o in found if o.seed not in seeds},
+        unfinished={str(o.seed): in_words(o.status, o.reason) for o in found if o.seed not in seeds},
         scores=_others(row, done),
         system=", ".join(dict.fromkeys(o.system for o in done if o.system)) or None,
     )
@@ -138,13 +139,6 @@ def against(ours: Ours, base: Ours | None, alike: bool) -> Ours:
     added = None if ours.params is None or base.params is None else ours.params - base.params
     delta = ours.score - base.score if alike and ours.signature == base.signature else None
     return replace(ours, params_added=added, delta=delta)
-
-
-def status(name: str, reason: str, steps: int) -> str:
-    """Status in words: `stopped by ASHA at step 400`, `diverged: ...`, `done`."""
-    if name == "stopped":
-        return reason if reason.startswith("stopped") else f"stopped at step {steps}"
-    return f"{name}: {reason}" if reason and name != "done" else name
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

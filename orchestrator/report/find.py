@@ -17,7 +17,7 @@ from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.controls import of_address
 from orchestrator.specs.row import Row, table_of
-from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
 NO_KEYS = Keys(None, None, None)
@@ -177,7 +177,7 @@ class Finder:
     def _also(self, row: Row) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, how in row.also.items():
-            other = rescored(row, how)
+            other = row.rescored(how)
             record = None if (keys := self.keys(other)) is None else self.score(other, keys)
             if record is not None:
                 found[name] = principal(record)
@@ -199,11 +199,6 @@ class Finder:
                 if (control := of_address(found.id)) is not None:
                     self._controls.setdefault(table_of(found.id), set()).add(control.kind)
         return self._by_spec
-
-
-def rescored(row: Row, how: ScoreSpec) -> Row:
-    """Returns the row with the same training and search but another test set or metric."""
-    return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
 
 
 def is_shipped(ledger: Ledger, key: str) -> bool:

@@ -93,6 +93,10 @@ class Row:
             return self
         return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=parent)
 
+    def rescored(self, score: ScoreSpec) -> "Row":
+        """Returns the row with the same training and search but another test set or metric."""
+        return replace(self, spec=self.run_spec.model_copy(update={"score": score}))
+
 
 def table_of(row_id: str) -> str:
     return "/".join(row_id.split("/")[:2])

@@ -23,7 +23,7 @@ Words = Annotated[
 
 
 LARGER_IS_BETTER = ("valid/accuracy", "valid/bleu")
-"""Metrics of a scheduler of which the larger value is better."""
+"""Metrics of the validation set of which the larger value is better."""
 
 
 class Scheduler(Strict):

@@ -14,7 +14,6 @@ DIGITS = 4
 """Significant digits of drawn numbers. Rounding makes the draws equal on every processor."""
 FIXED = ("data", "decode", "score", "train.max_steps", "train.max_epochs")
 """Keys that all trials share: the validation set, decoding and scoring, and the budget."""
-LARGER_IS_BETTER = ("valid/accuracy",)
 EDGE = 0.1
 """Share of a range at either end that counts as its edge."""
 
@@ -143,7 +142,3 @@ class TuneSpec(Strict):
             kept, done = math.ceil(going / self.stop.reduction_factor) if self.stop else going, rung
             going = min(going, kept + 1)  # the row as written always continues
         return len(self.seeds.search) * (going if steps is None else (spent + going * (steps - done)) / steps)
-
-    @property
-    def larger_is_better(self) -> bool:
-        return self.select in LARGER_IS_BETTER

@@ -197,7 +197,7 @@ def keys_for(row: Row, data: Data) -> Keys:
 
 def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     """Keys of each other scoring of the row's training, by name."""
-    return {name: keys_for(replace(row, spec=row.run_spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
+    return {name: keys_for(row.rescored(score), data) for name, score in row.also.items()}
 
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:

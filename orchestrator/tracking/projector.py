@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.run_lock import owner
+from orchestrator.ledger.run_view import in_words
 from orchestrator.safe_text import markdown
 from orchestrator.specs.row import short_id, table_of
 from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
@@ -163,7 +164,7 @@ class Projector:
                     model = write_model(store, child, f"{name} s{row.seed}", step, about)
             if "nmt.reason" in child.data.tags.keys() - result.tags.keys():
                 store.client.delete_tag(child.info.run_id, "nmt.reason")
-            tags |= result.tags | {"nmt.status": state, "status": words(state, result.reason), "nmt.projected": projected}
+            tags |= result.tags | {"nmt.status": state, "status": in_words(state, result.reason), "nmt.projected": projected}
             signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
             store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)
             if status != "RUNNING":
@@ -239,11 +240,6 @@ def rounded(value: float) -> float:
     return round(value, 2) if abs(value) < 1000 else float(round(value))
 
 
-def words(state: str, reason: str) -> str:
-    """Returns the status of a run for people: `stopped by ASHA at step 75`, or only the state."""
-    return reason if state == "stopped" and reason else f"{state}: {reason}" if reason and state in ("diverged", "failed") else state
-
-
 def _mean(runs: list[RunResult], name: str) -> float | None:
     values = [run.figures[name] for run in runs if name in run.figures and (run.state == "done" or name != "bleu")]
     return rounded(fmean(values)) if values else None
@@ -256,7 +252,7 @@ def _line(row: str, runs: list[RunResult]) -> list[str]:
     for name in FIGURES[1:]:
         mean = _mean(runs, name)
         cells.append("" if mean is None else f"{mean:,.0f}" if name in ("tokens_per_second", "params") else f"{mean:.2f}")
-    notes = Counter(words(run.state, run.reason) for run in runs)
+    notes = Counter(in_words(run.state, run.reason) for run in runs)
     status = "; ".join(note if len(runs) == 1 or len(notes) == 1 else f"{count} {note}" for note, count in notes.items())
     return [row, str(len(runs)), *cells, status or "not yet"]
 

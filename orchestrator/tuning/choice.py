@@ -13,7 +13,8 @@ from orchestrator.ledger.results import Ledger, Record
 from orchestrator.report.find import Finder
 from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row, short_id
-from orchestrator.specs.tune import LARGER_IS_BETTER, TuneSpec
+from orchestrator.specs.sweep import LARGER_IS_BETTER
+from orchestrator.specs.tune import TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
 from orchestrator.tuning.trials import changed, place
 

@@ -15,6 +15,7 @@ from orchestrator.errors import for_each
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
+from orchestrator.specs.sweep import LARGER_IS_BETTER
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import Result
 from orchestrator.tracking.history import number
@@ -97,7 +98,7 @@ class Search:
 
     def _ranked(self, arm: Arm, rung: int) -> list[int]:
         """Returns the numbers of active trials with a value at the rung, the best first; the earlier on ties."""
-        sign = -1.0 if self.spec.larger_is_better else 1.0
+        sign = -1.0 if self.spec.select in LARGER_IS_BETTER else 1.0
         found = [(sign * known, trial.number) for trial in arm.going if (known := self.at_rung(trial, rung)) is not None]
         return [number for _, number in sorted(found)]
 

@@ -5,7 +5,7 @@ with which the table compares a row (`specs.row.starts`), or for a row in no tab
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,8 @@ _rows_of = cache(resolve)
 
 def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
     """Maps each seed of which both runs are scored, with the row's scoring settings, to the keys of both."""
-    base = replace(base, spec=base.run_spec.model_copy(update={"score": row.run_spec.score}))
-    both = [{o.seed: o.keys for o in finder.outcomes(one, [row.run_spec.seed]) if o.status == "done"} for one in (row, base)]
+    rows = row, base.rescored(row.run_spec.score)
+    both = [{o.seed: o.keys for o in finder.outcomes(one, [row.run_spec.seed]) if o.status == "done"} for one in rows]
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
 
 

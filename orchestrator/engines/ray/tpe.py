@@ -6,6 +6,7 @@ from optuna.samplers import TPESampler
 from ray import tune
 from ray.tune.search.optuna import OptunaSearch
 
+from orchestrator.specs.sweep import LARGER_IS_BETTER
 from orchestrator.specs.tune import TuneSpec
 
 
@@ -16,9 +17,8 @@ def suggest(dimensions: int, known: Sequence[tuple[Sequence[float], float | None
     """
     names = [f"x{i}" for i in range(dimensions)]
     sampler = TPESampler(seed=spec.draw_seed, n_startup_trials=max(2, spec.trials // 3))
-    searcher = OptunaSearch(
-        {n: tune.uniform(0.0, 1.0) for n in names}, metric="value", mode="max" if spec.larger_is_better else "min", sampler=sampler
-    )
+    mode = "max" if spec.select in LARGER_IS_BETTER else "min"
+    searcher = OptunaSearch({n: tune.uniform(0.0, 1.0) for n in names}, metric="value", mode=mode, sampler=sampler)
     for number, (point, value) in enumerate(known):
         searcher.suggest(str(number))  # moves the generator on; the point may be another one, if a trial without a value got one later
         searcher.on_trial_complete(str(number), error=True)

@@ -39,10 +39,8 @@ def write_run(
     ledger.write_spec(keys.train, {"id": row.id, "seed": row.spec.seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
     status = status or ("stopped" if bleu is None else "done")
     speed = 90.0 + row.spec.seed + params / 100
-    ledger.write_train(
-        keys.train,
-        {"status": status, "steps": 4, "params": params, "tokens_per_second": speed, "reason": "loss" if status == "diverged" else ""},
-    )
+    reason = {"diverged": "loss", "stopped": "stopped at step 4"}.get(status, "")
+    ledger.write_train(keys.train, {"status": status, "steps": 4, "params": params, "tokens_per_second": speed, "reason": reason})
     ledger.write_capsule(keys.train, CAPSULE)
     (ledger.run_dir(keys.train) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
     if bleu is not None:

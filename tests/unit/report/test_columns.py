@@ -9,7 +9,7 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import layout
 from orchestrator.report.figures import OURS
-from orchestrator.report.find import Finder, rescored
+from orchestrator.report.find import Finder
 from orchestrator.report.table import make
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
@@ -42,7 +42,7 @@ def made(rows: list[Row], tmp_path):
         for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():
             own = row.at(seed)
             for one, bleu in zip(
-                (*(rescored(own, row.also[name]) for name in ("valid", "folded")), own), (*scores[1:], scores[0]), strict=True
+                (*(own.rescored(row.also[name]) for name in ("valid", "folded")), own), (*scores[1:], scores[0]), strict=True
             ):
                 write_run(ledger, one, bleu=bleu)
     return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report import notes
-from orchestrator.report.find import Finder, SeedResult, rescored
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -34,7 +34,7 @@ def rows(spec) -> dict[str, Row]:
 def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: bool = False) -> None:
     """Scored on test (30) and valid (20). said: the score records name their section."""
     own = row.at(seed)
-    valid = rescored(own, row.also["valid"])
+    valid = own.rescored(row.also["valid"])
     keys, others = keys_for(own, Data(None)), keys_for(valid, Data(None))
     also: dict[str, Any] = {"also": {"valid": {"score": valid.spec.score.model_dump(), "keys": others.as_dict()}}} if also_in_spec else {}
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()} | also)
