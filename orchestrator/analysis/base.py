@@ -2,7 +2,7 @@
 
 A kind is a function that a module of `orchestrator.analysis.kinds` registers:
 
-@register("length", options={"edges": [15, 30, 45]})
+@register("length", options={"edges": (Annotated[Rungs, Split], [15, 30, 45])})
 def analyse(context: AnalysisContext) -> Analysis: ...
 """
 
@@ -17,18 +17,20 @@ from typing import Any
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from pydantic import BeforeValidator, ConfigDict, create_model
 
 from models.transformer import Transformer
 from orchestrator import cpu
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder
 from orchestrator.specs.analyses import KINDS, MODULES
-from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.messages import valid
+from orchestrator.specs.positions import Document, Position, nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.names import as_targets
@@ -38,6 +40,8 @@ from orchestrator.sweeps.row import load_model
 from orchestrator.tracking.history import number
 
 Records = list[dict[str, Any]]
+Split = BeforeValidator(lambda text: text.split(","))
+"""Reads an option such as `edges=10,20` as a list."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,7 @@ Analyse = Callable[[AnalysisContext], Analysis]
 class Kind:
     """A kind of analysis.
 
-    options: name -> default: a list of whole numbers (`--option edges=10,20`), a number from 1, None in place of one, a text, or the tuple
-    of the texts to choose from, the default first.
+    options: name -> (type, default), which pydantic reads from texts.
     needs_runs: skip rows without a finished run. needs_weights: skip rows without weights in the ledger's root, as in published results.
     over_seeds: the kind reads all seeds of a row, so that any finished seed stands for it.
     """
@@ -188,31 +191,12 @@ def kind_of(name: str) -> Kind:
 
 
 def options_of(kind: str, given: list[str]) -> dict[str, Any]:
-    """Returns the defaults of the kind updated with `KEY=VALUE` texts. Raises UserError for an unknown option or a bad value."""
-    options = kind_of(kind).options
-    found = {name: default[0] if isinstance(default, tuple) else default for name, default in options.items()}
-    for text in given:
-        name, _, value = text.partition("=")
-        if not value:
-            raise UserError(f"--option {shown(text)}: found no value; expected KEY=VALUE")
-        if name not in options:
-            raise UserError(f"--option {shown(text)}: {shown(name)} is no option of {kind}; {nearest(name, options)}")
-        found[name] = _parsed(text, value, options[name])
-    return found
-
-
-def _parsed(text: str, value: str, default: Any) -> Any:
-    if isinstance(default, tuple) and value not in default:
-        raise UserError(f"--option {shown(text)}: {nearest(value, default)}")
-    if isinstance(default, (str, tuple)):
-        return value
-    several, parts = isinstance(default, list), [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise UserError(f"--option {shown(text)}: expected whole numbers")
-    numbers = [int(part) for part in parts]
-    if not several and (len(numbers) > 1 or numbers[0] < 1):
-        raise UserError(f"--option {shown(text)}: expected one number >= 1")
-    return numbers if several else numbers[0]
+    """Returns the options of the kind from `KEY=VALUE` texts. Raises UserError with a line for each unknown option and each bad value."""
+    raise_all(f"--option {shown(text)}: found no value; expected KEY=VALUE" for text in given if not text.partition("=")[2])
+    document = Document("", {name: value for name, _, value in (text.partition("=") for text in given)})
+    document.home = Position(f"--option of {kind}", ())
+    model = create_model("Options", __config__=ConfigDict(extra="forbid"), **kind_of(kind).options)
+    return valid(document, model).model_dump()
 
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:

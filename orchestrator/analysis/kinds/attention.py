@@ -10,7 +10,7 @@ Shapes: T target positions, S source positions (EOS last on both sides), H heads
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
@@ -21,18 +21,19 @@ from models.aggregations.mlrf import MlrfSelfAttention
 from models.attention import MultiHeadAttention
 from models.transformer import PAD, Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Split, Subject, group_by, register, table_of
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
+from orchestrator.specs.base import Natural
 
 MAX_TOKENS = 40
 """Tokens of a side in the figure; the records have all."""
 Ids = Sequence[Sequence[int]]
 
 
-@register("attention-maps", options={"sentences": [0, 1, 2]}, needs_weights=True)
+@register("attention-maps", options={"sentences": (Annotated[list[Natural], Split], [0, 1, 2])}, needs_weights=True)
 def attention_maps(context: AnalysisContext) -> Analysis:
     """Returns one record per row, sentence (from 0), target and source position. The weights of a target position sum to 1.
 
@@ -44,7 +45,7 @@ def attention_maps(context: AnalysisContext) -> Analysis:
     return Analysis(records, draw_maps, notes, table_of("mean of the largest weight, by sentence:", sharpness))
 
 
-@register("layer-attention", options={"sentences": [0, 1, 2]}, needs_weights=True)
+@register("layer-attention", options={"sentences": (Annotated[list[Natural], Split], [0, 1, 2])}, needs_weights=True)
 def layer_attention(context: AnalysisContext) -> Analysis:
     """Returns the weights for the chosen test sentences (from 0), then, as sentence `all`, their mean over all positions of the test set.
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from math import isnan
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import torch
@@ -40,7 +40,7 @@ Found = dict[tuple[str, str, str], Matrix]
 """By side, component and way."""
 
 
-@register("exploitation", options={"side": ("encoder", "decoder")}, needs_weights=True)
+@register("exploitation", options={"side": (Literal["encoder", "decoder"], "encoder")}, needs_weights=True)
 def exploitation(context: AnalysisContext) -> Analysis:
     """Returns one record per row, node and input; `even` is 1/n for a node with n inputs. Raises UserError if no row has such a node."""
     records, notes = context.each_row(_nodes_of_row)

@@ -9,7 +9,7 @@ example, 13 epochs instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ ENDS: dict[str, tuple[Callable[[Losses, float], LossPoint | None], str]] = {
 """Name of an end -> (function that returns the validation at this end, given the baseline's best loss; reason if there is none)."""
 
 
-@register("loss-curves", options={"until": ("end", "first-cut")})
+@register("loss-curves", options={"until": (Literal["end", "first-cut"], "end")})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per measure of each row, then one per point of the curves. Raises UserError if no row has a history of losses.
 

@@ -29,7 +29,7 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.table import number
 from orchestrator.training.runtime import best_device
 
-OPTIONS = {"data": ""}
+OPTIONS = {"data": (str, "")}
 """data: folder of files in SentEval's format, in the source language of the rows."""
 SPACE: dict[str, Any] = {"nhid": (50, 100, 200), "dropout": (0.0, 0.1, 0.2), "l2": (1e-5, 1e-4, 1e-3, 1e-2)}
 """Candidate settings of the classifier: hidden units, dropout, weight decay."""

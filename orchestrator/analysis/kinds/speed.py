@@ -25,6 +25,7 @@ from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.report.figures import FOLDER, ratio_of
+from orchestrator.specs.base import Positive
 from orchestrator.specs.schema import DecodeSpec, Schedule
 from orchestrator.specs.table import number
 from orchestrator.training.batches import Update, UpdateLoader
@@ -33,7 +34,7 @@ from orchestrator.training.trainer import Trainer
 
 WORKS = ("train", "decode")
 STILL = Schedule.model_construct(kind="fixed", lr=0.0, warmup=0, warmup_ratio=None)
-OPTIONS: dict[str, Any] = {"rounds": 5, "steps": 4, "sentences": 64, "batch": None}
+OPTIONS: dict[str, Any] = {"rounds": (Positive, 5), "steps": (Positive, 4), "sentences": (Positive, 64), "batch": (Positive | None, None)}
 """rounds: the median is over them. steps, sentences: updates and translations of a round. batch: sentences decoded together."""
 SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "low", "high", "paper")), "decode_tokens_per_second"]
 

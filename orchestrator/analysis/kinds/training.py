@@ -26,6 +26,7 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.analysis.translations import load_into, references_of, snapshots_of, translate
 from orchestrator.safe_text import log
 from orchestrator.scoring.scores import References, score
+from orchestrator.specs.base import Positive
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
 from orchestrator.training.runtime import best_device
@@ -57,7 +58,7 @@ def _draw_accuracy(figure: Figure, records: Records) -> None:
     axes.set(xlabel="updates", ylabel="token accuracy [%]")
 
 
-@register("gradient-norms", options={"steps": 10000})
+@register("gradient-norms", options={"steps": (Positive, 10000)})
 def gradient_norms(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
     records, notes = context.each_row(_norms)
@@ -103,7 +104,7 @@ TITLES = {
 }
 
 
-@register("degradation", options={"points": 1}, needs_weights=True)
+@register("degradation", options={"points": (Positive, 1)}, needs_weights=True)
 def degradation(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
 

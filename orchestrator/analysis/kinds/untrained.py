@@ -29,6 +29,7 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
 from orchestrator.scoring.rouge import ROUGE, rouge
+from orchestrator.specs.base import Positive
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec
@@ -41,7 +42,7 @@ PROPERTIES = ("low_level_accessible", "parametric", "representation_2d")
 ATOL = 1e-9
 
 
-@register("lead", options={"sentences": 3}, needs_runs=False)
+@register("lead", options={"sentences": (Positive, 3)}, needs_runs=False)
 def analyse_lead(context: AnalysisContext) -> Analysis:
     """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
     count = context.options["sentences"]

@@ -65,8 +65,8 @@ def test_bad_input_is_one_line_and_exit_2(lab, analyse) -> None:
     for arguments, message in (
         ((f"{lab.file}#later", "--kind", "length"), "demo/small/later seed 1: found no run"),
         ((f"{lab.file}#base", "--kind", "hop"), "--kind hop: expected one of"),
-        ((f"{lab.file}#base", "--kind", "length", "--option", "edges=x"), "--option edges=x: expected whole numbers"),
-        ((f"{lab.file}#base", "--kind", "length", "--option", "edge=3"), "edge is no option of length; expected edges"),
+        ((f"{lab.file}#base", "--kind", "length", "--option", "edges=x"), "length: edges[0]: found 'x'; expected a whole number"),
+        ((f"{lab.file}#base", "--kind", "length", "--option", "edge=3"), "length: edge: unknown key; expected edges, the only name"),
     ):
         code, out, err = analyse(*arguments)
         assert code == 2 and out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1

@@ -89,4 +89,4 @@ def test_more_pairs_than_there_are_and_bad_options(own, monkeypatch) -> None:
     made = degradation(own.context("degradation", "base"))
     (record,) = (r for r in made.records if r["measure"] == "bleu" and r["data"] == "training")
     assert record["sentences"] == len(own.prepared.pairs("train")) and any("all of which are taken" in note for note in made.notes)
-    assert "--option points" in refused(own.context, "degradation", "base", options=["points=x"])[0]
+    assert "--option of degradation: points: found 'x'" in refused(own.context, "degradation", "base", options=["points=x"])[0]

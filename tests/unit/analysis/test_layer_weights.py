@@ -77,7 +77,7 @@ def test_a_row_from_its_weights(lab) -> None:
 
 def test_no_row_has_a_node(lab) -> None:
     assert "demo/small/base: its encoder has no aggregation node" in refused(exploitation, lab.context("exploitation", "base"))[0]
-    assert "side=left: expected one of" in refused(lab.context, "exploitation", "hier", options=["side=left"])[0]
+    assert "side: found 'left'; expected one of decoder, encoder" in refused(lab.context, "exploitation", "hier", options=["side=left"])[0]
 
 
 PAIRS = [([5, 6, 7], [4, 5]), ([8], [6, 7, 9])]
