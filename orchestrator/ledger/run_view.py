@@ -63,13 +63,6 @@ def in_words(status: str, reason: str) -> str:
     return status if not reason or status == "done" else reason if status == "stopped" else f"{status}: {reason}"
 
 
-def scorings_of(row: Mapping[str, Any]) -> dict[str, Keys]:
-    """Keys of a row of a sweep file by name of the scoring, the row's own ("") first, as `RunView.read` takes them."""
-    train = row["keys"].get("train")
-    named = {"": row["keys"]} | {name: other.get("keys") or {} for name, other in (row.get("also") or {}).items()}
-    return {name: Keys(train, keys.get("decode"), keys.get("score"), keys.get("tune")) for name, keys in named.items()}
-
-
 @dataclass(frozen=True)
 class RunView:
     """The records of a run when `read` was called.

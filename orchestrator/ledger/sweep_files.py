@@ -16,6 +16,7 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import parse, unsealed
 from orchestrator.files.folders import no_file
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
@@ -72,19 +73,20 @@ def sweep_name(file: str) -> str:
     return re.sub(r"(\.lock(\.json)?|\.asha\.json|\.json|\.stop|\.hours)$", "", file)
 
 
-@dataclass(frozen=True)
-class Named:
-    """A row of a sweep. `parent`: train key of the run that it starts from."""
+class SweepRow:
+    """A row and seed of a sweep. record: as in the file. scorings: keys by name of the scoring, as for `RunView.read`. keys: of its own.
 
-    sweep: str
-    id: str
-    seed: int
-    row: Mapping[str, Any]
-    parent: str | None = None
+    key: identity of the row within its sweep: address, seed and the three keys, without other scorings.
+    """
 
-    @property
-    def name(self) -> str:
-        return f"{self.id} seed {self.seed}"
+    def __init__(self, record: Mapping[str, Any], sweep: str = "") -> None:
+        self.record, self.sweep, self.id, self.seed = record, sweep, str(record["id"]), int(record["seed"])
+        self.name = f"{self.id} seed {self.seed}"
+        named = {"": record["keys"]} | {name: other.get("keys") or {} for name, other in (record.get("also") or {}).items()}
+        train = record["keys"].get("train")
+        self.scorings = {name: Keys(train, keys.get("decode"), keys.get("score"), keys.get("tune")) for name, keys in named.items()}
+        self.keys, self.train = self.scorings[""], str(train)
+        self.key = sha256("\n".join([self.id, str(self.seed), self.train, self.keys.decode or "", self.keys.score or ""]))
 
 
 @dataclass
@@ -96,14 +98,14 @@ class Sweeps:
 
     names: dict[str, str] = field(default_factory=dict)
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
-    rows: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
-    children: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[str, list[SweepRow]] = field(default_factory=lambda: defaultdict(list))
+    children: dict[str, list[SweepRow]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
 
     def driver(self, key: str) -> str | None:
         """Describes the process that is driving a sweep with this run; None if there is none."""
-        for named in (*self.rows.get(key, ()), *self.children.get(key, ())):
-            if (record := self.live.get(named.sweep)) is not None:
+        for row in (*self.rows.get(key, ()), *self.children.get(key, ())):
+            if (record := self.live.get(row.sweep)) is not None:
                 return f"process {record.get('pid')} on {record.get('host')}"
         return None
 
@@ -156,12 +158,11 @@ def read_sweeps(results: Path) -> Sweeps:
             continue
         rows = asked(record)
         found.names[path.stem] = record.get("name") or path.stem
-        for (row_id, seed), row in rows.items():
-            parent = rows.get(((row.get("spec") or {}).get("init_from"), seed), {}).get("keys", {}).get("train")
-            named = Named(path.stem, row_id, seed, row, parent)
-            found.rows[row["keys"]["train"]].append(named)
+        for (_, seed), own in rows.items():
+            row, parent = SweepRow(own, path.stem), rows.get(((own.get("spec") or {}).get("init_from"), seed))
+            found.rows[row.train].append(row)
             if parent is not None:
-                found.children[parent].append(named)
+                found.children[parent["keys"]["train"]].append(row)
     for path in sorted(folder.glob("*.lock.json")):  # a sweep that is just starting has a lock but no file
         name = path.name.removesuffix(".lock.json")
         if (holder := owner(folder / f"{name}.lock")) is not None:
@@ -174,10 +175,10 @@ def asked(record: Mapping[str, Any]) -> dict[tuple[Any, int], Mapping[str, Any]]
     return {(row["id"], row["seed"]): row for part in ("rows", "earlier") for row in record.get(part, [])}
 
 
-def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def rows_of(record: Mapping[str, Any]) -> list[SweepRow]:
     """Returns the rows of the last call, then other seeds that earlier calls asked for. Rows that were edited since are left out."""
     specs = {row["id"]: _unseeded(row) for row in record["rows"]}
-    return [*record["rows"], *(row for row in record.get("earlier", []) if _unseeded(row) == specs.get(row["id"]))]
+    return [*map(SweepRow, record["rows"]), *(SweepRow(row) for row in record.get("earlier", []) if _unseeded(row) == specs.get(row["id"]))]
 
 
 def _unseeded(row: Mapping[str, Any]) -> dict[str, Any]:

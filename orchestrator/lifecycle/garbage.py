@@ -23,8 +23,8 @@ from orchestrator.ledger.packed import RUN
 from orchestrator.ledger.records import FOLDERS
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock, owner
-from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
-from orchestrator.ledger.sweep_files import Named, SweepFile, Sweeps, read_sweeps, sweep_name
+from orchestrator.ledger.run_view import FINISHED, RunView
+from orchestrator.ledger.sweep_files import SweepFile, SweepRow, Sweeps, read_sweeps, sweep_name
 
 LOCK = ".lifecycle.lock"
 LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-f]{8}")
@@ -193,15 +193,15 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
             yield Item(folder, kind, why or RULES[rule], run.name, row, rule)
 
 
-def _unscored(ledger: Ledger, rows: list[Named]) -> str:
+def _unscored(ledger: Ledger, rows: list[SweepRow]) -> str:
     """Name of the first row that lacks a score, or whose score is of another key; '' if there is none. Trials have no scores."""
-    for named in (one for one in rows if one.row["keys"]["score"] is not None):
+    for row in (one for one in rows if one.keys.score is not None):
         try:
-            scores = RunView.read(ledger, scorings_of(named.row)).scores
+            scores = RunView.read(ledger, row.scorings).scores
         except UserError:
-            return named.name
+            return row.name
         if None in scores.values():
-            return named.name
+            return row.name
     return ""
 
 

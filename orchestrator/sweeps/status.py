@@ -9,8 +9,7 @@ from rich.table import Table
 
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_view import scorings_of
-from orchestrator.ledger.sweep_files import SweepFile
+from orchestrator.ledger.sweep_files import SweepFile, SweepRow
 from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
@@ -54,7 +53,7 @@ def recent_sweeps(results: Path) -> tuple[list[Path], int]:
 
 def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
     """Returns whether `name` is the name of the sweep (in `status` or in the ledger), or of one of its tables or rows (`row:seed`)."""
-    inside = (name == f"{row['id']}:{row['seed']}" or f"{row['id']}/".startswith(f"{name}/") for row in sweep_files.rows_of(record))
+    inside = (name == f"{row.id}:{row.seed}" or f"{row.id}/".startswith(f"{name}/") for row in sweep_files.rows_of(record))
     return name in (sweep, record.get("name")) or any(inside)
 
 
@@ -94,10 +93,10 @@ def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
     return table
 
 
-def _progress(ledger: Ledger, row: Mapping[str, Any], stopped: Mapping[str, int]) -> RunProgress:
+def _progress(ledger: Ledger, row: SweepRow, stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
-    run = RunProgress(row["id"], row["seed"], scorings_of(row), row.get("failed_below"))
-    run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
+    run = RunProgress(row.id, row.seed, row.scorings, row.record.get("failed_below"))
+    run.total = int(((row.record.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
     for line in ledger.history(run.train_key):
         run.add(line)
     run.look(ledger, stopped)

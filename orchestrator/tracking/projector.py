@@ -22,11 +22,12 @@ from filelock import FileLock
 from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.run_view import in_words
+from orchestrator.ledger.sweep_files import SweepRow
 from orchestrator.safe_text import markdown
 from orchestrator.specs.row import short_id, table_of
 from orchestrator.tracking.artifacts import PAGE, copy_page, write_dataset, write_model
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.source import RunResult, SweepRecord, SweepRow, read_result, read_sweep
+from orchestrator.tracking.source import RunResult, SweepRecord, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore
 
 if TYPE_CHECKING:

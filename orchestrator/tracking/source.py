@@ -10,32 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.packed import table_of
 from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.results import Ledger, Record
-from orchestrator.ledger.run_view import RunView, scorings_of
+from orchestrator.ledger.run_view import RunView
+from orchestrator.ledger.sweep_files import SweepRow
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.rouge import ROUGE
 from orchestrator.tracking.history import Point, number, read_points
-
-
-class SweepRow:
-    """One row and seed of a sweep. record: as in the sweep file. scorings, keys: as for `RunView`.
-
-    key: identity of the row within its sweep: address, seed and the three keys, without other scorings.
-    """
-
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        self.record, self.id, self.seed = record, str(record["id"]), int(record["seed"])
-        self.scorings = scorings_of(record)
-        self.keys = self.scorings[""]
-        self.train = str(self.keys.train)
-        parts = [self.id, str(self.seed), self.train, self.keys.decode or "", self.keys.score or ""]
-        self.key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -77,9 +62,8 @@ def read_sweep(path: Path) -> SweepRecord:
     """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read."""
     try:
         record = sweep_files.read(path)
-        rows = [SweepRow(row) for row in sweep_files.rows_of(record)]
         sweep_id = str(record["sweep_id"])
-        return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), rows)
+        return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), sweep_files.rows_of(record))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
 
