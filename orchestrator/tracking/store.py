@@ -5,7 +5,6 @@ infinities become 1.8e308. Here a run is found by its tags, and only what it lac
 """
 
 import contextlib
-import gc
 import getpass
 import json
 import os
@@ -144,11 +143,8 @@ class MlflowStore:
             raise problem
 
     def find(self, tags: Mapping[str, str]) -> "list[Run]":
-        """Runs of this ledger with these tags: oldest first, and the most complete of duplicates first.
-
-        The ledger's own store may have runs from before the tag `nmt.ledger` existed.
-        """
-        filters = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
+        """Runs of this ledger with these tags: oldest first, and the most complete of duplicates first."""
+        filters = {**tags, "nmt.ledger": ledger_id(self.results)}
         query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in filters.items())
         order = ["attributes.start_time ASC"]
         runs = _mlflow().utils.get_results_from_paginated_fn(
@@ -283,8 +279,6 @@ def _client(uri: str) -> "MlflowClient":
         store = client._tracking_client.store
         event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
         store.get_experiment = cache(store.get_experiment)  # read again for each run and each model otherwise
-    if not gc.get_freeze_count():
-        gc.freeze()  # a full collection, of which a thousand runs cause many, takes 0.3 s with MLflow's modules
     return client
 
 
