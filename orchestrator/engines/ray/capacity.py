@@ -75,14 +75,14 @@ def _node_types() -> tuple[list[tuple[dict[str, float], dict[str, str], int]], i
         raise UserError(f"{source}: cannot be read; expected types of nodes such as {example}") from None
 
 
-def with_gpu_memory(capacity: Capacity, options: Resources, timeout: float = 60.0) -> Capacity:
-    """`capacity` with the memory of its smallest GPU, queried on each type of GPU; None if one does not answer in time."""
+def with_gpu_memory(capacity: Capacity, options: Resources) -> Capacity:
+    """`capacity` with the memory of its smallest GPU, queried on each type of GPU; None if one does not answer within a minute."""
     live = [node.get("Resources", {}) for node in ray.nodes() if node.get("Alive")]
     wanted = f"accelerator_type:{options.accelerator_type or ''}"
     types = sorted({name for resources in live for name in resources if name.startswith(wanted)})
     query = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(gpu_memory)
     queries = [query.options(resources=resources).remote() for resources in ([{name: 0.001} for name in types] or [{}])]
-    ready, late = ray.wait(queries, num_returns=len(queries), timeout=timeout)
+    ready, late = ray.wait(queries, num_returns=len(queries), timeout=60.0)
     for reference in late:
         ray.cancel(reference, force=True)
     sizes = [memory for memory in ray.get(ready) if memory is not None]

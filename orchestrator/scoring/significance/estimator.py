@@ -67,10 +67,10 @@ class Arm:
 
 
 @lru_cache(maxsize=4)
-def multiplicities(sentences: int, resamples: int = RESAMPLES, draw: int = DRAW) -> Floats:
+def multiplicities(sentences: int) -> Floats:
     """Returns how often each resample contains each sentence: [R, N]. Equal for all systems, so comparisons are paired (Koehn 2004)."""
-    generator = np.random.default_rng(draw)
-    return generator.multinomial(sentences, np.full(sentences, 1.0 / sentences), size=resamples).astype(np.float64)
+    generator = np.random.default_rng(DRAW)
+    return generator.multinomial(sentences, np.full(sentences, 1.0 / sentences), size=RESAMPLES).astype(np.float64)
 
 
 @dataclass(frozen=True)

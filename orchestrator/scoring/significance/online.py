@@ -24,7 +24,7 @@ def share(i: int) -> float:
     return i**-1.6 / ZETA
 
 
-def level(number: int, discoveries: Iterable[int], alpha: float = ALPHA, start: float = START) -> float:
+def level(number: int, discoveries: Iterable[int]) -> float:
     """Returns alpha_t of the claim with this number. discoveries: numbers of earlier discoveries, in order. Numbers count from 1."""
-    weights = chain((start, alpha - start), repeat(alpha))
+    weights = chain((START, ALPHA - START), repeat(ALPHA))
     return sum(weight * share(number - place) for weight, place in zip(weights, (0, *discoveries), strict=False))

@@ -18,6 +18,9 @@ from orchestrator.specs.positions import shown
 for _name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
     logging.getLogger(_name).setLevel(logging.ERROR)  # importing them sets INFO
 
+TRIES, PATIENCE = 90, 120.0
+"""Attempts to start a job, two seconds apart; seconds without an answer, after which its log is no longer followed."""
+
 
 @contextmanager
 def user_errors(address: str, token: str) -> Iterator[None]:
@@ -52,9 +55,9 @@ def last_attempt(client: JobSubmissionClient, base: str) -> tuple[JobDetails | N
     return attempts.get(number), base if number == 0 else f"{base}-{number + 1}"
 
 
-def start(client: Any, *, tries: int = 90, **job: Any) -> None:
+def start(client: Any, **job: Any) -> None:
     """Submits a job that may exist already; waits for the job agent of a new head. Arguments: of `submit_job`."""
-    for left in reversed(range(tries)):
+    for left in reversed(range(TRIES)):
         try:
             client.submit_job(**job)
             return
@@ -66,15 +69,15 @@ def start(client: Any, *, tries: int = 90, **job: Any) -> None:
         time.sleep(2.0)
 
 
-def follow(client: Any, id: str, write: Callable[[str], None], *, pause: float = 1.0, patience: float = 120.0) -> JobDetails:
-    """Writes the whole log, each character once, and returns the job when it has ended. patience: seconds without an answer."""
+def follow(client: Any, id: str, write: Callable[[str], None], *, pause: float = 1.0) -> JobDetails:
+    """Writes the whole log, each character once, and returns the job when it has ended."""
     written, answered = 0, time.monotonic()
     while True:
         try:
             job: JobDetails = client.get_job_info(id)
             log = client.get_job_logs(id)
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
-            if time.monotonic() - answered > patience:
+            if time.monotonic() - answered > PATIENCE:
                 raise
             time.sleep(pause)
             continue
