@@ -56,7 +56,7 @@ class Resolver:
         own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
         own |= {"also": also, "failed_below": bound, "controls": tuple(figures.data.get("controls", ()))}
         own |= {name: figures.data[name] for name in ("means", "analysis", "significance") if name in figures.data}
-        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, **own | more)
+        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, corpus=corpus, **own | more)
 
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
         if parsed.head.init_from is None:

@@ -34,6 +34,7 @@ class Row:
     """A resolved row of a table.
 
     spec: None for quoted rows and analyses; only data, score and seed count for an external row.
+    corpus: the corpus as written, before a profile; empty: that of the spec.
     parent: the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
     of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or that uses the row.
@@ -54,6 +55,7 @@ class Row:
     source_file: str
     line: int
     parent: "Row | None" = field(default=None, repr=False)
+    corpus: str = ""
     also: dict[str, ScoreSpec] = field(default_factory=dict)
     means: dict[str, list[str]] = field(default_factory=dict)
     of: list[str] = field(default_factory=list)
@@ -124,15 +126,16 @@ def starts(rows: Sequence[Row], base: str | None = None) -> dict[str, str]:
     """Maps each row to the row it is compared with, on the same corpus.
 
     That is `base` if given, else the row that its file names (`compare_with`), else the row that it starts from if that is among `rows`,
-    else the `baseline` of the rows on its corpus.
+    else the `baseline` of the rows that are written for its corpus. A profile may train several of these groups on one corpus.
     """
     corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
-    first = {corpus: baseline([row for row in rows if corpora.get(row.id) == corpus]) for corpus in set(corpora.values())}
+    written = {row.id: row.corpus or corpora[row.id] for row in rows if row.spec is not None}
+    first = {corpus: baseline([row for row in rows if written.get(row.id) == corpus]) for corpus in set(written.values())}
     found = {}
     for row in rows:
         if row.spec is None:
             continue
-        usual = row.spec.init_from if row.spec.init_from in corpora else first[row.spec.data.corpus]
+        usual = row.spec.init_from if row.spec.init_from in corpora else first[written[row.id]]
         start = base or row.compare_with or usual
         if start is not None and start != row.id and corpora.get(start) == row.spec.data.corpus:
             found[row.id] = start

@@ -11,8 +11,7 @@ from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS, placed
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver
-from orchestrator.specs.row import Row, as_data
-from orchestrator.specs.row import baseline as baseline_of
+from orchestrator.specs.row import Row, as_data, starts
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import dumped
 from orchestrator.specs.table import segments
@@ -62,7 +61,7 @@ def _only(target: str, where: str) -> Row:
 
 
 def _baseline(row: Row, target: str, named: str | None) -> Row:
-    """Returns the row that is named, or that training starts from, or the baseline among the table's written rows on the same corpus."""
+    """Returns the row that is named, or that training starts from, or with which the row is compared in its table."""
     if named is not None:
         whole = segments(named, 3, 4) or "#" in named or "." in named
         return _only(named if whole else f"{index.find(target).table.path}#{named}", f"--baseline {shown(named)}")
@@ -70,10 +69,10 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
         return row.parent
     table, resolver = index.find(target).table, Resolver([], None, 1)
     rows = [other for name in table.written if (other := resolver.row(table, name)).spec is not None]
-    first = baseline_of([other for other in rows if row.spec and other.spec and other.spec.data.corpus == row.spec.data.corpus])
-    if first is None or first == row.id:
+    start = starts([*rows, row]).get(row.id)
+    if start is None:
         raise UserError(f"{row.id}: found no baseline to put components back to; expected --baseline ROW")
-    return next(other for other in rows if other.id == first)
+    return next(other for other in rows if other.id == start)
 
 
 def _components(model: dict[str, Any]) -> dict[KeyPath, Any]:

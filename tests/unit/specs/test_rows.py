@@ -191,3 +191,5 @@ def test_a_row_is_compared_with_the_one_that_its_file_names(spec) -> None:
     assert compared(rows) == {"small": "base", "fused": "small", "grown": "small"}
     assert compared([row for row in rows if not row.id.endswith("small")]) == {}
     assert compared(rows, "demo/small/base") == {"small": "base", "fused": "base", "grown": "base"}
+    merged = starts(resolve("wei2020/table2/row1/*,row3/*", profile="smoke"))
+    assert [start.split("/", 2)[2] for start in merged.values()] == ["row1/en-de", "row1/de-en", "row1/en-fr"], "in its language pair"

@@ -28,8 +28,8 @@ def test_each_component_goes_back_in_turn(tmp_path) -> None:
 
 
 def test_what_the_row_lacks_is_put_back(spec, tmp_path) -> None:
-    base = "  base: {pinned: true, model: {regularizers: [{kind: diversity, weight: 0.5}]}}\n"
-    path = spec(base + "  plain: {model: {encoder: {aggregation: {kind: linear}}}}\n")
+    base = "  first: {pinned: true}\n  base: {model: {regularizers: [{kind: diversity, weight: 0.5}]}}\n"
+    path = spec(base + "  plain: {compare_with: base, model: {encoder: {aggregation: {kind: linear}}}}\n")
     rows = made(f"{path}#plain", tmp_path)
     assert list(rows) == ["full", "without-encoder.aggregation", "with-diversity", "baseline"]
     assert rows["baseline"].spec == resolve(f"{path}#base")[0].spec
