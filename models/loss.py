@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from models.paths import PATHS
 from models.precision import operand
 
 CHUNK = 512
@@ -107,20 +105,6 @@ def chunks(h_PD: Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, h_PD.shape[0], size)]
 
 
-def _whole(
-    hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, real_P: Tensor | None, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """Returns the loss by its definition, from all logits at once."""
-    z_PV = F.linear(hidden_PD, weight_VD, bias_V)
-    log_p = z_PV.to(torch.promote_types(z_PV.dtype, torch.float32)).log_softmax(dim=-1)
-    off = smoothing / (weight_VD.shape[0] - 1)
-    nll_P = -log_p.gather(1, target_P[:, None]).squeeze(1)
-    loss_P = (1.0 - smoothing - off) * nll_P - off * log_p.sum(dim=-1)
-    if real_P is not None:
-        nll_P, loss_P = nll_P * real_P, loss_P * real_P
-    return loss_P.sum(), nll_P.sum().detach()
-
-
 def label_smoothed_loss(
     hidden_PD: Tensor,
     weight_VD: Tensor,
@@ -133,7 +117,5 @@ def label_smoothed_loss(
     """Returns (loss, nll), both summed over positions.
     loss = -sum_v q_v log p_v with q = 1 - smoothing at the target and smoothing / (V - 1) elsewhere (Vaswani et al. 2017, section 5.4).
     real_P: 1.0 for positions that count, 0.0 for padding; None: all positions count. fused: `gradient_rows`, compiled."""
-    if not PATHS.chunked_loss:
-        return _whole(hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing)
     needs_grad = torch.is_grad_enabled() and (hidden_PD.requires_grad or weight_VD.requires_grad)
     return _ChunkedLoss.apply(hidden_PD, weight_VD, bias_V, target_P, real_P, float(smoothing), needs_grad, fused)

@@ -8,7 +8,6 @@ import torch
 
 from models.dropout import Dropout
 from models.loss import gradient_rows, label_smoothed_loss
-from models.paths import PATHS
 from models.transformer import build
 from tests.unit.models.model_cases import COMPONENTS, VOCAB, batch, config, variant
 
@@ -23,12 +22,11 @@ WHERE = (
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize(("chunked", "fused"), [(True, None), (True, gradient_rows), (False, None)])
+@pytest.mark.parametrize("fused", [None, gradient_rows])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-def test_the_smoothed_loss_is_its_definition(chunked, fused, smoothing, with_bias, monkeypatch):
+def test_the_smoothed_loss_is_its_definition(fused, smoothing, with_bias, monkeypatch):
     """-sum_v q_v log p_v, q = 1 - smoothing at the target and smoothing / (V - 1) at every other word; padding counts for nothing."""
     monkeypatch.setattr("models.loss.CHUNK", 3)
-    monkeypatch.setattr(PATHS, "chunked_loss", chunked)
     g = torch.Generator().manual_seed(1)
     leaves = [torch.randn(shape, generator=g, dtype=torch.float64).requires_grad_() for shape in ((8, 4), (5, 4), (5,))]
     leaves = leaves[: 3 if with_bias else 2]
