@@ -50,7 +50,7 @@ class FusionStates(nn.Module):
 
 
 class FusionNetwork(nn.Module):
-    """LN(drop(W_b relu(W_a x + b_a) + b_b)), W_a: d_f x d_in, W_b: d x d_f (Wang et al. 2018, 3.2.2; relu: assumed); no residual."""
+    """LN(drop(W_b relu(W_a x + b_a) + b_b)), W_a: d_f x d_in, W_b: d x d_f (Wang et al. 2018, 3.2; relu: assumed); no residual."""
 
     def __init__(self, site: Site, num_inputs: int, d_f: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FusionNetwork(nn.Module):
 
 @AGGREGATIONS.register("mlrf-avg")
 class MlrfAverage(Aggregation):
-    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2.1). It has no layer embedding, which would only add a constant.
+    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2). It has no layer embedding, which would only add a constant.
 
     Args:
         word_embedding: whether the embedded words z^0 are one of the states; else the mean begins with layer 1.
@@ -85,7 +85,7 @@ class MlrfAverage(Aggregation):
 
 @AGGREGATIONS.register("mlrf-fnn")
 class MlrfFeedForward(Aggregation):
-    """z = LN(W_b relu(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2).
+    """z = LN(W_b relu(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2; relu: assumed).
 
     Args:
         d_f: inner width of the network, the rows of W_a.
@@ -106,10 +106,10 @@ class MlrfFeedForward(Aggregation):
 
 @AGGREGATIONS.register("mlrf-self-attention")
 class MlrfSelfAttention(Aggregation):
-    """E_n = tanh(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])) (Wang et al. 2018, 3.2.3).
+    """E_n = tanh(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])), the FNN that of
+    `mlrf-fnn` (Wang et al. 2018, section 3.2; tanh, of Lin et al. 2017, and relu: assumed).
 
-    W1: d x d_a, W2: d_a x n_hop, both without bias. The softmax runs over the layers, separately at each position. The paper does not name
-    the function of the energies; tanh is that of Lin et al. 2017.
+    W1: d x d_a, W2: d_a x n_hop, both without bias. The softmax runs over the layers, separately at each position.
 
     Args:
         n_hop: number of hops, that is of weighted sums over the layers, which are concatenated.

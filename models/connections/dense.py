@@ -69,7 +69,7 @@ class AggregationNode(nn.Module):
 
 @AGGREGATIONS.register("iterative")
 class Iterative(Aggregation):
-    """G^1 = H^1; G^l = AGG(H^l, G^{l-1}) for l = 2..L; output G^L (Dou et al. 2018, section 3.1.3, Eq. 6). The nodes do not feed back.
+    """G^1 = H^1; G^l = AGG(H^l, G^{l-1}) for l = 2..L; output G^L (Dou et al. 2018, section 3.1.1, Eq. 6). The nodes do not feed back.
 
     AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
 
@@ -133,7 +133,7 @@ class Dense(Connection):
 
 @CONNECTIONS.register("hierarchical")
 class Hierarchical(Connection):
-    """G^1 = AGG(H^1, H^2); G^i = AGG(H^{2i-1}, H^{2i}, G^{i-1}) (Dou et al. 2018, section 3.1.3, Eq. 6-7; options: Table 4).
+    """G^1 = AGG(H^1, H^2); G^i = AGG(H^{2i-1}, H^{2i}, G^{i-1}) (Dou et al. 2018, section 3.1.1; options: Table 4).
 
     Layer 2i+1 reads G^i in place of H^{2i}; the stack's output is G^{L/2}. AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
     G^{L/2} is not built if nothing reads the stack's output, or an aggregation reads only the layers.
@@ -208,7 +208,7 @@ class MultiLayerSelfAttention(SelfAttention):
 
 @REGULARIZERS.register("diversity")
 class Diversity(Regularizer):
-    """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 8-10); loss = NLL - weight * D.
+    """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 9-10); loss = NLL - weight * D.
 
     H^l is what the connection keeps of layer l: the layer's output, not an aggregation node. With dlcl (pre-norm) and corrector it is the
     normed output; with the literal dense connection it includes the sum. `forward` returns the sum of cos^2 - 1: the loss adds this term.

@@ -47,7 +47,7 @@ class FfnCell(nn.Module):
 
 @CONTEXTS.register("multiscale")
 class MultiscaleContext(Context):
-    """C^n = cell(C^{n-1}, b^n), C^0 = h_0 (Wei et al. 2020, Eq. 7). All blocks and positions share one cell; positions are independent.
+    """C^n = cell(C^{n-1}, b^n), C^0 = h_0 (Wei et al. 2020, Eq. 9). All blocks and positions share one cell; positions are independent.
 
     C^0 is the embedded source sentence; b^n is the output of block n after the encoder's final norm.
 
@@ -115,7 +115,7 @@ CtxNorms = Literal[1, 3]
 
 
 class ContextAttention(MultiHeadAttention):
-    """Att_c = MHA(q, LN_c(C), LN_c(C)) with its own maps (Wei et al. 2020, Eq. 9 and 12).
+    """Att_c = MHA(q, LN_c(C), LN_c(C)) with its own maps (Wei et al. 2020, Eq. 12-13).
 
     ctx_norms 1: q is the query of the layer's own attention. 3: q = LN_q(x), and keys and values have one norm each. The paper's parameter
     counts require three more norms per layer; the paper does not say where.
@@ -133,7 +133,7 @@ class ContextAttention(MultiHeadAttention):
 
 
 class ContextFusion(nn.Module):
-    """sigmoid: g * a_h + (1 - g) * a_c, g = s(W_h a_h + W_c a_c + b), element by element (Wei et al. 2020, Eq. 10-11); add: a_h + a_c.
+    """sigmoid: g * a_h + (1 - g) * a_c, g = s(W_h a_h + W_c a_c + b), element by element (Wei et al. 2020, Eq. 12); add: a_h + a_c.
 
     A trace (Flow.trace) contains the attention maps of a_h, not those of a_c.
     """
@@ -156,7 +156,7 @@ class ContextFusion(nn.Module):
 
 @SELF_ATTENTIONS.register("contextual")
 class ContextualSelfAttention(SelfAttention):
-    """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 8-11).
+    """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 10 and 12).
 
     For the encoder. Dropout follows the fusion. In post-norm the sub-layer's own norm follows the residual sum. The norms of the context
     stay in front of its attention, since nothing else normalises the context.
@@ -189,7 +189,7 @@ class ContextualSelfAttention(SelfAttention):
 
 @CROSS_ATTENTIONS.register("contextual")
 class ContextualCrossAttention(SingleCrossAttention):
-    """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 12-13).
+    """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 13).
 
     In a layer with one memory it equals `single`.
 
@@ -217,7 +217,7 @@ class ContextualCrossAttention(SingleCrossAttention):
 
 @REGULARIZERS.register("encoder_l2")
 class EncoderL2(WeightPenalty):
-    """loss + weight * sum ||W||^2 over the linear maps of the encoder's stack (Wei et al. 2020, section 4.1).
+    """loss + weight * sum ||W||^2 over the linear maps of the encoder's stack (Wei et al. 2020, section 4.2 and Table 2).
 
     These are the maps of its layers, connection, aggregation and context, not embeddings, biases, norms or scalars. The term is part of
     the loss, so Adam sees its gradient. It counts once per update, for any number of micro-batches and workers.

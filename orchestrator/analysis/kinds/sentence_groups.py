@@ -3,7 +3,7 @@
 length: groups by length of the source (Dou et al. 2018, Fig. 4), in words of the row's own tokenisation, before subword segmentation;
 a group is a < words <= b. The paper names one edge, 45; the others are assumed.
 
-difficulty: quartiles (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3). Snapshots of the first row, the baseline, score the sentences:
+difficulty: quartiles (Wei et al. 2020, section 4.3, Eq. 14-15, Fig. 3). Snapshots of the first row, the baseline, score the sentences:
 
     score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
 
