@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.gru import CELLS, Gru, add_product
+from models.gru import Cell, Gru, add_product
 from models.packing import Packing
 from models.site import Site
 
@@ -49,14 +49,14 @@ class ScanSchedule:
 
 
 class RnnScan(torch.autograd.Function):
-    """(inputs' products [R, 2, 3d], first states [2, B, d], weight [2, 3d, d], bias, schedule, kind) -> states [R, 2d], 0 at padding."""
+    """(inputs' products [R, 2, 3d], first states [2, B, d], weight [2, 3d, d], schedule) -> states [R, 2d], 0 at padding."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, schedule: ScanSchedule, kind: str) -> Tensor:
+    def forward(ctx: Any, a: Tensor, h: Tensor, weight: Tensor, schedule: ScanSchedule) -> Tensor:
         d, P, B = h.shape[-1], schedule.num_rows, h.shape[1]
         flat = a.reshape(-1, 3 * d)
         gates, candidate = (part.index_select(0, schedule.rows).view(2, P, -1) for part in (flat[:, : 2 * d], flat[:, 2 * d :]))
-        cell = CELLS[kind](gates, candidate, weight, bias)
+        cell = Cell(gates, candidate, weight)
         states = h.new_empty(2, B + P, d)
         states[:, :B] = h.index_select(1, schedule.sentences)
         for at, before, after in schedule.steps:
@@ -72,7 +72,7 @@ class RnnScan(torch.autograd.Function):
             return _rnn_backward(ctx.cell, ctx.states, ctx.schedule, ctx.shape, grad)
 
 
-def _rnn_backward(cell: Any, states: Tensor, schedule: ScanSchedule, shape: torch.Size, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _rnn_backward(cell: Cell, states: Tensor, schedule: ScanSchedule, shape: torch.Size, grad: Tensor) -> tuple[Tensor | None, ...]:
     d, P = states.shape[-1], schedule.num_rows
     dh = grad.new_zeros(2, len(schedule.sentences), d)
     grad = grad.reshape(-1, d).index_select(0, schedule.rows).view(2, P, d)
@@ -83,7 +83,7 @@ def _rnn_backward(cell: Any, states: Tensor, schedule: ScanSchedule, shape: torc
     d_flat = grad.new_zeros(shape.numel() // (3 * d), 3 * d)
     d_flat.index_copy_(0, schedule.rows, torch.cat((cell.d_gates, cell.d_candidate), dim=-1).flatten(0, 1))
     d_first = torch.empty_like(dh).index_copy_(1, schedule.sentences, dh)
-    return d_flat.view(shape), d_first, *cell.weight_gradients(), None, None
+    return d_flat.view(shape), d_first, cell.weight_gradient(), None
 
 
 LARGEST = 80.0
@@ -119,13 +119,11 @@ class ArnScan(torch.autograd.Function):
         weight: Tensor,  # [2, 3d, D]
         offset: Tensor,  # [2, 3d]
         state_weight: Tensor,  # [2, 3d, d]
-        state_bias: Tensor | None,  # [2, 3d]
         active: list[int],
-        kind: str,
     ) -> Tensor:
         (B, S, D), d, T = x.shape, h.shape[-1], len(active)
         gates, candidate, states = h.new_zeros(2, T * B, 2 * d), h.new_zeros(2, T * B, d), h.new_zeros(2, (T + 1) * B, d)
-        cell = CELLS[kind](gates, candidate, state_weight, state_bias)
+        cell = Cell(gates, candidate, state_weight)
         states[:, :B] = h
         keys = powers(-2.0 * keys)
         of_query, of_input, twice_v = (-2.0 * query).T, weight.mT.contiguous(), (2.0 * v)[:, None]
@@ -191,7 +189,7 @@ def _arn_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     d_x = torch.bmm(weights.flatten(1, 2).mT, d_found.flatten(1, 2))
     d_query = torch.bmm(d_queries.mT, before).sum(0)
     d_weight = torch.bmm(d_a.mT, found)
-    return d_x, d_keys.mul_(slope), None, dh, d_query, 2.0 * d_v, d_weight, d_a.sum(1), *cell.weight_gradients(), None, None
+    return d_x, d_keys.mul_(slope), None, dh, d_query, 2.0 * d_v, d_weight, d_a.sum(1), cell.weight_gradient(), None
 
 
 def mean_states(x_BSD: Tensor, mask: Tensor, d: int) -> Tensor:
@@ -201,19 +199,19 @@ def mean_states(x_BSD: Tensor, mask: Tensor, d: int) -> Tensor:
     return (mean.unflatten(1, (-1, d)) if mean.shape[1] > d else mean[:, None].expand(-1, 2, -1)).transpose(0, 1)
 
 
-def _single(*tensors: Tensor | None) -> list[Tensor | None]:
+def _single(*tensors: Tensor) -> list[Tensor]:
     """Converts tensors to fp32: states stay fp32 if the maps around them run in half precision (autocast)."""
-    return [t.float() if t is not None and t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors]
+    return [t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors]
 
 
 class BiRnn(nn.Module):
     """h_j = [f_j; b_j]: f reads from left to right, b from right to left, over real positions.
     `start`: the first states are the mean of the inputs, or 0."""
 
-    def __init__(self, site: Site, d_input: int, gru: str, *, start: Literal["mean", "zero"] = "mean") -> None:
+    def __init__(self, site: Site, d_input: int, *, start: Literal["mean", "zero"] = "mean") -> None:
         super().__init__()
         self.d, self.start = site.d_model, start
-        self.gru = Gru(site, d_input, gru)
+        self.gru = Gru(site, d_input)
 
     def forward(self, x: Tensor, mask: Tensor, packing: Packing | None = None) -> tuple[Tensor, Tensor]:
         """[B, S, D], or packed rows [1, P, D] -> (states of width 2d in the same form, mask). States at padding are zeros."""
@@ -223,8 +221,8 @@ class BiRnn(nn.Module):
             h = mean_states(x if packing is None else packing.unpack(x), mask, self.d)
         a = self.gru.products(x)
         with torch.autocast(x.device.type, enabled=False):
-            parts = _single(a, h, self.gru.state, self.gru.state_offset())
-            return RnnScan.apply(*parts, ScanSchedule(mask, packing), self.gru.kind).view(*x.shape[:-1], -1), mask
+            parts = _single(a, h, self.gru.state)
+            return RnnScan.apply(*parts, ScanSchedule(mask, packing)).view(*x.shape[:-1], -1), mask
 
 
 class BiArn(nn.Module):
@@ -235,10 +233,10 @@ class BiArn(nn.Module):
     `steps` "J": a sentence has as many steps as inputs.
     """
 
-    def __init__(self, site: Site, d_input: int, gru: str, steps: int | str) -> None:
+    def __init__(self, site: Site, d_input: int, steps: int | str) -> None:
         super().__init__()
         self.d, self.steps = site.d_model, steps
-        self.gru = Gru(site, d_input, gru)
+        self.gru = Gru(site, d_input)
         self.query = nn.Linear(site.d_model, site.d_model, bias=False)
         self.key = nn.Linear(d_input, site.d_model, bias=False)
         self.score = nn.Linear(site.d_model, 1, bias=False)
@@ -266,4 +264,4 @@ class BiArn(nn.Module):
         gru = self.gru
         with torch.autocast(x.device.type, enabled=False):
             parts = _single(x, keys, bias, h, self.query.weight, self.score.weight[0], gru.input, gru.input_offset())
-            return ArnScan.apply(*parts, gru.state, gru.state_offset(), active, gru.kind)
+            return ArnScan.apply(*parts, gru.state, active)

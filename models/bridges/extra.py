@@ -6,6 +6,7 @@ Shapes: B sentences, S source positions, T slots of the memory (S, or a number o
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 from models.attention import MultiHeadAttention, padding_bias
 from models.config import UpTo1000
 from models.dropout import Dropout
-from models.gru import GruKind
 from models.packing import Packing, may_pack, worth_packing
 from models.plain import FeedForward, SingleCrossAttention, SubLayer
 from models.recurrence import BiArn, BiRnn
@@ -73,8 +73,6 @@ class RecurrentEncoder(ExtraEncoder):
     Args:
         num_layers: number of recurrent layers.
         rec_input_pos: whether positions are added to the words.
-        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias only for the candidate; torch: the cell of torch.nn.GRU, with
-            biases on all maps and the reset gate after the product.
     """
 
     def __init__(self, site: Site, make: Recurrence, *, num_layers: int, positions: bool, feed_forward: bool = True) -> None:
@@ -106,19 +104,19 @@ class RecurrentEncoder(ExtraEncoder):
 class BiRnnEncoder(RecurrentEncoder):
     """C^1 = LN(BiRNN(H^0)), C^n = LN(BiRNN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); 2d wide (Hao et al. 2019, section 3.1).
 
-    H^0: word embeddings. Both directions start from the mean of the sentence's inputs.
+    H^0: word embeddings. Both directions start from the mean of the sentence's inputs. Assumed: the form of the GRU (`models.gru`).
     norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, and a final LN.
     """
 
     aligned = True
 
-    def __init__(self, site: Site, *, num_layers: UpTo1000 = 1, rec_input_pos: bool = False, gru: GruKind = "recipe") -> None:
-        super().__init__(site, lambda at, width: BiRnn(at, width, gru), num_layers=num_layers, positions=rec_input_pos)
+    def __init__(self, site: Site, *, num_layers: UpTo1000 = 1, rec_input_pos: bool = False) -> None:
+        super().__init__(site, BiRnn, num_layers=num_layers, positions=rec_input_pos)
 
 
 @ENCODERS.register("biarn")
 class BiArnEncoder(RecurrentEncoder):
-    """C^1 = LN(BiARN(H^0)), C^n = LN(BiARN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); T slots, 2d wide (Hao et al. 2019, section 3.2).
+    """C^1 = LN(BiARN(H^0)), C^n = LN(BiARN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); T slots, 2d wide (Hao et al. 2019, section 3.1).
 
     The first layer reads J inputs, one for each token. The other layers read T inputs. H^0: word embeddings. norm pre: as in `birnn`.
 
@@ -127,16 +125,8 @@ class BiArnEncoder(RecurrentEncoder):
         rec_input_pos: whether positions are added to the words (without them, the network reads a bag of words).
     """
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        num_layers: UpTo1000 = 1,
-        steps: UpTo1000 | Literal["J"] = 8,
-        rec_input_pos: bool = False,
-        gru: GruKind = "recipe",
-    ) -> None:
-        super().__init__(site, lambda at, width: BiArn(at, width, gru, steps), num_layers=num_layers, positions=rec_input_pos)
+    def __init__(self, site: Site, *, num_layers: UpTo1000 = 1, steps: UpTo1000 | Literal["J"] = 8, rec_input_pos: bool = False) -> None:
+        super().__init__(site, partial(BiArn, steps=steps), num_layers=num_layers, positions=rec_input_pos)
 
 
 @ENCODERS.register("multi_column")
@@ -149,14 +139,8 @@ class MultiColumnEncoder(RecurrentEncoder):
 
     aligned = True
 
-    def __init__(self, site: Site, *, num_layers: UpTo1000 = 6, rec_input_pos: bool = False, gru: GruKind = "recipe") -> None:
-        super().__init__(
-            site,
-            lambda at, width: BiRnn(at, width, gru, start="zero"),
-            num_layers=num_layers,
-            positions=rec_input_pos,
-            feed_forward=False,
-        )
+    def __init__(self, site: Site, *, num_layers: UpTo1000 = 6, rec_input_pos: bool = False) -> None:
+        super().__init__(site, partial(BiRnn, start="zero"), num_layers=num_layers, positions=rec_input_pos, feed_forward=False)
 
 
 @BRIDGES.register("extra")
@@ -237,7 +221,7 @@ class TwoMemories(SingleCrossAttention):
 class GatedSumCrossAttention(TwoMemories):
     """D = SubLayer(C, q -> MHA(q, H_e, H_e)); R = SubLayer(C, q -> MHA(q, H_r, H_r)); l = s(W [D; R] + b); l * D + (1 - l) * R
 
-    (Hao et al. 2019, section 3.3, gated sum).
+    (Hao et al. 2019, section 3.2, gated sum).
     """
 
     reads_stream = True
@@ -257,7 +241,7 @@ class GatedSumCrossAttention(TwoMemories):
 
 @CROSS_ATTENTIONS.register("stacked")
 class StackedCrossAttention(TwoMemories):
-    """D = SubLayer(C, q -> MHA(q, H_e, H_e)); R = SubLayer(D, q -> MHA(q, H_r, H_r)) (Hao et al. 2019, section 3.3, stack)."""
+    """D = SubLayer(C, q -> MHA(q, H_e, H_e)); R = SubLayer(D, q -> MHA(q, H_r, H_r)) (Hao et al. 2019, section 3.2, stack)."""
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
         attended = super().forward(x, memories, flow)

@@ -126,7 +126,6 @@ OWN = {
     "mlrf2018/fig3/baseline": "mlrf2018/table2/row9",
     "hao2019/table1/row1-continued": None,
     "hao2019/table1/row5-positions": None,
-    "hao2019/table1/row5-torch-gru": None,
     "hao2019/table3/row8-all/zh-en": None,
     "hao2019/table3/row8-all/en-de": None,
     "hao2019/table4/row2-sinusoids": None,

@@ -74,7 +74,7 @@ MISSED = {
 HAO = {
     "table3/row6/zh-en": (36, 23), "table3/row6/en-de": (36, 23), "table3/row8/zh-en": (36, 23), "table3/row8/en-de": (36, 23),
     "table3/row8-all/zh-en": (66, 53), "table3/row8-all/en-de": (66, 53), "table1/row2": (204, 102), "table1/row3": (221, 108),
-    "table1/row4": (110, 57), "table1/row5": (36, 23), "table1/row5-positions": (36, 23), "table1/row5-torch-gru": (36, 33),
+    "table1/row4": (110, 57), "table1/row5": (36, 23), "table1/row5-positions": (36, 23),
     "table1/row1-continued": (0, 0), "table2/row2": (38, 24), "table2/row3": (78, 59), "table2/row5": (66, 53), "table4/row3": (0, 0),
     "table4/row4": (105, 44), "table4/row3-layers": (0, 0), "fig5/T1": (36, 23), "fig5/TJ": (36, 23),
     "table4/row2": (0, 792), "table4/row2-sinusoids": (0, 792),

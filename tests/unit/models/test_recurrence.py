@@ -18,17 +18,16 @@ MASKS = {
     "one empty, one with gaps": torch.tensor([[1, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 1, 0, 0]]).bool(),
 }
 RECURRENCES = {
-    "birnn": lambda site, width, gru: BiRnn(site, width, gru),
-    "birnn from zero": lambda site, width, gru: BiRnn(site, width, gru, start="zero"),
-    "biarn 3": lambda site, width, gru: BiArn(site, width, gru, 3),
-    "biarn J": lambda site, width, gru: BiArn(site, width, gru, "J"),
+    "birnn": BiRnn,
+    "birnn from zero": partial(BiRnn, start="zero"),
+    "biarn 3": partial(BiArn, steps=3),
+    "biarn J": partial(BiArn, steps="J"),
 }
-GRUS = ("recipe", "torch")
 
 
-def made(name, width, gru, d=4):
+def made(name, width, d=4):
     torch.manual_seed(1)
-    module = RECURRENCES[name](Site("encoder", 0, 1, ModelConfig(d_model=d, num_heads=2)), width, gru).double()
+    module = RECURRENCES[name](Site("encoder", 0, 1, ModelConfig(d_model=d, num_heads=2)), width).double()
     for p in module.parameters():
         torch.nn.init.uniform_(p, -0.9, 0.9)
     return module
@@ -38,10 +37,6 @@ def step(gru, k, x, h):
     """One cell of direction k, gate by gate, vectors alone."""
     d = len(h)
     w, u = gru.input[k].split(d), gru.state[k].split(d)
-    if gru.kind == "torch":
-        b, c = gru.input_bias[k].split(d), gru.state_bias[k].split(d)
-        r, z = (sigmoid(w[i] @ x + b[i] + u[i] @ h + c[i]) for i in range(2))
-        return (1 - z) * torch.tanh(w[2] @ x + b[2] + r * (u[2] @ h + c[2])) + z * h
     r, update = (sigmoid(torch.cat((w[i], u[i]), 1) @ torch.cat((x, h))) for i in range(2))
     candidate = torch.tanh(torch.cat((w[2], u[2]), 1) @ torch.cat((x, r * h)) + gru.bias[k])
     return (1 - update) * h + update * candidate
@@ -78,10 +73,9 @@ def biarn(module, x):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("width", [4, 8])
-@pytest.mark.parametrize("gru", GRUS)
 @pytest.mark.parametrize("name", RECURRENCES)
-def test_outputs_and_gradients_are_those_of_the_equation(name, gru, width, mask):
-    module = made(name, width, gru)
+def test_outputs_and_gradients_are_those_of_the_equation(name, width, mask):
+    module = made(name, width)
     x = torch.randn(3, 5, width, dtype=torch.double, requires_grad=True)
     out, slots = module(x, mask)
     assert not out[~slots].any()
@@ -106,7 +100,7 @@ def by_hand(module, name, x, mask):
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 15.0, 1e4])
 def test_energies_of_any_size(scale):
     """Saturated or not, the scan's form of tanh neither overflows nor differs."""
-    module, mask = made("biarn 3", 8, "recipe").float(), MASKS["full"]
+    module, mask = made("biarn 3", 8).float(), MASKS["full"]
     x = torch.randn(3, 5, 8, requires_grad=True)
     with torch.no_grad():
         module.key.weight.mul_(scale)
@@ -195,13 +189,11 @@ def test_merged_columns(training):
 
 
 @pytest.mark.parametrize("init", ["xavier", "fan-in"])
-@pytest.mark.parametrize("gru", GRUS)
-def test_first_values_of_a_cell(gru, init):
-    model = build(two_memories("birnn", num_layers=2, gru=gru) | {"init": init}, VOCAB, VOCAB, 1)
+def test_first_values_of_a_cell(init):
+    model = build(two_memories("birnn", num_layers=2) | {"init": init}, VOCAB, VOCAB, 1)
     for n, layer in enumerate(model.extra_encoder.layers):
         fan_in, cell = (16 if n == 0 else 32) + 16, layer.recurrence.gru
         bound = (6 / (fan_in + 16)) ** 0.5 if init == "xavier" else fan_in**-0.5
         for weight in (cell.input, cell.state):
             assert 0.95 * bound < weight.abs().max() <= bound
-        biases = [p for name, p in cell.named_parameters() if "bias" in name]
-        assert len(biases) == (1 if gru == "recipe" else 2) and all(bool(b.any()) == (init == "fan-in") for b in biases)
+        assert bool(cell.bias.any()) == (init == "fan-in")
