@@ -124,6 +124,7 @@ OWN = {
     "mlrf2018/table2/row19-w1-hop": None,
     "mlrf2018/table2/row19-hops-16": "mlrf2018/fig3/hop16",
     "mlrf2018/fig3/baseline": "mlrf2018/table2/row9",
+    "mlrf2018/table4/baseline": "mlrf2018/table2/row9",
     "hao2019/table1/row1-continued": None,
     "hao2019/table1/row5-positions": None,
     "hao2019/table3/row8-all/zh-en": None,
