@@ -128,6 +128,25 @@ def test_differences_that_the_paper_reports_are_claims_on_the_rows_that_it_compa
     assert starts(table)[row].split("/", 2)[2] == against and (claims[row].effect if row in claims else None) == pytest.approx(effect)
 
 
+@pytest.mark.parametrize("row", ["mlrf2018/table2/row9", "dou2018/table1/row1", "hao2019/table1/row1"])
+def test_merges_are_joint_with_a_vocabulary_per_language(row: str) -> None:
+    spec = rows()[row].spec
+    assert spec is not None and (spec.data.subword.merges, spec.data.subword.joint) == ("joint", False)
+
+
+@pytest.mark.parametrize(
+    ("row", "stated", "assumed"),
+    [
+        ("wei2020/table4/row8", "data.tokenizer", "data.max_length"), ("mlrf2018/table3/row4", "optim.betas", "optim.restart.schedule"),
+        ("hao2019/table3/row8/en-de", "model.bridge.where", "data.subword.merges"), ("wei2020/table5/row6", "model.d_ff", "model.dropout"),
+        ("shen2018/table1/row6/tr-en-e64", "data.subword.joint", "model.bridge"),
+        ("shen2018/table1/row6/de-en-e64", "batch.size", "data.subword.joint"),
+    ],
+)  # fmt: skip
+def test_what_a_paper_states_is_not_assumed(row: str, stated: str, assumed: str) -> None:
+    assert stated not in rows()[row].assumed and assumed in rows()[row].assumed
+
+
 BASELINES = {
     *(f"dou2018/table{i}/row1" for i in (1, 3, 4)),
     *(f"dou2018/table2/row{i}/{pair}" for i in (6, 8) for pair in ("en-de", "zh-en")),
