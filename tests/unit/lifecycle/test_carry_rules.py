@@ -69,7 +69,10 @@ def test_a_record_that_differs_is_a_conflict_and_a_damaged_one_is_replaced(both)
 def test_records_that_only_the_clock_changed_are_the_same(both):
     theirs, ours = both
     for root, seconds in zip(both, (1.0, 2.0), strict=True):
-        ledger, found = Ledger(root), {"chosen": 0, "tune": {"seeds": {"search": [9]}}, "trials": [{"number": 0, "seconds": seconds}], "time": seconds}
+        ledger, found = (
+            Ledger(root),
+            {"chosen": 0, "tune": {"seeds": {"search": [9]}}, "trials": [{"number": 0, "seconds": seconds}], "time": seconds},
+        )
         ledger.write_decode(KEY, DECODE, {"seconds": seconds}, ["a", "b"])
         for folder, record in (("tune", {"alpha": 1.0, "seconds": seconds}), ("search", found)):
             ledger.write_record(KEY, folder, DECODE, record)
