@@ -8,6 +8,16 @@ SEARCH_SPACES = ROOT / "search_spaces"
 PUBLISHED_LEDGER = ROOT / "docs" / "results" / "ledger"
 
 
+def published_ledgers() -> list[Path]:
+    """Returns the read-only ledgers of the product."""
+    return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
+
+
+def profile_names() -> list[str]:
+    """Returns the names of the product's profiles."""
+    return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
+
+
 def user_cache() -> Path:
     """Returns the product's folder in the user's cache, for data that can be made again: `$XDG_CACHE_HOME/nmt-ablate`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate"

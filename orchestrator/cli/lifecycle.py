@@ -10,6 +10,7 @@ from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store
+from orchestrator.paths import published_ledgers
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS, RowOptions
@@ -34,7 +35,7 @@ def status(
         need_folder(results, "--results")
     place, name = object_store.display_path(results), None if name is None else as_address(name)
     paths, more = (None, 0) if every or name is not None else recent_sweeps(results)
-    sweeps, hidden = sweep_status(results, name=name, paths=paths), 0
+    sweeps, hidden = sweep_status(results, published_ledgers(), name=name, paths=paths), 0
     if as_json:
         print_json({"results": place, "sweeps": [sweep.as_json() for sweep in sweeps], "more": more})
     elif name is not None and not sweeps:
@@ -62,7 +63,6 @@ def ui(
 
     Example:  nmt-ablate ui --port 5001
     """
-    from orchestrator.cli.commands.request import published_ledgers
     from orchestrator.tracking.environment import checked_uri
     from orchestrator.tracking.ui import serve_ui
 
@@ -75,7 +75,6 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
 
     Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
     """
-    from orchestrator.cli.commands.request import published_ledgers
     from orchestrator.cli.output import console
     from orchestrator.tracking import sweeps
     from orchestrator.tracking.environment import checked_uri, default_uri, reason, redact

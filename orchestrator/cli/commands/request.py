@@ -10,7 +10,7 @@ from orchestrator.cost import controls
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger.results import Ledger, Record
-from orchestrator.paths import PUBLISHED_LEDGER
+from orchestrator.paths import published_ledgers
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log, log_once
 from orchestrator.specs import index
@@ -23,11 +23,6 @@ from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 
 Asked = str | list[index.Target]
-
-
-def published_ledgers() -> list[Path]:
-    """Returns the read-only ledgers of the product."""
-    return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
 
 
 def open_ledger(results: Path) -> Ledger:

@@ -11,13 +11,14 @@ from rich.console import Console
 
 from orchestrator.cli.commands import looks, tune
 from orchestrator.cli.commands.report import write_sweep_page
-from orchestrator.cli.commands.request import Request, published_ledgers
+from orchestrator.cli.commands.request import Request
 from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, choose_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
+from orchestrator.paths import published_ledgers
 from orchestrator.report import formats
 from orchestrator.report.page.section import Section
 from orchestrator.safe_text import log, visible

@@ -33,7 +33,7 @@ def runs(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shipped(runs: Path, tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", runs)
+    monkeypatch.setattr("orchestrator.paths.PUBLISHED_LEDGER", runs)
     monkeypatch.chdir(tmp_path)
     return runs
 

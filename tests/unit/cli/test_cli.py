@@ -33,7 +33,7 @@ def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
     (row,) = json.loads(out)["rows"]
     assert code == 0 and row["shipped"] is False and "1 run: 1 new; 1 training to do\n" in err and "others start from" not in err
     published.mkdir()
-    monkeypatch.setattr("orchestrator.cli.commands.request.PUBLISHED_LEDGER", published)
+    monkeypatch.setattr("orchestrator.paths.PUBLISHED_LEDGER", published)
     train, decode, score = (row["keys"][kind] for kind in ("train", "decode", "score"))
     Ledger(published).write_train(train, {"status": "done", "key": train})
     Ledger(published).write_record(train, "score", score, {"key": score, "decode_key": decode, "bleu": 30.0})

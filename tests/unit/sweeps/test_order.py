@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from orchestrator.cli.commands import request
+from orchestrator import paths
 from orchestrator.engines.execute import Local
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import sha256
@@ -145,9 +145,11 @@ def test_a_parent_without_weights_trains_again_before_its_child(cli, spec, tmp_p
     assert cli("results", "export", shipped, "--results", tmp_path / "elsewhere")[0] == 0
     alone = json.loads(out)
 
-    monkeypatch.setattr(request, "PUBLISHED_LEDGER", shipped)
+    monkeypatch.setattr(paths, "PUBLISHED_LEDGER", shipped)
     results = ["--results", tmp_path / "results"]
     assert "nothing to do" in cli("run", f"{path}#a", *run, *results)[2], "a shipped result is enough by itself"
+    (sweep,) = json.loads(cli("status", "--json", *results)[1])["sweeps"]
+    assert [row["status"] for row in sweep["rows"]] == ["done"]
     planned = json.loads(cli("plan", path, "--json", *cache, *results)[1])
     assert [row["status"] for row in planned["rows"]] == ["new", "new"] and "weights" in planned["rows"][0]["reason"]
     assert [planned["cost"][name]["trainings"] for name in ("done", "left")] == [0, 2]
