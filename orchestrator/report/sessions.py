@@ -9,6 +9,7 @@ Metric and runs identify a claim. Another name, expectation or call gives no sec
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from orchestrator.report.effects import Outcomes
 from orchestrator.report.judgement import Judgement
 from orchestrator.scoring.significance.online import level
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.specs.claims import Claim, of_table
+from orchestrator.specs.claims import Claim, RowClaim, of_table
 from orchestrator.specs.positions import Document, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
@@ -75,24 +76,28 @@ def p_of(one: Judgement) -> float:
     return one.raw if one.raw is not None and sign * one.effects[0].delta > 0 else 1.0
 
 
+def judges(claim: RowClaim, rows: Mapping[str, Row]) -> bool:
+    """Returns whether a session judges a claim: one of a file, with an effect, on rows of ours. A claim of no effect has no p."""
+    ours = all(name not in rows or rows[name].kind != "external" for name in (claim.row, str(claim.against)))
+    return ours and claim.source == "file" and claim.effect != 0
+
+
 def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:
     """Returns a line per claim whose row differs from the other row in spec keys that its `changes` do not name.
 
-    rows: rows by address; starts: row -> the row with which it is compared.
+    Claims that a session omits have none. rows: rows by address; starts: row -> the row with which it is compared.
     """
     problems = []
     for i, (claim, full) in enumerate(zip(claims, of_table(address, claims), strict=True)):
-        names = (full.row, full.against or starts.get(full.row, ""))
-        ours, theirs = (rows[name].spec if name in rows else None for name in names)
+        full = replace(full, against=full.against or starts.get(full.row))
+        ours, theirs = (rows[str(name)].spec if name in rows else None for name in (full.row, full.against))
         position, allowed = document.at(("claims", i, "changes")), claim.changes or []
-        if any(name in rows and rows[name].kind == "external" for name in names):
-            problems.append(position.line("found a row of kind external; expected rows whose specs can be compared"))
-        elif ours is not None and theirs is not None:
+        if judges(full, rows) and ours is not None and theirs is not None:
             own, base = (spec.model_dump(mode="json", exclude={"seed"}) for spec in (ours, theirs))
             others = [key for key in differing(own, base) if not any(f"{key}.".startswith(f"{name}.") for name in allowed)]
             if others:
                 found = f"{claim.row} differs in {', '.join(others)}{', too' if allowed else ''}"
-                problems.append(position.line(f"{found}; expected it to differ from {names[1]} only in what changes names"))
+                problems.append(position.line(f"{found}; expected it to differ from {full.against} only in what changes names"))
     return problems
 
 

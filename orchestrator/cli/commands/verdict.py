@@ -55,7 +55,8 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
     found = [(each.profile if len(sizes) > 1 else None, one) for each in sizes for one in _answers(target, each, session)]
     answers = [replace(one, size=size) for size, one in found]
     if not answers:
-        raise UserError(f"{target}: found no claim in the paper or the file (`claims`); `table` shows the differences of its rows")
+        where = "the paper or the file (`claims`)" if session is None else "the file (`claims`) with an effect on a row of ours"
+        raise UserError(f"{target}: found no claim in {where}; `table` shows the differences of its rows")
     if as_json:
         for one in answers:
             print_json(({} if session is None else {"session": one.session}) | one.as_json())
@@ -79,13 +80,15 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
     problems: list[str] = []
     for family in request.families():
         address, file, rows = family.address, family.file, family.rows
+        by_id = {row.id: row for row in rows}
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
         stated, known = claims.of_table(address, file.head.claims), known | outcomes
         if session is not None:
-            problems += sessions.undeclared(file.document, address, file.head.claims, {row.id: row for row in rows}, starts(rows))
+            problems += sessions.undeclared(file.document, address, file.head.claims, by_id, starts(rows))
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
         named = family.named(request.rows)
-        own = [Answer(one, bool(family.searches)) for one in found if one.claim.row in named]
+        found = [one for one in found if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id))]
+        own = [Answer(one, bool(family.searches)) for one in found]
         _add_history(own, address, file.head.claims, sweep_files.recorded_claims(roots, address))
         answers += own
     raise_all(problems)
@@ -101,12 +104,9 @@ def headlines(answers: list[Answer]) -> list[Answer]:
 
 
 def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outcomes) -> list[Answer]:
-    """Returns the claims of files with their lines in the session; None for unfinished runs.
-
-    A claim of no effect has no p, and the session does not judge it.
-    """
-    own = [one for one in answers if one.judgement.claim.source == "file" and one.judgement.stated]
-    ready = [one for one in own if one.judgement.raw is not None and one.judgement.claim.effect != 0]
+    """Returns the claims on their own metrics with their lines in the session; None for unfinished runs."""
+    own = [one for one in answers if one.judgement.stated]
+    ready = [one for one in own if one.judgement.raw is not None]
     ready = [one for one in ready if min(min(effect.seeds) for effect in one.judgement.effects) >= one.judgement.claim.seeds]
     for one, line in zip(ready, sessions.join(results, name, [one.judgement for one in ready], outcomes), strict=True):
         one.session = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
