@@ -101,6 +101,8 @@ def judge(
             most, least = f"{sign * bound:+.{digits}f}", f"{sign * small:+.{digits}f}"
             return Verdict(NO_EFFECT, f"the effect is at most {most} (one-sided {100 * (1 - level):.3g} %), under {least}", needed)
     reason = f"80 % power finds {test.mde:.2g}"
+    if test.p < level:
+        return Verdict(OPEN, f"{reason}; significant alone, not over all claims{' and controls' if controls > 1 else ''}", needed)
     wanted = f"{size:+.{digits}f}" if size is not None else f"{found.delta:+.2g}"
     more = f"{needed} seeds would find {wanted}" if needed is not None else f"{MOST_SEEDS} seeds would not find {wanted} on this test set"
     return Verdict(OPEN, f"{reason}; {more}", needed)

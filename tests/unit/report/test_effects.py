@@ -97,7 +97,9 @@ def named(table: Table) -> dict[str, dict[str, Any]]:
     return {line.label: line.as_json()["ours"] or {} for line in table.rows}
 
 
-def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(
+    rows: list[Row], finder: Finder, reader: StatisticsReader, monkeypatch
+) -> None:
     outcomes = {row.id: finder.outcomes(row) for row in rows}
     whole = Effects(rows, outcomes, reader)
     model = MixedModel({row.id: {o.seed: o.bleu for o in outcomes[row.id]} for row in rows if row.id in whole.arms})
@@ -108,6 +110,10 @@ def test_the_spread_is_that_of_the_mixed_model_and_p_adjusted(rows: list[Row], f
     tested = [one for one in found if one.raw is not None]
     assert [one.p for one in tested] == pytest.approx(holm([one.raw for one in tested])) and {one.family for one in found} == {len(tested)}
     assert {one.metric for one in tested} == {"bleu", "nll"} and "alone" not in {one.claim.row.rsplit("/", 1)[1] for one in tested}
+    monkeypatch.setattr("orchestrator.report.claims.holm", lambda values: [1.0 for _ in values])
+    left = [one for one in Comparisons(rows, outcomes, starts(rows, None), reader).judgements if one.verdict.word == "open" and one.raw]
+    said = [one.verdict.reason.endswith("; significant alone, not over all claims") for one in left]
+    assert said == [one.raw < one.level for one in left] and any(said)
 
 
 def test_another_systems_row_leaves_our_variances_and_is_compared_by_welch(
