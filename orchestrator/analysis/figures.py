@@ -183,11 +183,8 @@ def short(text: str, limit: int = 40) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", text if len(text) <= limit else text[: limit - 3].rstrip() + "...")
 
 
-def write(kind: str, analysis: Analysis, context: AnalysisContext, out: Path, width: str | None = None) -> dict[str, Path]:
-    """Writes `out`/KIND.{json,csv,png,svg,pdf} (without a figure the first two); returns suffix -> path. Raises OSError naming the file.
-
-    width: of the figure, `column` or `page`; None: the one that suits the analysis.
-    """
+def write(kind: str, analysis: Analysis, context: AnalysisContext, out: Path) -> dict[str, Path]:
+    """Writes `out`/KIND.{json,csv,png,svg,pdf} (without a figure the first two); returns suffix -> path. Raises OSError naming the file."""
     subjects = [
         {"id": s.row.id, "label": s.label, "seed": s.spec.seed, "keys": s.keys.as_dict()}
         | ({"asked": s.analysis_row.id} if s.analysis_row else {})
@@ -197,7 +194,7 @@ def write(kind: str, analysis: Analysis, context: AnalysisContext, out: Path, wi
     document = atomic.plain(document | {"columns": analysis.columns, "records": analysis.records, "notes": analysis.notes})
     table = pd.DataFrame(analysis.records, columns=analysis.columns, dtype=object).to_csv(index=False, lineterminator="\n")
     contents = {"json": (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(), "csv": table.encode()}
-    contents |= images(analysis, WIDTHS[width or analysis.width])
+    contents |= images(analysis, WIDTHS[analysis.width])
     paths = {suffix: out / f"{kind}.{suffix}" for suffix in contents}
     for suffix, data in contents.items():
         atomic.write_bytes(paths[suffix], data)

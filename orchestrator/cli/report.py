@@ -11,19 +11,10 @@ from typer import Argument, Option
 from orchestrator.cli.options import AsJson, Baseline, NoTracking, Seed, TrackingUri, expand_options, folder
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
-from orchestrator.files.folders import checked, make_parent, need_folder
+from orchestrator.files.folders import make_parent, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
-
-
-def _place(value: Any) -> Path:
-    path = Path(value)
-    if path.suffix not in (".html", ".md") or "\0" in str(value):
-        return checked(value, "--to")
-    checked(path.parent, "--to")
-    return path
-
 
 Trained = Annotated[str, Argument(metavar="ROW|FILE", help="A row that has been trained.")]
 Table = Annotated[str, Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder.")]
@@ -37,7 +28,6 @@ def analyse(
     settings: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="Option, as edges=15,30; may be repeated.")] = None,
     seed: Seed = None,
     out: Annotated[Path | None, folder("--out", "Folder of the files; default RESULTS/analyses/NAME.")] = None,
-    width: Annotated[Literal["column", "page"] | None, Option("--width", help="Figures as wide as one or two columns.")] = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
@@ -48,7 +38,7 @@ def analyse(
     """
     from orchestrator.cli.commands.analyse import analyse
 
-    outputs: dict[str, Any] = {"out": out, "width": width, "tracking": not no_tracking, "tracking_uri": tracking_uri}
+    outputs: dict[str, Any] = {"out": out, "tracking": not no_tracking, "tracking_uri": tracking_uri}
     analyse(targets, kind, settings or [], 1 if seed is None else seed, options, as_json=as_json, **outputs)
 
 
@@ -63,7 +53,7 @@ def table(
 ) -> None:
     """Print a paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
 
-    Differences have a 95 % interval over other seeds and other sentences, and a verdict on the paper's claim. Both need at least two seeds.
+    Differences have an interval over other seeds and other sentences, and a verdict on the paper's claim. Both need at least two seeds.
 
     Example:  nmt-ablate table dou2018/table1 --format md
     """
@@ -76,7 +66,7 @@ def table(
 def report(
     targets: Annotated[list[str], Argument(metavar="TARGET..", help="Tables, files or folders; several make one page.")],
     options: RowOptions,
-    to: Annotated[Path | None, Option("--to", parser=_place, metavar="FOLDER|FILE", help="Default: RESULTS/reports.")] = None,
+    to: Annotated[Path | None, Option("--to", metavar="FOLDER|FILE", help="Default: RESULTS/reports.")] = None,
     baseline: Baseline = None,
     second_corpora: Annotated[
         list[str] | None,

@@ -30,7 +30,6 @@ def plan(
     force: Annotated[bool, Option("--force", help="Allow more than 20,000 runs.")] = False,
     probe: Annotated[bool, Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
     probes: Annotated[int, Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
-    rows: Annotated[bool, Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what would run and what it costs: keys, parameters, operations, time, memory, finished and shared work. Starts no training.
@@ -41,7 +40,7 @@ def plan(
     """
     from orchestrator.cli.commands.plan import plan
 
-    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, every_row=rows, as_json=as_json)
+    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, as_json=as_json)
 
 
 def new(

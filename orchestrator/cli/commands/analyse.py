@@ -32,7 +32,6 @@ def analyse(
     options: RowOptions,
     *,
     out: Path | None,
-    width: str | None,
     tracking: bool,
     tracking_uri: str | None,
     as_json: bool,
@@ -60,7 +59,7 @@ def analyse(
             continue
         done += 1
         log(*(f"left out: {line}" for line in left_out))
-        files = write(each, analysis, context, folder, width)
+        files = write(each, analysis, context, folder)
         if tracking:
             tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": options.profile or "as published"}
             tags |= dict(zip(("paper", "table"), its_rows[0].id.split("/"), strict=False))

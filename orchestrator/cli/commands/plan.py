@@ -49,10 +49,8 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, **settings:
         _plan(targets, size, seeds, **settings)
 
 
-def _plan(
-    targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, every_row: bool, as_json: bool
-) -> None:
-    """Prints the plan of one size. max_probes: maximum number of new probes. every_row: print long tables whole."""
+def _plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, as_json: bool) -> None:
+    """Prints the plan of one size. max_probes: maximum number of new probes."""
     data, ledger, requested = Data(options.data_dir, options.cache_dir), open_ledger(options.results), parse_seeds(seeds)
     requests = for_each(lambda target: Request.of(target, options, data=data, preparing=max_probes > 0), dict.fromkeys(targets))
     rows = [row for request in requests for row in request.rows]
@@ -90,7 +88,7 @@ def _plan(
     if as_json:
         print_json(record | {"grids": [summary(grid) for grid in grids], "power": power} | ({"search": search} if search else {}))
     else:
-        console().print(_table(planned_rows, cost, shipped, every_row, "rate" if rate else ""))
+        console().print(_table(planned_rows, cost, shipped, "rate" if rate else ""))
 
     totals = record["totals"]
     told = {name: f"{totals[name]} {name}" for name in STATUSES if name in totals}
@@ -173,8 +171,8 @@ def _grid_lines(table: TableFile) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, int]], every_row: bool, without: str) -> Table:
-    """Returns a line per row; seeds with equal content share a line. Above MAX_ROWS only the first and last rows, unless `every_row`."""
+def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, int]], without: str) -> Table:
+    """Returns a line per row; seeds with equal content share a line. Above MAX_ROWS only the first and last rows."""
     rows = planned_rows.every
     short = short_names([row.id for row in rows])
     lines: dict[tuple[str, ...], list[str]] = {}
@@ -189,10 +187,10 @@ def _table(planned_rows: Plan, cost: dict[str, Cost], shipped: set[tuple[str, in
         column.no_wrap = column.header not in ("rate", "status")
         column.overflow = "ellipsis" if column.no_wrap else "fold"
     for number, line in enumerate(cells):
-        if every_row or len(cells) <= MAX_ROWS or not END_ROWS <= number < len(cells) - END_ROWS:
+        if len(cells) <= MAX_ROWS or not END_ROWS <= number < len(cells) - END_ROWS:
             table.add_row(*(cell(line[n]) for n in said))
         elif number == END_ROWS:
-            table.add_row(f"({len(cells) - 2 * END_ROWS:,} rows more: --rows)")
+            table.add_row(f"({len(cells) - 2 * END_ROWS:,} rows more: --json)")
     return table
 
 

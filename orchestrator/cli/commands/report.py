@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.cli.commands.request import Request
-from orchestrator.cli.commands.sizes import at_sizes, make_ladders
-from orchestrator.cli.commands.table import sections
+from orchestrator.cli.commands.sizes import make_ladders
+from orchestrator.cli.commands.table import by_size, sections
 from orchestrator.cli.output import version
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
-from orchestrator.files.folders import make
+from orchestrator.files.folders import checked, make
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import markdown, render
 from orchestrator.report.page.section import Section
@@ -42,25 +42,22 @@ def report(
     suffix = ".md" if as_markdown else ".html"
     if to is not None and to.suffix in {".html", ".md"} - {suffix}:
         raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
+    if to is not None:
+        checked(to.parent if to.suffix == suffix else to, "--to")
+    if options.ladder is not None and second_corpora:
+        raise UserError("--ladder: found --second-corpus too; expected one of them")
     if text is not None and not as_markdown:
         raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
     found: dict[tuple[str, tuple[tuple[str, str], ...]], Section] = {}  # a table that several targets name appears once
     names = []
     climbed: list[Ladder] = []
     for target in dict.fromkeys(targets):
-        sizes = at_sizes(options, target)
-        request = Request.of(target, sizes[0])
-        own = sections(request, baseline)
-        if len(sizes) > 1:
-            if second_corpora:
-                raise UserError("--ladder: found --second-corpus too; expected one of them")
-            by_size = [(sizes[0], own), *((size, sections(Request.of(target, size), baseline)) for size in sizes[1:])]
-            climbed += make_ladders(by_size)
-            own = [
-                replace(each, table=replace(each.table, table=f"{each.table.table}, {size.profile}"))
-                for size, found_of in by_size
-                for each in found_of
-            ]
+        found_of = by_size(target, options, baseline)
+        request, own = found_of[0]
+        if options.ladder is not None:
+            climbed += make_ladders(found_of)
+            sized = [(one, f"{one.table.table}, {each.options.profile}") for each, its in found_of for one in its]
+            own = [replace(one, table=replace(one.table, table=name)) for one, name in sized]
         for corpus in second_corpora:
             there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
             second = sections(Request.of(target, there, data=request.finder.data), baseline)

@@ -84,7 +84,7 @@ def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -
                 raise
             failed = True
     if len(sizes) > 1:
-        for found in make_ladders([(own, sections(request.again(), None, quiet=True)) for request, _, own in sizes]):
+        for found in make_ladders([(request, sections(request.again(), None, quiet=True)) for request, _, _ in sizes]):
             formats.show_ladder(console(stderr=options.as_json), found)
     if failed:
         raise typer.Exit(1)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from orchestrator.cli.commands.request import Request
 from orchestrator.errors import UserError
 from orchestrator.report import ladder
 from orchestrator.report.ladder import Ladder, Size
@@ -40,8 +41,8 @@ def _of_file(targets: Sequence[str]) -> list[str]:
     return list(*found)
 
 
-def make_ladders(found: Sequence[tuple[RowOptions, Sequence[Section]]]) -> list[Ladder]:
-    """Returns the ladder of each table, from the options and the tables of each size."""
-    by_table = [{section.table.table: Size(str(options.profile), section) for section in own} for options, own in found]
+def make_ladders(found: Sequence[tuple[Request, Sequence[Section]]]) -> list[Ladder]:
+    """Returns the ladder of each table, from the request and the tables of each size."""
+    by_table = [{section.table.table: Size(str(request.options.profile), section) for section in own} for request, own in found]
     names = dict.fromkeys(name for each in by_table for name in each)
     return [ladder.make([each[name] for each in by_table if name in each]) for name in names]

@@ -30,7 +30,7 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
             raise UserError("--columns: found --ladder too; expected one of them")
         _ladders(target, form, baseline, options)
         return
-    made = [each.table for each in sections(Request.of(target, options), baseline)]
+    made = [each.table for _, own in by_size(target, options, baseline) for each in own]
     if form == "terminal":
         for each in made:
             show(console(), each, names)
@@ -41,13 +41,19 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
 def _ladders(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
     if form == "latex":
         raise UserError("--format latex: found --ladder too; expected terminal, md or json")
-    for each in make_ladders([(size, sections(Request.of(target, size), baseline)) for size in at_sizes(options, target)]):
+    for each in make_ladders(by_size(target, options, baseline)):
         if form == "json":
             print_json(each.as_json())
         elif form == "md":
             sys.stdout.write(f"**{each.table}**\n\n{markdown_ladder(each)}")
         else:
             show_ladder(console(), each)
+
+
+def by_size(target: str, options: RowOptions, baseline: str | None) -> list[tuple[Request, list[Section]]]:
+    """Returns the request and the tables at each size of `--ladder`, or the only ones."""
+    requests = [Request.of(target, size) for size in at_sizes(options, target)]
+    return [(request, sections(request, baseline)) for request in requests]
 
 
 def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:

@@ -35,10 +35,10 @@ def test_a_pdf_has_true_type_fonts_and_no_date(lab, tmp_path) -> None:
     assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
 
 
-@pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
-def test_figures_are_as_wide_as_columns_of_a_paper(lab, tmp_path, width: str | None, inches: float) -> None:
+@pytest.mark.parametrize(("width", "inches"), [("column", figures.COLUMN), ("page", figures.PAGE)])
+def test_figures_are_as_wide_as_columns_of_a_paper(lab, tmp_path, width: str, inches: float) -> None:
     context = lab.context("accuracy", "base", "iter")
-    png = figures.write("accuracy", accuracy(context), context, tmp_path, width)["png"].read_bytes()
+    png = figures.write("accuracy", replace(accuracy(context), width=width), context, tmp_path)["png"].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
 
 

@@ -135,17 +135,17 @@ def test_seeds_may_be_a_number(spec) -> None:
         resolve(spec("  a: {}\nsweep: {seeds: 0}\n"))
 
 
-def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid, cli, tmp_path) -> None:
+def test_a_long_plan_is_a_summary_and_its_json_has_every_row(grid, cli, tmp_path) -> None:
     axes = "    d: {key: model.d_ff, grid: [8, 16, 24, 40, 64]}\n    clip: {key: optim.clip_norm, loguniform: {low: 1, high: 9}}\n"
     path = grid(f"  samples: 12\n  axes:\n{axes}")
     rows = names(path)
     assert len(rows) > 50
     code, out, err = cli("plan", path, "--results", tmp_path / "r")
     shown = [name for name in rows if f" {name} " in out]
-    assert code == 0 and shown == [*rows[:5], *rows[-5:]] and f"({len(rows) - 10} rows more: --rows)" in out
+    assert code == 0 and shown == [*rows[:5], *rows[-5:]] and f"({len(rows) - 10} rows more: --json)" in out
     assert "  axis d: 8, 16, 24, 40, 64\n  axis clip: 1 to 9, drawn\n" in err
-    _, out, _ = cli("plan", path, "--results", tmp_path / "r", "--rows")
-    assert all(f" {name} " in out for name in rows)
+    _, out, _ = cli("plan", path, "--results", tmp_path / "r", "--json")
+    assert [row["id"].rpartition("/")[2] for row in json.loads(out)["rows"]] == rows
     _, out, err = cli("plan", grid(), "--results", tmp_path / "r")
     assert "rows more" not in out and "  axis hops: 2, 3 (fusion: mlrf)\n" in err
 
