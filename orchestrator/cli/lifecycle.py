@@ -27,6 +27,7 @@ def status(
     Example:  nmt-ablate status --all
     """
     from orchestrator.cli.output import console
+    from orchestrator.ledger.results import Ledger
     from orchestrator.sweeps.names import as_address
     from orchestrator.sweeps.status import first_to_see, recent_sweeps, runs_table, sweep_status
     from orchestrator.tables import counted
@@ -35,11 +36,12 @@ def status(
         need_folder(results, "--results")
     place, name = object_store.display_path(results), None if name is None else as_address(name)
     paths, more = (None, 0) if every or name is not None else recent_sweeps(results)
-    sweeps, hidden = sweep_status(results, published_ledgers(), name=name, paths=paths), 0
+    ledger = Ledger(results, published_ledgers())
+    sweeps, hidden = sweep_status(ledger, name=name, paths=paths), 0
     if as_json:
         print_json({"results": place, "sweeps": [sweep.as_json() for sweep in sweeps], "more": more})
     elif name is not None and not sweeps:
-        known = [sweep.name for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
+        known = [sweep.name for sweep in sweep_status(ledger, paths=recent_sweeps(results)[0])]
         raise UserError(f"{shown(name)}: no sweep of it in {place}; {nearest(name, known)}")
     elif not sweeps:
         echo([f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"])

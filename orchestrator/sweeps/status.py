@@ -57,16 +57,10 @@ def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
     return name in (sweep, record.get("name")) or any(inside)
 
 
-def sweep_status(
-    results: Path, mirrors: Sequence[Path] = (), *, name: str | None = None, paths: Iterable[Path] | None = None
-) -> list[SweepStatus]:
-    """The sweeps of a ledger by name. Takes no locks. mirrors: further read-only ledgers with results of their runs.
-
-    name: only sweeps that `is_of_sweep` gives this name. paths: only these files.
-    """
-    ledger = Ledger(results, mirrors)
+def sweep_status(ledger: Ledger, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[SweepStatus]:
+    """The sweeps of a ledger by name. Takes no locks. name: only sweeps that `is_of_sweep` gives this name. paths: only these files."""
     sweeps = []
-    for path in sweep_files.paths(results) if paths is None else paths:
+    for path in sweep_files.paths(ledger.root) if paths is None else paths:
         if (record := sweep_files.read_or_tell(path)) is None or (name is not None and not is_of_sweep(name, path.stem, record)):
             continue
         holder = SweepFile(path).driver

@@ -46,7 +46,7 @@ def test_show_escapes_them_and_can_be_read_again(spec, tmp_path) -> None:
 
 def test_status_shows_escapes(fake_results, cli) -> None:
     fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
-    (found,) = sweep_status(fake_results.root)
+    (found,) = sweep_status(Ledger(fake_results.root))
     screen = io.StringIO()
     Console(file=screen, width=200).print(runs_table(found.runs, replace(found, file=HOSTILE).summary))
     assert clean(screen.getvalue()) and "\\u202e" in screen.getvalue()

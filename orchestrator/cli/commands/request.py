@@ -102,12 +102,6 @@ class Request:
         """Returns the same request, which reads results again."""
         return replace(self, finder=Finder(self.finder.ledger, self.finder.data))
 
-    def tables(self) -> list[tuple[str, TableFile, list[Row]]]:
-        """Returns address, file and rows of each table."""
-        files = {each.table.address: each.table for each in self.found}
-        first = self.found[0].table
-        return [(address, files.get(address, first), rows) for address, rows in by_table(self.rows).items()]
-
     def families(self) -> list[Family]:
         """Returns the tables as verdicts use them, each followed by its tuned rows if a search has chosen some."""
         whole = self.rows
@@ -115,9 +109,9 @@ class Request:
             everything = list({each.table.path: index.Target(each.table) for each in self.found}.values())
             whole = Request.of(everything, self.options, data=self.finder.data).rows
             whole += [row for row in self.rows if row.id not in {other.id for other in whole} and not row.id.endswith(TUNED)]
-        found = []
-        for address, file, rows in replace(self, rows=whole).tables():
-            rows = self._controlled(address, rows)
+        files, found = {each.table.address: each.table for each in self.found}, []
+        for address, own in by_table(whole).items():
+            file, rows = files.get(address, self.found[0].table), self._controlled(address, own)
             found.append(Family(address, file, rows, self.finder, (file.head.sweep or SweepSpec()).seeds))
             section = file.head.tune if self.options.tune_with is None else tuning_of([], self.options.tune_with).spec
             if searches := choice.used(rows, self.finder, section):

@@ -10,6 +10,7 @@ from orchestrator.cli.main import run
 from orchestrator.errors import UserError
 from orchestrator.files.documents import read_document, sealed
 from orchestrator.ledger import sweep_files
+from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps.asha import KEY, Asha, stopped_runs
 from orchestrator.sweeps.status import sweep_status
 
@@ -19,7 +20,7 @@ def test_what_no_sweep_wrote_is_named(fake_results, capsys) -> None:
     texts = ("{", "[" * 99_999, "[]", "3", json.dumps({"rows": {}}), json.dumps({"rows": [], "digest": 3}))
     for number, text in enumerate(texts):
         Path(fake_results.root / "sweeps" / f"bad{number}.json").write_text(text)
-        assert [sweep.file for sweep in sweep_status(fake_results.root)] == ["good"], text[:20]
+        assert [sweep.file for sweep in sweep_status(Ledger(fake_results.root))] == ["good"], text[:20]
         (line,) = capsys.readouterr().err.splitlines()
         assert re.search(rf"bad{number}\.json: (holds no JSON|its digest is missing).*passed over", line), line
     assert run(["status", "--results", str(fake_results.root)]) == 0

@@ -120,7 +120,7 @@ def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp
     assert poor["bleu"] is not None and str(poor["reason"]).endswith("is under 100") and "an outcome, no error" in said
     again, repeated, said = run()
     assert again == 0 and "0 steps executed" in said and repeated == records
-    (sweep,) = sweep_status(tmp_path / "results")
+    (sweep,) = sweep_status(Ledger(tmp_path / "results"))
     assert [row["status"] for row in sweep.as_json()["rows"]] == ["failed", "done"]
     projected = read_sweep(tmp_path / "results" / "sweeps" / f"{sweep.file}.json")
     results = [read_result([tmp_path / "results"], row, projected) for row in projected.rows]

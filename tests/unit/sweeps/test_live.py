@@ -48,7 +48,7 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results) -> Non
     fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
     decisions = {"eta": 3.0, "sign": -1.0, "rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
     write_document(fake_results.root / "sweeps" / "sweep-1.asha.json", decisions, KEY)
-    (sweep,) = sweep_status(fake_results.root)
+    (sweep,) = sweep_status(Ledger(fake_results.root))
     found = {row["id"].rpartition("/")[2]: row for row in sweep.as_json()["rows"]}
     assert {name: row["status"] for name, row in found.items()} == {
         "baseline": "done", "dense": "done", "linear": "stopped", "mlrf": "diverged", "cut": "stopped", "later": "new",
@@ -82,7 +82,7 @@ def test_a_run_that_is_tried_again_has_not_ended(fake_results) -> None:
     fake_results.train(row, "failed", steps=0)
     run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, 30.0, total=40, stopped_at=0)
     with RunLock(fake_results.run_dir(row) / "lock"):
-        (sweep,) = sweep_status(fake_results.root)
+        (sweep,) = sweep_status(Ledger(fake_results.root))
     assert not run.look(ledger) and (run.status, sweep.runs[0].status) == ("waiting", "running")
     fake_results.train(row, "stopped", steps=20)
     trial = RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40, until=20)
