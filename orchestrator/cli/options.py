@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from orchestrator.errors import UserError
 from orchestrator.files.folders import checked
 from orchestrator.ledger.bucket import attach
+from orchestrator.paths import profile_names
 
 
 def folder(name: str, text: str, variable: str | None = None) -> Any:
@@ -21,7 +22,8 @@ def folder(name: str, text: str, variable: str | None = None) -> Any:
 
 
 Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
-Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help="Scale: smoke, mini-short, mini, gpu, or a file.")]
+SCALES = f"Scale: {', '.join(profile_names())}, or a file."
+Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help=SCALES)]
 Seed = Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, Option("--seeds", metavar="1,4-6,..", help="Seeds; default: those of the file (with --tune: seeds.judge).")]
 DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]

@@ -122,7 +122,7 @@ class Schedule(Strict):
         if given and unused:
             raise ValueError(f"{name} is not used by schedule {kind}")
         if name == "warmup_ratio" and given and info.data.get("warmup"):
-            raise ValueError("give one of warmup and warmup_ratio")
+            raise ValueError(f"warmup is {info.data['warmup']}; expected 0 beside warmup_ratio")
         if name == "lr" and not given and not unused:
             raise ValueError(f"lr is needed by schedule {kind}")
         lr = info.data.get("lr")

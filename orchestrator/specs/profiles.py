@@ -2,7 +2,7 @@
 
 Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
-`smoke`: seconds on a CPU with the built-in corpus; `mini-short`, `mini` and `gpu`: real corpora at a stated reduction; none: as published.
+`smoke`: seconds on a CPU with the built-in corpus; others: real corpora at a stated reduction; none: as published.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from orchestrator.errors import UserError, for_each, raise_all
-from orchestrator.paths import SEARCH_SPACES
+from orchestrator.paths import SEARCH_SPACES, profile_names
 from orchestrator.specs import yaml_file
 from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.check import SECTIONS
@@ -65,18 +65,14 @@ class Profile(Scale):
         return self.model_copy(update=own | {name: getattr(self, name) | own[name] for name in own.keys() & set(SECTIONS)})
 
 
-def names() -> list[str]:
-    return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
-
-
 def load(name: str, where: str = "--profile", chain: tuple[Path, ...] = ()) -> tuple[Profile, Document]:
     """Loads a profile, by its name or from a file `*.yaml`, and its data. Raises UserError for an unknown or malformed profile.
 
     where: what names the profile. chain: the files that extend it.
     """
     own = name.endswith(".yaml")
-    if not own and name not in names():
-        raise UserError(f"{where} {shown(name)}: unknown profile; {nearest(name, names())}")
+    if not own and name not in profile_names():
+        raise UserError(f"{where} {shown(name)}: unknown profile; {nearest(name, profile_names())}")
     path = Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml"
     document = yaml_file.load(path)
     if (parent := _parent(document, path)) is not None:

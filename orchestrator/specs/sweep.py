@@ -118,8 +118,10 @@ def parse_resources(text: str | None) -> dict[str, Any]:
 class SweepSpec(Strict):
     """How a table is run."""
 
-    seeds: Annotated[Seeds, BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(default_factory=lambda: [1])
-    """Seeds of every row: a list, or a number N for 1 to N."""
+    seeds: Annotated[Seeds, BeforeValidator(_counted, json_schema_input_type=Annotated[int, Field(ge=1, le=MAX_SEEDS)] | list[Seed])] = (
+        Field(default_factory=lambda: [1])
+    )
+    """Seeds of every row: a list, or a number N for the seeds 1 to N."""
     concurrency: Positive | None = None
     """Maximum number of runs at the same time; null: as many as the resources allow."""
     resources: Resources = Resources()

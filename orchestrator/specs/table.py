@@ -113,7 +113,7 @@ class RowHeader(FigureHeader):
     """Figures of the paper: column -> a number such as 27.64, +0.3 or 88.0M, true, false or null. `bleu: failed`: a failed run."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, such as `score.metric`."""
-    workers: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] = 1
+    workers: Count | list[Count] = 1
     """Number of workers that train the row together, each on a part of every batch: a number, or minimum and maximum, such as [2, 8]. With
     a range, the row continues with fewer workers from its last checkpoint when a node leaves."""
     pinned: bool = False
@@ -132,7 +132,7 @@ class RowHeader(FigureHeader):
             if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
                 shown = value if isinstance(value, str) else type(value).__name__
                 raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
-        if isinstance(self.workers, list) and self.workers[0] >= self.workers[1]:
+        if isinstance(self.workers, list) and (len(self.workers) != 2 or self.workers[0] >= self.workers[1]):
             raise ValueError(f"workers is {self.workers}; expected the fewest and the most, such as [2, 8]")
         if self.of and self.kind != "analysis":
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")

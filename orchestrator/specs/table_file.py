@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import UserError, collecting
-from orchestrator.paths import in_search_spaces
+from orchestrator.paths import in_search_spaces, profile_names
 from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
@@ -132,6 +132,9 @@ def _read(path: Path) -> TableFile:
             table.grid = read_grid(table.document)
             check_means(table.figures, table.document)
         claims.check(table.document, table.head.claims, table.rows)
+        for i, profile in enumerate(table.head.ladder):
+            if not profile.endswith(".yaml") and profile not in profile_names():
+                table.document.wrong(("ladder", i), f"found {shown(profile)!r}; {nearest(profile, profile_names())}")
         for i, name in enumerate(table.head.control_rows):
             if name not in table.rows:
                 table.document.wrong(("control_rows", i), f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")

@@ -102,7 +102,7 @@ class TuneSpec(Strict):
     trials: Annotated[int, Field(ge=2, le=1000)] = 8
     """Number of trials per arm."""
     space: dict[str, Draw] = Field(default_factory=dict)
-    """Key of the spec -> how it is drawn, in every arm."""
+    """Key of the spec -> how it is drawn, in every arm. One of space and own is needed."""
     own: dict[str, Draw] = Field(default_factory=dict)
     """The same, only for arms that have the key: a key of the spec, or a component option such as `rate` (one value per arm)."""
     select: Literal["valid/nll", "valid/accuracy"] = "valid/nll"

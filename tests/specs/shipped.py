@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.paths import profile_names
 from orchestrator.specs import index, profiles, table_file
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.resolver import check_written
@@ -56,7 +57,7 @@ RECIPES = "sweeps/speedrun"
 def profile_problems(address: str) -> Iterator[str]:
     """Every profile resolves, leaves the variants alone, and keeps different rows different."""
     published = rows(address)
-    for profile in profiles.names():
+    for profile in profile_names():
         scaled = rows(address, profile)
         sweep_of(address, profile)
         for before, row in zip(published, scaled, strict=True):

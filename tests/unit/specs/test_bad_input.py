@@ -44,7 +44,7 @@ ROWS = [
     ("{optim: {schedule: {lr: 1e-3}}}", "lr is not used by schedule noam"),
     ("{optim: {kind: nag, betas: [0.9, 0.9]}}", "optim.betas: betas is not used by optimiser nag"),
     ("{optim: {kind: nag, name: adam}}", "optim.name: unknown key"),
-    ("{optim: {schedule: {kind: wsd, lr: 1.0, warmup: 10, warmup_ratio: 0.1}}}", "give one of warmup and warmup_ratio"),
+    ("{optim: {schedule: {kind: wsd, lr: 1.0, warmup: 10, warmup_ratio: 0.1}}}", "ratio: warmup is 10; expected 0 beside warmup_ratio"),
     ("{optim: {schedule: {kind: plateau, lr: 1.0e-5}}}", "min_lr is 0.0001; expected less than lr, 1e-05"),
     ("{optim: {schedule: {kind: fixed, lr: 0.1, cut: each_rise}}}", "schedule.cut: cut is not used by schedule fixed"),
     ("{optim: {schedule: {kind: plateau, lr: 0.25}}, train: {patience: 3}}", "patience: found 3; expected none, or at least 4"),
@@ -134,6 +134,7 @@ ROWS = [
     ("{kind: analysis, analysis: lenght, of: [base]}", "found 'lenght'; .*did you mean length"),
     ("  base: {}\n  r: {kind: analysis, analysis: length, of: [bsae]}", r"rows\.r\.of\[0\]: found 'bsae'; .*did you mean base", 7),
     ("{kind: analysis, analysis: length, of: [dou2018/table2/row1]}", "a row of kind quoted; expected one of kind run"),
+    ("{workers: [2]}", r"workers is \[2\]; expected the fewest and the most, such as \[2, 8\]"),
     ("{of: [base]}", "of is given in a row of kind run"),
     ('{note: "two\\nlines"}', "note has more than one line"),
     ("  r: {init_from: bse}\n  base: {}", "found 'bse'; expected one of base, r; did you mean base"),
@@ -154,6 +155,7 @@ ROWS = [
 # (in place of `rows:`, row, what the message says; its line)
 HEADS = [
     ("row:", "r: {}", "unknown key; .*did you mean rows"),
+    ("ladder: [mini-64, minni]\nrows:", "r: {}", r"ladder\[1\]: found 'minni'; .*did you mean mini"),
     ("none: null\nrows:", "r: {}", "none: unknown key; "),
     ("sweep: {seeds: [1, 1]}\nrows:", "r: {}", "not distinct"),
     ("sweep: {seeds: [4294967296]}\nrows:", "r: {}", "expected a number <= 4294967295"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from orchestrator import paths
 from orchestrator.errors import UserError
 from orchestrator.specs import profiles
 from orchestrator.specs.rows import resolve, runs
@@ -38,7 +39,8 @@ corpora:
 @pytest.fixture
 def mine(tmp_path, monkeypatch) -> Callable[[str], None]:
     """Writes a profile `mine` where profiles are looked for."""
-    monkeypatch.setattr(profiles, "SEARCH_SPACES", tmp_path)
+    for module in (paths, profiles):
+        monkeypatch.setattr(module, "SEARCH_SPACES", tmp_path)
     (tmp_path / "profiles").mkdir()
     return lambda text: (tmp_path / "profiles" / "mine.yaml").write_text(text, encoding="utf-8") and None
 
