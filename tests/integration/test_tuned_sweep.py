@@ -230,7 +230,10 @@ def test_what_tune_does_not_go_with(tmp_path: Path, cli: Any) -> None:
     assert not list(tmp_path.glob("results/*/train.json"))
 
 
-def test_the_documented_table_runs(tmp_path: Path, finish: Any) -> None:
+def test_the_documented_table_runs(tmp_path: Path, finish: Any, cli: Any) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8"), re.DOTALL)
     runs = finish(tmp_path / "documented", spec=text.replace("max_steps: 80", "max_steps: 24"))["runs"]
     assert {name for name, _ in runs} == {"mine/tuned/baseline@tuned", "mine/tuned/dense@tuned"} and len(runs) == 6
+    places = ("--results", tmp_path / "documented" / "results", "--cache-dir", tmp_path / "cache")
+    code, out, _ = cli("verdict", tmp_path / "documented" / "tuned.yaml", *places)
+    assert code in (0, 7) and "mine/tuned" not in out and " dense " in out

@@ -14,6 +14,7 @@ from typer.cli import get_docs_for_click
 
 from orchestrator.cli.main import app, run
 from orchestrator.paths import ROOT
+from orchestrator.specs.rows import resolve
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "cluster" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLI = typer.main.get_command(app)
@@ -31,6 +32,7 @@ PARSED_ALONE = {
     "run dou2018/table1/row9|run sweeps/": "trains as the row of README does",
     "run .*--data-dir": "as published: needs WMT14 and a GPU",
     "run ROW": "an example without a row",
+    "run .*corpus=talks": "needs a corpus of the user's: tests/unit/data/test_own_corpus.py",
     "submit": "needs a Ray cluster: tests/integration/test_cluster_entry_points.py",
     "(plan|show) .*tuned": "needs a table of the user's: tests/integration/test_tuned_sweep.py",
     "sweep": "trains every row of a table: tests/integration/test_smoke_matrix.py",
@@ -187,6 +189,14 @@ def test_documented_targets_and_scripts_exist() -> None:
                     bad += [f"{page.name}: {script} {option}" for option in re.findall(r"--[\w-]+", rest) if f'"{option}"' not in shared]
             seen += len(made) + len(scripts)
     assert bad == [] and seen > 30
+
+
+def test_the_minimal_table_is_small(tmp_path, monkeypatch) -> None:
+    (text, *_) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "search_spaces" / "mine").mkdir(parents=True)
+    (tmp_path / "search_spaces" / "mine" / "dense.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert [(row.spec.model.d_model, row.spec.train.max_steps) for row in resolve("mine/dense")] == [(64, 108)] * 2
 
 
 def test_the_page_is_made_from_help() -> None:

@@ -40,6 +40,7 @@ def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]]
     assert [row.id for row in rows] == ["mine/first/baseline", "mine/first/linear", "mine/first/hierarchical"]
     found = manifest(rows[0].spec.data, None)
     assert found is not None and found["languages"] == ["ja", "en"]
+    assert resolve("dou2018/table1/row5", profile="mini", sets=["data.corpus=talks"])[0].spec.data.corpus == "talks"
     table.write_text(table.read_text().replace("# claims", "claims").replace("#   - {row", "  - {row"))
     assert [claim.row for claim in index.find("mine/first").table.head.claims] == ["linear"], "the example of a claim"
     assert not capsys.readouterr().err and resolve("mine/first", profile="smoke")
