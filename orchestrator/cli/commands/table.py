@@ -66,9 +66,8 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
         raise UserError(f"--baseline {shown(baseline)}: {shown(str(request.target))} has several tables; expected one")
     tuned = {family.address for family in families if family.searches}
     made = [_section(family, baseline, request, seeds) for family in families]
-    ran = [any(each.outcomes.get(row.id) for row in each.rows) for each in made]
     # a sweep with a search does not train rows as written
-    made = [each for each, has_runs in zip(made, ran, strict=True) if has_runs or each.table.table not in tuned]
+    made = [each for each in made if each.table.table not in tuned or any(each.outcomes.get(row.id) for row in each.rows)]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
         log(f"warning: {line}")
     return made
