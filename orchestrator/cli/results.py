@@ -55,7 +55,7 @@ def export(
     sweep: Annotated[list[str] | None, Option("--sweep", help="Only runs of this sweep, its search included; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack records, translations, scores, histories and sweeps into two small files per table. To move weights too, copy the folder.
+    """Pack records, translations, scores, histories and sweeps into one Parquet file per table. To move weights too, copy the folder.
 
     Runs in progress and runs with a damaged text are left out and listed. A damaged text gives exit code 1. Corpora, MLflow's files and
     analyses are not included, because they can be rebuilt.

@@ -1,7 +1,7 @@
 """The ledger: every result is a small JSON file under its key. It is the single source of truth; MLflow and tables are derived from it.
 
     ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune,search}/KEY16.json
-    packed/TABLE.{records,sentences}.zst: runs of the product's own results, read-only (see `packed`)
+    packed/TABLE.parquet: runs of the product's own results, read-only (see `packed`)
     (beside it, not part of the ledger: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
 Files are named by the first 16 digits of a key; `key` inside holds all of it, and a mismatch is an error. `digest` is the sha256 of the

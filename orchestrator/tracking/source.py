@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
-from orchestrator.ledger.packed import table_of
+from orchestrator.ledger.packed import line_of
 from orchestrator.ledger.records import STATUSES
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
@@ -108,9 +108,9 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
 def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:
     """When a file of a run, or the table of a packed run, was written, in milliseconds; None if there is none."""
     for run in ledger.places(train_key):
-        table = table_of(run / name)
+        line = line_of(run / name)
         with contextlib.suppress(OSError):
-            return int((run / name if table is None else table.path).stat().st_mtime_ns / 1e6)
+            return int((run / name if line is None else line.path).stat().st_mtime_ns / 1e6)
     return None
 
 
