@@ -129,7 +129,7 @@ def tables_in(root: Path) -> Mapping[str, Line]:
 @functools.lru_cache(maxsize=8)
 def _tables(folder: Path, _modified: int) -> Mapping[str, Line]:
     lines = {}
-    for path in sorted(folder.glob("*.parquet")):
+    for path in sorted(folder.glob("[!.]*")):
         column = functools.cache(functools.partial(_column, path, documents.read_bytes(path) or b""))
         for row, name in enumerate(column("file").to_pylist()):
             if not _FILE.fullmatch(name or b""):

@@ -54,9 +54,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_reads_what_was_packed(loose: Ledger, root: Path) -> None:
     ledger, (path,) = Ledger(root), (root / "packed").iterdir()
-    frame = pq.read_table(path).to_pandas().set_index("file")  # as any other program reads it
-    found = frame.bleu[f"{TRAIN[:16]}/score/{SCORE[:16]}.json"]
-    assert np.array_equal(found, COUNTS.ravel()) and found.dtype == np.int32
+    for found in pq.read_table(path).to_pandas().bleu.dropna():  # as any other program reads it
+        assert np.array_equal(found, COUNTS.ravel()) and found.dtype == np.int32
     assert ledger.runs() == [TRAIN, OTHER]
     reads = [("read_train", TRAIN), ("read_capsule", TRAIN), ("read_spec", TRAIN), ("history", TRAIN), ("records", TRAIN, "score")]
     reads += [("read_decode", TRAIN, DECODE), ("record", OTHER, "decode", DECODE), ("record", OTHER, "score", SCORE)]
@@ -107,6 +106,7 @@ def rewritten(table: pa.Table, dictionary: bool = False, **options: object) -> b
 def test_damage_is_refused_in_one_line(root: Path) -> None:
     path = root / "packed" / "paper-table1.parquet"
     whole, table = path.read_bytes(), pq.read_table(path)
+    path = path.with_name("paper-table2.records.zst")  # beside the whole file; an earlier version gave this name
     flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (*range(0, len(whole), 97), len(whole) - 1)]
     wrong = [rewritten(table.drop_columns("nll")), rewritten(table, True), rewritten(table, column_encoding={"file": "DELTA_BYTE_ARRAY"})]
     for data in (*flipped, *wrong, whole[:-5], b"", b"x\ny", packed.MARK, rewritten(table).replace(packed.MARK, b"")):
