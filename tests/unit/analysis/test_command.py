@@ -4,7 +4,6 @@ import csv
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -72,16 +71,6 @@ def test_bad_input_is_one_line_and_exit_2(lab, analyse) -> None:
         assert code == 2 and out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1
 
 
-def runs(results: Path) -> dict[str, list[Any]]:
-    """Runs of the store by kind."""
-    client = mlflow_client(results)
-    experiment = client.get_experiment_by_name(EXPERIMENT)
-    found: dict[str, list[Any]] = {}
-    for run in client.search_runs([experiment.experiment_id]):
-        found.setdefault(run.data.tags["nmt.kind"], []).append(run)
-    return found
-
-
 @pytest.mark.slow
 def test_an_analysis_is_a_run_of_its_own(fake_results, tmp_path) -> None:
     """Logged twice it is there once, with the later files; training runs are counted as before."""
@@ -94,11 +83,11 @@ def test_an_analysis_is_a_run_of_its_own(fake_results, tmp_path) -> None:
         files[0].write_bytes(content)
         assert log_analysis(results, "length fake", "length", files, {"edges": "15"}, {"table": "fig4"}) is None
     assert reconcile(results) == (Counter(done=1), [])
-    found = runs(results)
-    assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
-    run = found["analysis"][0]
-    assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
     client = mlflow_client(results)
+    found = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id])
+    assert Counter(each.data.tags["nmt.kind"] for each in found) == {"run": 1, "sweep": 1, "analysis": 1}
+    (run,) = (each for each in found if each.data.tags["nmt.kind"] == "analysis")
+    assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
     assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
     assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
 

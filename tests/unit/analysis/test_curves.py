@@ -62,17 +62,12 @@ rows:
 """
 
 
-@pytest.fixture
-def recurrent(lab, tmp_path):
-    made = type(lab)(tmp_path, RECURRENT)
-    made.finish("base", spoil=lambda source: len(source.split()) > 6)
-    made.finish("T8")
+def test_bleu_by_steps(lab, tmp_path) -> None:
+    recurrent = type(lab)(tmp_path, RECURRENT)
+    recurrent.finish("base", spoil=lambda source: len(source.split()) > 6)
+    recurrent.finish("T8")
     for name in ("T1", "TJ", "T2x3"):
-        made.finish(name, spoil=lambda source: len(source.split()) > 9)
-    return made
-
-
-def test_bleu_by_steps(recurrent) -> None:
+        recurrent.finish(name, spoil=lambda source: len(source.split()) > 9)
     made = STEPS.analyse(recurrent.context("steps", "TJ", "T8", "T1", "T2x3", "base"))
     assert [(r["layers"], r["steps"]) for r in made.records] == [(None, None), (1, 1), (1, 8), (1, "J"), (3, 2)]
     assert [r["bleu"] == 100.0 for r in made.records] == [False, False, True, False, False]

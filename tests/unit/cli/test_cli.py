@@ -9,7 +9,6 @@ from orchestrator.errors import LockedError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import Outcome, RunView
-from orchestrator.paths import ROOT
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import Result
 
@@ -56,7 +55,6 @@ def test_plan_names_shipped_results(cli, spec, tmp_path, monkeypatch) -> None:
         (["reconcile", "--results", "/nowhere"], "no such folder"),
         (["plan", QUICK, "--set", "train.max_steps=2", "--set", "train.max_steps=3"], "found --set train.max_steps=2 too"),
         (["table", QUICK, "--columns", "row,,bleu"], "--columns"),
-        (["run", "dou2018/table1", "--set", "model.regularizers.diversity.weight=2"], "dou2018/table1/row1: found two specs of it"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(cli, arguments: list[str], message: str, tmp_path, monkeypatch) -> None:
@@ -120,18 +118,3 @@ def test_sweep_takes_seeds_and_scheduler_of_the_file(cli, spec, monkeypatch) -> 
     cli("run", f"{path}#a", "--seed", "6", "--profile", "smoke")
     ids, seeds, options = fake.calls[2]
     assert (ids, seeds, options.sweep, options.name) == (["demo/small/a"], [6], None, "demo/small/a@smoke:6")  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("rows", "claims", "found"),
-    [
-        ("  a: {compare_with: b}\n  b: {compare_with: c}\n  c: {compare_with: a}\n", "", "a -> b -> c -> a"),
-        ("  a: {}\n  b: {}\n", "claims: [{row: b, effect: 1}, {row: b, effect: -1}]\n", "another claim on b"),
-        ("  a: {workers: 4096}\n", "", "workers"),
-    ],
-)
-def test_keys_that_cannot_be_meant(cli, tmp_path, rows: str, claims: str, found: str) -> None:
-    file = tmp_path / "t.yaml"
-    file.write_text(f"extends: {ROOT}/search_spaces/quickstart.yaml\nsource: {{paper: mine, table: t}}\n{claims}rows:\n{rows}")
-    code, _, err = cli("plan", file)
-    assert code == 2 and f"{file}:" in err and found in err, err

@@ -1,7 +1,6 @@
 """`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +16,10 @@ ROWS = """\
 """
 
 
-@pytest.fixture
-def table(spec) -> Path:
-    return spec(ROWS)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path, cli) -> None:
+def test_a_floor_is_measured_and_used_by_plans(spec, tmp_path, cli) -> None:
+    table = spec(ROWS)
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
     code, out, err = cli("noise", f"{table}#base", "--seeds", "3", *places, "--engine", "local", "--no-tracking")
     assert code == 0 and "sd over seeds" in out and "test nll" in out, err
@@ -40,8 +35,8 @@ def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path, cli) -> No
     assert cli("noise", table, *places, "--no-tracking", "--engine", "local")[0] == 2, "several rows"
 
 
-def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path) -> None:
-    base, fused, other = resolve(table)
+def test_floors_of_the_same_recipe_come_first(spec, tmp_path) -> None:
+    base, fused, other = resolve(spec(ROWS))
     ledger = Ledger(tmp_path / "results")
     for spec, sd, df in ((base.spec, 0.3, 4), (other.spec, 0.5, 19)):
         noise_floor.save(ledger, {"row": f"sd{sd}", "family": noise_floor.family(spec), "metrics": {"bleu": {"sd": sd, "df": df}}})

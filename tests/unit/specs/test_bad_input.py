@@ -143,6 +143,8 @@ ROWS = [
     ("  r: {init_from: base, optim: {ema: 0.9}, decode: {checkpoint: ema}}\n  base: {}", "found ema; .* in demo/small/base"),
     ("  r: {compare_with: bse}\n  base: {}", "rows.r.compare_with: found 'bse'; expected one of base, r; did you mean base"),
     ("{compare_with: quickstart/fusion/baseline}", "a row of another table"),
+    ("  a: {compare_with: b}\n  b: {compare_with: c}\n  c: {compare_with: a}", "a -> b -> c -> a"),
+    ("{workers: 4096}", "workers"),
     ("  a: {init_from: b}\n  b: {init_from: a}", "circle"),
     ("3", "found 3; expected a mapping"),
     ("  r: {}\n  r: {}", "rows.r: found the key twice; expected once: first at line 6", 7),

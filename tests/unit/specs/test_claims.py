@@ -38,6 +38,7 @@ def test_claims_are_read_with_the_addresses_of_their_rows(spec) -> None:
         ("  - {row: fused, effect: 1, seeds: 1}\n", "seeds"),
         ("  - {row: fused, effect: 1, metric: blue}\n", "bleu"),
         ("  - {row: fused, effect: 1, margins: 2}\n", "margin"),
+        ("  [{row: fused, effect: 1}, {row: fused, effect: -1}]\n", "another claim on fused"),
     ],
 )
 def test_mistakes_are_named(spec, text: str, words: str) -> None:

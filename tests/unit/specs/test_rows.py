@@ -86,7 +86,6 @@ def test_parent_has_the_same_seed_profile_and_overrides(spec) -> None:
         ("model.n_head=8", "model.n_head: unknown key; .*did you mean num_heads"),
         ("modl.d_model=8", "did you mean model"),
         ("model.d_model", "expected KEY=VALUE"),
-        ("model.d_model=15", "not divisible"),
         ("seed=3", "use --seed"),
         ("init_from=x", "part of the row"),
         ("model.d_ff=!!int 3", "tags are not allowed"),

@@ -1,7 +1,5 @@
 """What a plain MLflow server gets over REST: names, which it checks as a local database does not, datasets and models."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -30,32 +28,26 @@ def test_mlflow_accepts_every_key(name: str) -> None:
     assert len(key) <= MAX_KEY and valid_name(key) == key
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[str]:
-    """A plain `mlflow server` on loopback."""
-    with served(tmp_path_factory.mktemp("server"), 5700) as running:
-        yield running.url
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, server: str, tmp_path) -> None:
+def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, tmp_path_factory) -> None:
     spec = {"expect": {"a//b/..": 1}, "λ": {"/x": "y\0z"}, "data": {"corpus": "toy"}}
     row = fake_results.row("row5@params=baseline", spec=spec)
     fake_results.finished(row)
     fake_results.history(row, 21, 21, **{"../odd@name": 1.0, "train/": 2.0})
     fake_results.sweep([row], SWEEP, name="quickstart/fusion/baseline@smoke+1a2b3c4d")
     said: list[str] = []
-    tracking = BackgroundProjector(fake_results.root, SWEEP, server, warn=said.append)
-    tracking.start()
-    tracking.stop(120)
-    assert said == []
-    store = MlflowStore(fake_results.root, server)
-    assert {run.info.status for run in store.find({"nmt.sweep": SWEEP})} == {"FINISHED"}
-    assert reconcile(fake_results.root, server) == ({"done": 1}, [])
-    (child,) = (run for run in store.find({"nmt.sweep": SWEEP}) if run.data.tags["nmt.kind"] == "run")
-    assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
-    check_lineage(store.client, store.experiment, child)
+    with served(tmp_path_factory.mktemp("server"), 5700) as running:  # a plain `mlflow server` on loopback
+        tracking = BackgroundProjector(fake_results.root, SWEEP, running.url, warn=said.append)
+        tracking.start()
+        tracking.stop(120)
+        assert said == []
+        store = MlflowStore(fake_results.root, running.url)
+        assert {run.info.status for run in store.find({"nmt.sweep": SWEEP})} == {"FINISHED"}
+        assert reconcile(fake_results.root, running.url) == ({"done": 1}, [])
+        (child,) = (run for run in store.find({"nmt.sweep": SWEEP}) if run.data.tags["nmt.kind"] == "run")
+        assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
+        check_lineage(store.client, store.experiment, child)
 
 
 def test_a_run_has_its_data_its_model_and_links_the_report(fake_results) -> None:
