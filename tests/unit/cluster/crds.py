@@ -1,6 +1,6 @@
 """Fields, types and enumerations of the custom resources that `cluster/kuberay` uses, as published: ray.io/v1 of KubeRay 1.6
 (docs/reference/api.md, helm-chart/kuberay-operator/crds) and kueue.x-k8s.io/v1beta2 (config/components/crd/bases). Strict: a
-field that is not listed is an error. Pod templates are Kubernetes' own objects, which kubernetes-validate checks.
+field that is not listed is an error. Pod templates are Kubernetes' own objects, which no test checks field by field.
 """
 
 from typing import Any

@@ -57,13 +57,6 @@ def test_a_missing_mecab_is_an_error_that_names_the_packages(monkeypatch):
     check_installed(ScoreSpec(), "zh")
 
 
-def test_real_mecab():
-    pytest.importorskip("MeCab")
-    pytest.importorskip("ipadic")
-    found = score(MADE, MADE, Text(JAPANESE, target="ja"), "test", ScoreSpec())
-    assert found["bleu"] > 10 and "|tok:ja-mecab-" in found["signature"]
-
-
 def test_the_key_holds_what_is_not_13a():
     """Written out or by default, it is the same key; 13a is in no key, as before there was a choice."""
 

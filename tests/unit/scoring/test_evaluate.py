@@ -6,7 +6,7 @@ import math
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.bleu import mteval
+from orchestrator.scoring.bleu import mteval, multi_bleu
 from orchestrator.scoring.scores import score
 from orchestrator.specs.schema import ScoreSpec
 from tests.unit.scoring.support import Text
@@ -38,6 +38,12 @@ def test_all_figures_are_reported_and_the_asked_one_is_bleu():
     assert results["multi-bleu"]["signature"] == "multi-bleu|nrefs:2|case:mixed|tok:data|smooth:none|bp:closest"
     assert results["mteval"]["signature"].startswith("mteval-v13a|nrefs:2|case:mixed|tok:13a|smooth:exp|bp:closest|sacrebleu:")
     assert results["sacrebleu"]["chrf"]["signature"].startswith("chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|")
+    tokenised = [Prepared().tokenise(stream, "tgt") for stream in REFERENCES]
+    assert results["multi-bleu"]["bleu"] == multi_bleu(TOKENS, tokenised)["score"] > 0
+    for option, case, tokens in (("lowercase", "|case:lc|", "tok:data|"), ("split_compounds", "|case:mixed|", "tok:data+compounds|")):
+        changed = score(TEXT, TOKENS, Prepared(*REFERENCES), "test", ScoreSpec(**{option: True}))
+        assert f"{case}{tokens}" in changed["tokenised"]["signature"]
+        assert all(case in changed[key]["signature"] for key in ("sacrebleu", "mteval"))
 
 
 def test_mteval_takes_the_closest_length():
