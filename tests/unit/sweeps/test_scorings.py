@@ -92,23 +92,16 @@ def test_a_score_may_name_its_own_beam(spec, options: ExecutionOptions, counted:
     assert decoded["sentences_per_second"] > 0 and decoded["tokens_per_second"] > 0
 
 
-def test_a_figure_that_comes_later_costs_only_its_decoding(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
-    (bare,) = records_of(rows_of(spec, ""), [1], options)
-    assert bare["status"] == "done" and bare["also"] == {}
-    (task,) = make_tasks(rows_of(spec), [1], options)
-    waiting = view_of(task, Ledger(options.results))
-    assert waiting.status == "trained" and waiting.bleu == bare["bleu"] and waiting.scores["valid"] is None
-    (full,) = records_of(rows_of(spec), [1], options)
-    assert full["status"] == "done" and full["weights_sha256"] == bare["weights_sha256"]
-    assert counted == {"train": 1, "decode_corpus": 2}
-
-
 def test_another_metric_needs_no_weights(spec, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (bare,) = records_of(rows_of(spec, ""), [1], options)
+    assert bare["status"] == "done" and bare["also"] == {}
     for gone in ("weights", "snapshots", "ckpt"):
         shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
-    (full,) = records_of(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
-    assert full["status"] == "done" and full["also"]["cased"]["bleu"] is not None
+    rows = rows_of(spec, "also: {cased: {metric: mteval}}")
+    waiting = view_of(*make_tasks(rows, [1], options), Ledger(options.results))
+    assert waiting.status == "trained" and waiting.bleu == bare["bleu"] and waiting.scores["cased"] is None
+    (full,) = records_of(rows, [1], options)
+    assert full["status"] == "done" and full["weights_sha256"] == bare["weights_sha256"] and full["also"]["cased"]["bleu"] is not None
     assert counted == {"train": 1, "decode_corpus": 1}
 
 
