@@ -16,7 +16,6 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import parse, unsealed
 from orchestrator.files.folders import no_file
-from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import display
@@ -80,6 +79,8 @@ class SweepRow:
     """
 
     def __init__(self, record: Mapping[str, Any], sweep: str = "") -> None:
+        from orchestrator.ledger.keys import Keys  # deferred: it imports the specs, which `--help` does not need
+
         self.record, self.sweep, self.id, self.seed = record, sweep, str(record["id"]), int(record["seed"])
         self.name = f"{self.id} seed {self.seed}"
         named = {"": record["keys"]} | {name: other.get("keys") or {} for name, other in (record.get("also") or {}).items()}
