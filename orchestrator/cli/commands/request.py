@@ -121,8 +121,8 @@ class Request:
                 ]
                 if lacking := choice.not_searched(tuned, rows):
                     log_once(f"warning: {address}: tuned verdicts leave out {', '.join(lacking)}, which the search did not tune")
-                chose, judge = next(iter(searches.values()))["tune"]["seeds"]["search"], [] if section is None else section.seeds.judge
-                found.append(Family(address, file, tuned, self.finder.without(chose), judge, searches))
+                finder = self.finder.without(next(iter(searches.values()))["tune"]["seeds"]["search"])
+                found.append(Family(address, file, tuned, finder, [] if section is None else section.seeds.judge, searches))
         return found
 
     def _controlled(self, address: str, rows: list[Row]) -> list[Row]:
