@@ -71,7 +71,7 @@ def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:
     """A warning if the rows are means over different seeds."""
     if len({tuple(one.seeds) for one in ours.values() if one is not None and one.bleu is not None}) < 2:
         return []
-    return ["rows have different seeds: a delta between their means is also one between seeds"]
+    return ["rows have different seeds: a part of a difference may come from the seeds"]
 
 
 def _differences(done: Sequence[SeedResult]) -> list[str]:
@@ -138,12 +138,13 @@ def length_penalties(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRe
     done = [o.keys for row in rows for o in outcomes[row.id] if o.status == "done" and o.keys.tune is not None]
     tuned = [record for keys in done if (record := finder.ledger.record(str(keys.train), "tune", str(keys.tune))) is not None]
     tried = [(record["alpha"], [each["alpha"] for each in record.get("candidates", ())]) for record in tuned]
-    ends = [alpha for alpha, others in tried if len(others) > 1 and alpha in (min(others), max(others))]
-    if not ends:
-        return []
-    values = " or ".join(f"{value:g}" for value in sorted(set(ends)))
-    text = f"length penalty: in {len(ends)} of {len(tried)} runs the tuned exponent ({values}) is the smallest or largest candidate"
-    return [f"{text}. Outputs may be too long or too short: add decode.length_penalty.candidates"]
+    lines = []
+    for which, end, outputs in (("smallest", min, "long"), ("largest", max, "short")):
+        if at := [alpha for alpha, others in tried if len(others) > 1 and alpha == end(others)]:
+            values = " or ".join(f"{value:g}" for value in sorted(set(at)))
+            text = f"length penalty: in {len(at)} of {len(tried)} runs the tuned exponent is the {which} candidate ({values})"
+            lines.append(f"{text}. Outputs may be too {outputs}: add candidates to decode.length_penalty")
+    return lines
 
 
 def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str], whole: Sequence[Row]) -> list[str]:

@@ -152,11 +152,11 @@ def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
     if power["mde"] is None:
         lines.append(f"{table}: one seed decides nothing; give two or more (--seeds 1,2,3)")
     else:
-        lines.append(f"{table}: {power['seeds']} seeds a row find {power['mde']:.2f} BLEU with 80 % power, on this test set")
+        lines.append(f"{table}: {power['seeds']} seeds a row detect {power['mde']:.2f} BLEU with 80 % power, on this test set")
     known = {row: needed for row, needed in power["seeds_needed"].items() if needed is None or needed > power["seeds"]}
     if known:
         each = ", ".join(f"{short_id(row)} {'over 200' if needed is None else needed}" for row, needed in list(known.items())[:12])
-        lines.append(f"{table}: seeds that would find the paper's effects: {each}{', ..' if len(known) > 12 else ''}")
+        lines.append(f"{table}: seeds that would detect the paper's effects: {each}{', ..' if len(known) > 12 else ''}")
     return lines
 
 

@@ -17,7 +17,7 @@ from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import short_id
 
-_DETAILS = ("sd over seeds", "found with 80 % power", "seeds")
+_DETAILS = ("sd over seeds", "detectable (80 % power)", "seeds")
 HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
 SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)

@@ -107,7 +107,7 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
     run = [line for line in section.table.rows if line.ours is not None and not ("@" in line.id and runs[line.id] in named_runs)]
     left = sum(line.ours is None for line in section.table.rows)
     table, _, notes = table_of(replace(section.table, rows=run)).partition("\n\n")[2].partition("\n\n")
-    table += f"\n\n{left} rows more are not run." if run and left else ""
+    table += f"\n\n{counted(left, 'more row')} did not run." if run and left else ""
     verdicts = "\n".join(f"- **{len(rows)} {word}**: {_md(', '.join(rows))}" for word, rows in said.verdicts.items())
     images = [f'<img src="{_address(file)}" alt="{_TITLES.get(key, "BLEU against speed")}">' for key, file in files.items()]
     notes = "\n".join(f"- {line}" for line in notes.split("\n") if line.strip())

@@ -60,8 +60,9 @@ def headline(section: Section) -> Headline:
     seeds = sorted({seed for line in run if line.ours is not None for seed in line.ours.seeds})
     started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]
     against = Counter(started).most_common(1)
-    parts = [counted(len(run), "row")]
-    parts += [f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
+    several = {tuple(line.ours.seeds) for line in done if line.ours is not None}
+    parts = [counted(len(done or run), "row")]
+    parts += [f"{'some of ' if len(several) > 1 else ''}seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
     parts += [f"on {', '.join(sorted({str(line.ours.data) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
@@ -90,5 +91,7 @@ def _highest(done: Sequence[Line], where: str) -> str:
     name = "ROUGE-L" if PRINCIPAL in best.ours.scores else "BLEU"
     text = f"{short_id(best.id)} ({best.label}) has the highest {name}{where}, {best.score:.2f}"
     text += f" ± {best.ours.bleu_spread:.2f} over its seeds" if best.ours.bleu_spread is not None and name == "BLEU" else ""
-    effect = best.judged.effect
-    return text + (f": {effect.interval} against {short_id(effect.against)}." if effect is not None else ".")
+    own = best.judged.own
+    if own is None or own.effect is None:
+        return f"{text}."
+    return f"{text}: {own.effect.interval} against {short_id(own.effect.against)}, {own.verdict.word}."

@@ -53,8 +53,8 @@ def test_a_claim_about_another_metric_has_a_sign_and_no_size() -> None:
 def test_what_a_verdict_says() -> None:
     assert verdict(1.0, None).word == "one seed"
     weak = verdict(0.5, found(0.2, 0.4))
-    assert weak.word == "open" and "80 % power" in weak.reason and f"{weak.seeds} seeds would find +0.50" in weak.reason
-    assert verdict(0.01, found(0.2, 0.4), digits=3).reason.endswith("; 200 seeds would not find +0.010 on this test set")
+    assert weak.word == "open" and "80 % power" in weak.reason and f"{weak.seeds} seeds would detect +0.50" in weak.reason
+    assert verdict(0.01, found(0.2, 0.4), digits=3).reason.endswith("; 200 seeds would not detect +0.010 on this test set")
     assert verdict(1.0, found(0.3, 0.1), p=0.2).word == "no such effect", "after Holm it is no longer significant, but small"
     assert verdict(4.0, found(0.4, 0.3), None).word == "no such effect" and verdict(4.0, found(0.4, 0.3)).word == "open"
 
