@@ -151,7 +151,7 @@ def seed_list(seeds: Sequence[int]) -> str:
 
 
 ALL = "all"
-LEFT_OUT = ("params_added", "pareto", "controls")
+LEFT_OUT = ("params_added", "controls")
 """Columns that are shown only on request."""
 UNITS = {"params": "M", "params_added": "M"}
 """Units at the end of each cell of a column. The head of the column may show the unit instead."""
@@ -194,7 +194,7 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
 
     Args:
         names: names of columns, in their order. A name shows the paper's column and ours; `all` shows every column. Default: all columns
-            except added parameters, the Pareto front, speeds without a measurement and columns with equal values in all rows.
+            except added parameters, other controls, speeds without a measurement and columns with equal values in all rows.
 
     UserError for a name that the table does not have.
     """

@@ -25,7 +25,7 @@ OURS = mapped(__file__, "columns.txt")
 
 bleu: mean over seeds (bleu_spread: standard deviation, null for one seed); delta: difference to the strongest control (against), with its
 interval; nll, chrf_delta: the same for the references' nll and for chrF; parts: contributions of precisions and lengths to delta;
-controls: the other controls; pareto: see `front`;
+controls: the other controls;
 train_speed, decode_speed: ratios to the baseline, measured in one run;
 tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """
@@ -60,7 +60,6 @@ class Ours:
     train_speed: float | None = None
     decode_speed: float | None = None
     same_as: str | None = None
-    pareto: bool | None = None
     changed: Sequence[str] | None = None
     shipped: bool | None = None
 
@@ -84,7 +83,7 @@ RATES = ("tokens_per_second", "sentences_per_second")
 """Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 _DONE = ("status", "seeds", "params", "bleu", "bleu_spread", "chrf", *RATES, "data", "steps", "signature", "unfinished")
 _FAILED = ("status", "reason", "seeds", "failed_as_stated", "params", "steps", "data")
-_LATER = (*SPEEDS, "same_as", "pareto", "changed", "shipped")
+_LATER = (*SPEEDS, "same_as", "changed", "shipped")
 
 
 def figures(row: Row, found: Sequence[SeedResult]) -> Ours | None:
@@ -144,28 +143,6 @@ def against(ours: Ours, base: Ours | None, alike: bool) -> Ours:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return statistics.fmean(known) if known else None
-
-
-def front(ours: Mapping[str, Ours | None]) -> dict[str, bool]:
-    """Returns, for rows with figures, whether a row is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed.
-
-    A row is not on the front if another row of its corpus has at least its score, at most its parameters and at least its speed, and is
-    better in one of them. Speed counts if it was measured for all these rows (`analyse --kind speed`). Empty for a row alone.
-    """
-    found = [(row, one.score, one.params, one) for row, one in ours.items() if one is not None]
-    known = [(row, score, params, one) for row, score, params, one in found if score is not None and params is not None]
-    timed = all(one.train_speed is not None for *_, one in known)
-    corpora: dict[Any, dict[str, tuple[float, ...]]] = {}
-    for row, score, params, one in known:
-        speed = one.train_speed if timed and one.train_speed is not None else 0.0
-        corpora.setdefault(one.data, {})[row] = score, -params, speed
-    return {row: on for own in corpora.values() if len(own) > 1 for row, on in zip(own, unbeaten([*own.values()]), strict=True)}
-
-
-def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
-    """Returns whether each point is on the front: no other point is at least as high in every number and higher in one."""
-    beats = lambda one, other: one != other and all(a >= b for a, b in zip(one, other, strict=True))  # noqa: E731
-    return [not any(beats(other, point) for other in points) for point in points]
 
 
 FOLDER = "speed"

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.ledger import component_sources
 from orchestrator.report import looks, notes
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.figures import OURS, Ours, against, figures, front, ratios
+from orchestrator.report.figures import OURS, Ours, against, figures, ratios
 from orchestrator.report.find import Finder, SeedResult, shipped
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.scoring.rouge import ROUGE
@@ -114,7 +114,7 @@ def make(
     for row_id, speed in rates.items():
         before = ours[row_id] or Ours(status="not run", reason="not run")
         ours[row_id] = replace(before, train_speed=speed.get("train_speed"), decode_speed=speed.get("decode_speed"))
-    best, scored = front(ours), {row_id for row_id, one in ours.items() if one is not None and one.bleu is not None}
+    scored = {row_id for row_id, one in ours.items() if one is not None and one.bleu is not None}
     rows = [row for row in rows if named is None or row.id in named]
     ours, outcomes = {row.id: ours[row.id] for row in rows}, {row.id: outcomes[row.id] for row in rows}
     judged = {row_id: each for row_id, each in compared.of_rows().items() if row_id in ours}
@@ -129,7 +129,7 @@ def make(
         if (one := ours[row.id]) is not None:
             names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each}) or None
             same = None if row.control is None or not own else runs.get(own)  # a control without added parameters is the baseline
-            ours[row.id] = replace(one, same_as=same, pareto=best.get(row.id), changed=names, shipped=row.id in from_product or None)
+            ours[row.id] = replace(one, same_as=same, changed=names, shipped=row.id in from_product or None)
         of = judged.get(row.id, OfRow())
         lines.append(Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis, of))
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()

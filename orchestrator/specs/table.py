@@ -17,7 +17,7 @@ NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _COLUMNS = """
-    bleu sacrebleu tokenised mteval rouge1 rouge2 rougeL chrf chrf_delta nll delta against significant verdict parts controls pareto params
+    bleu sacrebleu tokenised mteval rouge1 rouge2 rougeL chrf chrf_delta nll delta against significant verdict parts controls params
     params_added train_speed decode_speed tokens_per_second sentences_per_second data steps seeds seed status reason all row system id label
     kind signature train_key decode_key score_key shipped
 """

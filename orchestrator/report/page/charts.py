@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.report.figures import Ours, unbeaten
+from orchestrator.report.figures import Ours
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
@@ -197,7 +197,7 @@ def _dot(line: Line, ours: Ours, x: float, y: float) -> Spec:
 def front(dots: Sequence[Spec], *, fewer: bool) -> list[Spec]:
     """Returns the points that no other point beats in both x and y, in order of x. fewer: smaller x is better."""
     points = [(dot["y"], -dot["x"] if fewer else dot["x"]) for dot in dots]
-    kept = [dot for dot, best in zip(dots, unbeaten(points), strict=True) if best]
+    kept = [dot for dot, (y, x) in zip(dots, points, strict=True) if not any(b >= y and a >= x and (b, a) != (y, x) for b, a in points)]
     return sorted(kept, key=lambda dot: dot["x"])
 
 

@@ -11,7 +11,7 @@ from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import figure
-from orchestrator.report.figures import Ours, figures, front, ratio_of, ratios
+from orchestrator.report.figures import Ours, figures, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.notes import notes, parameter_differences, unit
@@ -95,7 +95,7 @@ def test_every_figure_stands_under_its_own_heading(rows, monkeypatch) -> None:
     table = shown(table_of(monkeypatch, rows(TABLE), outcomes))
     assert table["base"] == {
         "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
-        "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "Pareto front": "yes", "data": "toy-smoke",
+        "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "data": "toy-smoke",
         "steps": "4", "seeds": "1, 2", "status": "done",
     }  # fmt: skip
     new, off = table["new"], table["off"]
@@ -193,20 +193,3 @@ def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows, tmp_path)
 
 def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
     return parameter_differences([replace(row, expect={"params": reported})], finder, {}, [])
-
-
-def standing(bleu: float, params: int, speed: float | None = None, **scores: float) -> Ours:
-    return Ours(status="done", bleu=bleu, params=params, train_speed=speed, scores=scores)
-
-
-def test_what_is_beaten_in_nothing_is_on_the_front() -> None:
-    ours = {"a": standing(30.0, 100), "b": standing(31.0, 120), "c": standing(30.5, 130), "same": standing(30.0, 100)}
-    ours |= {"stopped": Ours(status="stopped"), "new": None}
-    assert front(ours) == {"a": True, "b": True, "c": False, "same": True}
-    assert front({"a": standing(30.0, 100), "x": replace(standing(31.0, 90), data="other")}) == {}, "each alone on its corpus"
-
-
-def test_speed_counts_where_it_was_measured_for_all_and_summaries_are_ranked_by_rouge() -> None:
-    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100, 1.5)}) == {"a": True, "b": True}
-    assert front({"a": standing(30.0, 100, 1.0), "b": standing(29.0, 100)}) == {"a": True, "b": False}
-    assert front({"a": standing(9.0, 100, rougeL=20.0), "b": standing(8.0, 100, rougeL=21.0)}) == {"a": False, "b": True}
