@@ -7,6 +7,7 @@ from orchestrator.report.page.charts import Spec, chart, colour_of, quantity, ti
 from orchestrator.report.page.section import Section
 from orchestrator.scoring.significance.expected_best import expected_best
 from orchestrator.specs.row import short_id
+from orchestrator.specs.sweep import LARGER_IS_BETTER
 
 RATES = ("optim.schedule.lr", "optim.schedule.factor")
 
@@ -16,12 +17,12 @@ def drawings(section: Section) -> dict[str, Spec]:
     searches = section.searches
     if not searches:
         return {}
-    metric = str(next(iter(searches.values()))["tune"]["select"]).replace("valid/", "validation ")
-    larger = metric.endswith("accuracy")
+    select = str(next(iter(searches.values()))["tune"]["select"])
+    metric = select.replace("valid/", "validation ")
     curves = []
     for row, record in searches.items():
         values = [value for trial in record["trials"] if (value := _value(trial)) is not None]
-        best = expected_best(values, larger=larger)
+        best = expected_best(values, larger=select in LARGER_IS_BETTER)
         curves += [{"row": short_id(row), "x": n, "y": round(y, 4)} for n, y in enumerate(best, 1)]
     found = {"trials": _chart(section, curves, "trials", f"expected {metric} of the best", {"type": "line", "point": True})}
     if (axis := _axis(searches)) is not None:
