@@ -176,7 +176,7 @@ def simulated(trials: int, curvature: float, search: int, judging: int, repetiti
             seen[arm, [trial for trial in range(trials) if trial not in going]] = np.inf
         chosen = loss[np.arange(3), seen.argmin(axis=1)]
         noise = generator.normal(size=(2, 3, judging))
-        gaps = [gap(values, seen[0]) or 0.0 for values in seen[1:]]
+        gaps = [gap(values, seen[0]) for values in seen[1:]]
         for name, scores in (("tuned", chosen[:, None] + noise[0]), ("as written", loss[:, :1] + noise[1])):
             twin, better = verdicts(scores, gaps if name == "tuned" else [0.0] * 2)
             if name == "tuned":

@@ -178,7 +178,7 @@ class Comparisons:
         if effect is None or effect.difference is None or not (by := self.rows[row].chosen_by or self.rows[against].chosen_by):
             return effect
         trials = [self.rows[name].trials for name in (row, against)]
-        still = gap(*(own or (0.0,) * max(map(len, trials)) for own in trials)) or 0.0
+        still = gap(*(own or (0.0,) * max(map(len, trials)) for own in trials))
         same = (by, effect.metric) == (VALID_NLL, NLL)
         added = still**2 * (1.0 if same else self._square_per_unit(by, effect.metric, row, against))
         return replace(effect, difference=effect.difference.widened(added))

@@ -21,19 +21,18 @@ def expected_best(values: Sequence[float], *, larger: bool = False) -> list[floa
     return [sum(v * math.comb(i, n - 1) for i, v in enumerate(ordered)) / math.comb(size, n) for n in range(1, size + 1)]
 
 
-def gap(row: Sequence[float], other: Sequence[float]) -> float | None:
-    """Returns how far other draws may move the difference between two tuned rows (root mean square); None if no trial of a row finished.
+def gap(row: Sequence[float], other: Sequence[float]) -> float:
+    """Returns how far other draws may move the difference between two tuned rows (root mean square).
 
     The mean is over halves S of the draws, of the change (min_all row - min_S row) - (min_all other - min_S other). Every S contains
     trial 0, the row as written. Trials with one number have the same draws, so S contains both or none. row, other: losses of the trials,
     infinite if ended early. A trial that ended early for one row gets the worst finite loss. One that ended early for both is left out.
+    A row without a finished trial has no choice, so its losses count as equal.
     """
     losses = np.array([row, other])
     ended = np.isfinite(losses)
-    if not ended.any(axis=1).all():
-        return None
     worst = np.where(ended, losses, -np.inf).max(axis=1, keepdims=True)
-    losses = np.where(ended, losses, worst)
+    losses = np.where(ended, losses, np.where(np.isfinite(worst), worst, 0.0))
     draws = [trial for trial in range(1, losses.shape[1]) if ended[:, trial].any()]
     half = len(draws) // 2
     halves = list(itertools.islice(itertools.combinations(draws, half), MOST + 1))

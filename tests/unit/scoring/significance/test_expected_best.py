@@ -37,7 +37,7 @@ def test_trials_that_ended_early_count_as_the_worst() -> None:
     inf = float("inf")
     assert gap([2.0, inf, 3.0], [0.0] * 3) == gap([2.0, 3.0, 3.0], [0.0] * 3)
     assert gap([2.0, inf, 3.0, 1.5], [1.0, inf, 2.0, 4.0]) == gap([2.0, 3.0, 1.5], [1.0, 2.0, 4.0]) > 0, "early for both"
-    assert gap([inf, inf], [1.0, 2.0]) is None
+    assert gap([inf, inf], [2.0, 1.0]) == gap([0.0, 0.0], [2.0, 1.0]) > 0, "no trial of the row finished"
 
 
 def test_a_difference_with_the_variance_of_the_choice_is_wider() -> None:
