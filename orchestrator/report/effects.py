@@ -44,6 +44,7 @@ class Effect:
     """D of a row against another row, in the units of a metric.
 
     difference: None if an arm has one seed. parts: for a difference in BLEU, see `_parts`. differs: fields in which the capsules differ.
+    runs: score keys of the runs of both rows.
     """
 
     row: str
@@ -54,6 +55,7 @@ class Effect:
     difference: Difference | None = None
     parts: Parts | None = None
     differs: tuple[str, ...] = ()
+    runs: tuple[frozenset[str], ...] = ()
 
     @property
     def interval(self) -> str:
@@ -152,7 +154,7 @@ class Effects:
         delta = float(ours.scores.mean() - base.scores.mean()) - shift
         unlike = differences([*self.capsules[row], *self.capsules[against]])
         parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike))
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike), runs)
 
 
 def main_metric(row: Row) -> str:

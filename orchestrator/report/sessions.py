@@ -3,7 +3,8 @@
     RESULTS/sessions/NAME.jsonl    a sealed line a claim, in the order of arrival:
                                    {"number", "time", "row", "against", "metric", "claim", "delta", "p", "level", "accepted"}
 
-Metric and runs identify a claim. Another name, expectation or call gives no second chance. More seeds make a claim with its own level.
+The metric and the runs of its two rows identify a claim. Another name, order, expectation, control or call gives no second chance.
+More seeds make a claim with its own level.
 """
 
 import math
@@ -20,7 +21,6 @@ from orchestrator.files.documents import sealed, unsealed
 from orchestrator.files.json_lines import JsonLines, read_lines
 from orchestrator.ledger.results import Record
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.report.effects import Outcomes
 from orchestrator.report.judgement import Judgement
 from orchestrator.scoring.significance.online import level
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
@@ -30,10 +30,10 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
 
 
-def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcomes) -> list[Record]:
+def join(results: Path, name: str, judged: Sequence[Judgement]) -> list[Record]:
     """Returns the lines of these claims in the session. New claims are appended, each with the level of its position. All have a p.
 
-    outcomes: outcomes of the rows that the claims name.
+    A line accepts no claim of the other sign on its runs.
     """
     if not SEGMENT.fullmatch(name):
         raise UserError(f"--session {shown(name)}: expected {SEGMENT_WORDS}")
@@ -42,7 +42,7 @@ def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcom
     with RunLock(path.with_suffix(".lock")).acquire(timeout=60), closing(JsonLines(path)) as file:
         lines = read(path)
         for one in judged:
-            key = key_of(one, outcomes)
+            key = key_of(one)
             if key in lines:
                 continue
             number, p, claim = len(lines) + 1, p_of(one), one.claim
@@ -51,7 +51,8 @@ def join(results: Path, name: str, judged: Sequence[Judgement], outcomes: Outcom
             line = {"number": number, "time": datetime.now(UTC).isoformat(timespec="seconds")} | about
             lines[key] = line | {"delta": one.effects[0].delta, "p": p, "level": bound, "accepted": p <= bound}
             file.append(sealed(lines[key], key))
-    return [lines[key_of(one, outcomes)] for one in judged]
+    found = [(one, lines[key_of(one)]) for one in judged]
+    return [line | {"accepted": line["accepted"] and p_of(one) < 1} for one, line in found]
 
 
 def read(path: Path) -> dict[str, Record]:
@@ -64,10 +65,9 @@ def read(path: Path) -> dict[str, Record]:
     return found
 
 
-def key_of(one: Judgement, outcomes: Outcomes) -> str:
-    names = [one.claim.row, *(effect.against for effect in one.effects)]
-    ours, *others = (sorted(str(o.keys.score) for o in outcomes[name] if o.status == "done") for name in names)
-    return digest(["session", one.claim.metric, ours, sorted(others)])
+def key_of(one: Judgement) -> str:
+    named = next(effect for effect in one.effects if effect.against == one.claim.against)
+    return digest(["session", one.claim.metric, *sorted(sorted(runs) for runs in named.runs)])
 
 
 def p_of(one: Judgement) -> float:

@@ -1,6 +1,5 @@
 """`verdict`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.effects import Outcomes
-from orchestrator.report.find import SeedResult
 from orchestrator.report.judgement import Judgement, exit_code
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
@@ -76,13 +73,12 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     answers: list[Answer] = []
-    known: dict[str, Sequence[SeedResult]] = {}
     problems: list[str] = []
     for family in request.families():
         address, file, rows = family.address, family.file, family.rows
         by_id = {row.id: row for row in rows}
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
-        stated, known = claims.of_table(address, file.head.claims), known | outcomes
+        stated = claims.of_table(address, file.head.claims)
         if session is not None:
             problems += sessions.undeclared(file.document, address, file.head.claims, by_id, starts(rows))
         found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
@@ -93,7 +89,7 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         answers += own
     raise_all(problems)
     if session is not None:
-        answers = _in_session(headlines(answers), session, finder.ledger.root, known)
+        answers = _in_session(headlines(answers), session, finder.ledger.root)
     return answers
 
 
@@ -103,12 +99,12 @@ def headlines(answers: list[Answer]) -> list[Answer]:
     return [one for one in answers if one.tuned or one.question not in tuned]
 
 
-def _in_session(answers: list[Answer], name: str, results: Path, outcomes: Outcomes) -> list[Answer]:
+def _in_session(answers: list[Answer], name: str, results: Path) -> list[Answer]:
     """Returns the claims on their own metrics with their lines in the session; None for unfinished runs."""
     own = [one for one in answers if one.judgement.stated]
     ready = [one for one in own if one.judgement.raw is not None]
     ready = [one for one in ready if min(min(effect.seeds) for effect in one.judgement.effects) >= one.judgement.claim.seeds]
-    for one, line in zip(ready, sessions.join(results, name, [one.judgement for one in ready], outcomes), strict=True):
+    for one, line in zip(ready, sessions.join(results, name, [one.judgement for one in ready]), strict=True):
         one.session = {"name": name} | {part: line[part] for part in ("number", "p", "level", "accepted")}
     return own
 

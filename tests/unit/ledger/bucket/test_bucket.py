@@ -257,10 +257,10 @@ def test_looks_sessions_and_noise_floors_of_two_machines_are_kept(machines: Mach
         found = Looks(Ledger(machines.machine(name).root))
         found.new[claim] = {"time": f"2026-01-01T00:00:0{second}", "runs": {"r": claim + name}, "planned": None}
         found.save()
-    effect = Effect("r", "b", "bleu", 1.0, (2, 2))
+    effect = Effect("r", "b", "bleu", 1.0, (2, 2), runs=(frozenset("r"), frozenset("b")))
     judged = Judgement(RowClaim("r", "b", 0.5, "bleu"), True, True, Verdict("open", ""), (effect,), raw=0.5)
     two = Ledger(machines.machine("two").root)
-    sessions.join(two.root, "loop", [judged], {"r": [], "b": []})
+    sessions.join(two.root, "loop", [judged])
     noise_floor.save(two, {"family": "f"})
     one = machines.machine("one")
     one.pull_all()
