@@ -1,5 +1,6 @@
 """`plan`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -17,8 +18,11 @@ from orchestrator.ledger.component_sources import warnings
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
+from orchestrator.report.effects import main_metric
 from orchestrator.report.find import Finder, is_shipped
 from orchestrator.safe_text import log
+from orchestrator.scoring.significance.sentence_statistics import TITLES
+from orchestrator.specs.claims import RowClaim, of_table
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.row import Row, baseline, by_table, short_id, starts
 from orchestrator.specs.rows import sweep_of
@@ -75,7 +79,8 @@ def _plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: 
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
     cost = costs.of_all(rows)
     sums = plan_costs.totals(planned_rows.every, cost)
-    power = _power(rows, requested or sorted(default_seeds), ledger)
+    stated = [claim for each in found for claim in of_table(each.table.address, each.table.head.claims)]
+    power = _power(rows, requested or sorted(default_seeds), ledger, stated)
     search = {} if tuning is None else _search(tuning.spec, [row for row in arms if row.id not in searched], len(searched), cost)
     record = {"profile": options.profile} | planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
     shipped = {
@@ -133,30 +138,31 @@ def _search_lines(search: dict[str, Any]) -> list[str]:
     return [about] * bool(search["arms"]) + [done] * bool(search["searched"])
 
 
-def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
-    """Returns table -> effects that these seeds can detect, for tables whose recipe has a noise floor."""
+def _power(rows: list[Row], seeds: list[int], ledger: Ledger, stated: Sequence[RowClaim]) -> dict[str, dict[str, Any]]:
+    """Returns table -> effects that these seeds can detect, for tables whose recipe has a noise floor. stated: claims of the files."""
     found = {}
     for table, own in by_table(row for row in rows if row.kind == "run").items():
-        base = baseline(own)
-        spec = next((row.spec for row in own if row.id == base), None)
-        floor = None if spec is None else noise_floor.load(ledger, spec, "bleu")
+        base = next(row for row in own if row.id == baseline(own))
+        metric, here = main_metric(base), {row.id for row in own}
+        floor = noise_floor.load(ledger, base.run_spec, metric)
         if floor is not None:
-            claims = {claim.row: claim.effect for claim in reported_claims(own, starts(own, None)) if claim.effect}
-            found[table] = noise_floor.power(floor, len(own), len(seeds), claims)
+            asked = [*reported_claims(own, starts(own, None)), *(claim for claim in stated if claim.row in here)]
+            claims = {claim.row: claim.effect for claim in asked if claim.effect and claim.metric in (None, metric)}
+            found[table] = noise_floor.power(floor, len(own), len(seeds), claims) | {"metric": metric}
     return found
 
 
 def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
-    whose = "" if power["same_family"] else ", another recipe on this test set"
-    lines = [f"{table}: BLEU varies by {power['sd']:.2f} over seeds ({power['df'] + 1} seeds of {power['floor']}{whose})"]
+    whose, metric = "" if power["same_family"] else ", another recipe on this test set", TITLES[power["metric"]]
+    lines = [f"{table}: {metric} varies by {power['sd']:.2f} over seeds ({power['df'] + 1} seeds of {power['floor']}{whose})"]
     if power["mde"] is None:
         lines.append(f"{table}: one seed decides nothing; give two or more (--seeds 1,2,3)")
     else:
-        lines.append(f"{table}: {power['seeds']} seeds a row detect {power['mde']:.2f} BLEU with 80 % power, on this test set")
+        lines.append(f"{table}: {power['seeds']} seeds a row detect {power['mde']:.2f} {metric} with 80 % power, on this test set")
     known = {row: needed for row, needed in power["seeds_needed"].items() if needed is None or needed > power["seeds"]}
     if known:
         each = ", ".join(f"{short_id(row)} {'over 200' if needed is None else needed}" for row, needed in list(known.items())[:12])
-        lines.append(f"{table}: seeds that would detect the paper's effects: {each}{', ..' if len(known) > 12 else ''}")
+        lines.append(f"{table}: seeds that would detect the claimed effects: {each}{', ..' if len(known) > 12 else ''}")
     return lines
 
 

@@ -1,12 +1,15 @@
 """`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from orchestrator.cli.commands import plan
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.scoring.significance.mixed import Spread
+from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.rows import resolve
 
 ROWS = """\
@@ -47,4 +50,9 @@ def test_floors_of_the_same_recipe_come_first(spec, tmp_path) -> None:
     assert near is not None and (near.row, near.same_family) == ("sd0.5", False), "of other recipes the one with the most seeds"
     own = [noise_floor.of_family(ledger, ["demo/small/base"], spec, "bleu") for spec in (fused.spec, third)]
     assert own == [Spread(0.09, 4), None]
+    score = {"score": base.spec.score.model_copy(update={"metric": "rouge"})}
+    rows = [replace(row, spec=row.spec.model_copy(update=score), expect={}) for row in (base, fused)]
+    noise_floor.save(ledger, {"row": "sum", "family": noise_floor.family(rows[0].spec), "metrics": {"rougeL": {"sd": 0.4, "df": 9}}})
+    power = plan._power(rows, [1, 2], ledger, [RowClaim(fused.id, None, 0.9), RowClaim(base.id, None, 0.1, "nll")])["demo/small"]
+    assert (power["metric"], power["floor"], [*power["seeds_needed"]]) == ("rougeL", "sum", [fused.id])
     assert noise_floor.of_family(ledger, ["sd0.3"], fused.spec, "bleu") is None, "its seeds are pooled as the table's own"
