@@ -11,7 +11,7 @@ from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import SweepFile, SweepRow
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, PAUSED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 RECENT = 10
@@ -66,6 +66,12 @@ def sweep_status(ledger: Ledger, *, name: str | None = None, paths: Iterable[Pat
         holder = SweepFile(path).driver
         stopped = stopped_runs(SweepFile(path).asha)
         runs = [_progress(ledger, row, stopped) for row in sweep_files.rows_of(record)]
+        scheduler = record.get("scheduler") or {}
+        if scheduler.get("rungs") and scheduler.get("kind") != "asha":
+            records = [found for run in runs for found in ledger.records(run.train_key, "search")]
+            searched = {key for found in records for trial in found["trials"] for key in trial["runs"].values()}
+            for run in runs:  # trials without a record of their search wait at a rung
+                run.status = PAUSED if run.status == "stopped" and run.train_key not in searched else run.status
         ahead = Forecast(None, None) if holder is None else forecast(runs[: len(record["rows"])])
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 
 
@@ -53,6 +54,15 @@ def test_other_seeds_of_earlier_calls_are_shown_but_not_edited_rows(fake_results
     fake_results.sweep([now], earlier=[other, edited])
     rows = json.loads(cli("status", "fake/table1/one:2", "--results", fake_results.root, "--json")[1])["sweeps"][0]["rows"]
     assert [row["seed"] for row in rows] == [1, 2]
+
+
+def test_trials_that_wait_at_a_rung_are_paused_until_the_search_has_ended(fake_results, cli) -> None:
+    for row in (rows := [fake_results.row(name) for name in ("searched", "waits")]):
+        fake_results.train(row, "stopped", steps=10)
+    first, key = rows[0]["keys"]["train"], "a" * 64
+    Ledger(fake_results.root).write_record(first, "search", key, {"key": key, "trials": [{"runs": {"1": first}}]})
+    fake_results.sweep(rows, scheduler={"kind": "fifo", "rungs": [10]})
+    assert "1 of 2 runs ended (1 stopped), 1 paused" in cli("status", "--results", fake_results.root)[1]
 
 
 def test_an_unknown_name_is_one_line(fourteen, cli) -> None:
