@@ -23,7 +23,7 @@ from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER, StatisticsReader
 from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import FAILED
 
 BLEU, CHRF, NLL, VALID_NLL = "bleu", "chrf", "nll", "valid/nll"
@@ -89,16 +89,20 @@ class Comparisons:
             p_adjusted, look, level = adjusted.get(name), 1, level_of(1, self.planned.get(claim.row))
             if p is not None:
                 pair = claim.row, claim.against
-                state = states[pair] if pair in states else states.setdefault(pair, self._state(claim))
+                state = states[pair] if pair in states else states.setdefault(pair, self._state(claim, effects))
                 look = looks.number(state)
                 level = level_of(look, looks.planned(state, self.planned))
-            verdict = self._verdict(claim, expected, effects, p_adjusted, level)
+            unmet = self._unmet(claim, effects)
+            doubt = self._doubt(claim, expected.sign, [*effects, *(effect for effect in unmet.values() if effect is not None)])
+            verdict = self._verdict(claim, expected, effects, doubt, p_adjusted, level)
+            if doubt:
+                p = p_adjusted = None
             if stated or effects:
                 chrf = self._effect(CHRF, claim.row, effects[0].against) if effects and claim.metric == BLEU else None
                 one = Judgement(claim, stated, expected.claimed, verdict, p=p_adjusted, raw=p, look=look, level=level, setting=self.setting)
-                own = claim.against == self.starts.get(claim.row, "") and claim.metric in (self._metric(claim.row), NLL)
+                own = claim.against == self.starts.get(claim.row, "") and claim.metric in (main_metric(self.rows[claim.row]), NLL)
                 at = tuple(effect.at(level) for effect in effects)
-                made.append(replace(one, effects=at, chrf=chrf and chrf.at(level), family=max(len(tests), 1), own=own))
+                made.append(replace(one, effects=at, chrf=chrf and chrf.at(level), family=max(len(tests), 1), own=own, unmet=tuple(unmet)))
         if self.recording:
             self._record(looks, made, states)
         return made
@@ -114,7 +118,7 @@ class Comparisons:
             row = made.claim.row
             if not made.own or (not made.effects and failure_verdict(self.rows[row], self.outcomes.get(row, ())) is None):
                 continue
-            if made.metric == self._metric(row):
+            if made.metric == main_metric(self.rows[row]):
                 found.setdefault(row, OfRow()).own = made
             elif made.effects:
                 found.setdefault(row, OfRow()).nll = made
@@ -124,7 +128,7 @@ class Comparisons:
         """Returns the stated claims whose rows are present, the paper's claims on other comparisons, and the rows without a claim."""
 
         def complete(claim: RowClaim) -> RowClaim:
-            against, metric = claim.against or self.usual.get(claim.row), claim.metric or self._metric(claim.row)
+            against, metric = claim.against or self.usual.get(claim.row), claim.metric or main_metric(self.rows[claim.row])
             return replace(claim, against=against, metric=metric)
 
         own = [complete(c) for c in stated if c.row in self.rows and (c.against is None or c.against in self.rows)]
@@ -132,7 +136,7 @@ class Comparisons:
         reported = [complete(c) for c in reported_claims(list(self.rows.values()), self.usual)]
         own += [c for c in reported if (c.row, c.against, c.metric) not in said]
         said = {(c.row, c.against, c.metric) for c in own}
-        rest = [RowClaim(row, base, None, self._metric(row), source="row") for row, base in self.starts.items()]
+        rest = [RowClaim(row, base, None, main_metric(self.rows[row]), source="row") for row, base in self.starts.items()]
         return own + [c for c in rest if (c.row, c.against, c.metric) not in said]
 
     def _asked(self, claim: RowClaim, with_nll: bool) -> Iterator[tuple[RowClaim, bool, Expectation]]:
@@ -165,6 +169,26 @@ class Comparisons:
             if found is not None and found.difference is not None:
                 runs.setdefault(self._of_metric(metric).runs[name], found)
         return tuple(sorted(runs.values(), key=lambda effect: sign * effect.delta))
+
+    def _unmet(self, claim: RowClaim, effects: Sequence[Effect]) -> dict[str, Effect | None]:
+        """Returns control and reason -> its difference with one seed or None, for controls of a judged row that are not judged."""
+        if not effects or effects[0].difference is None:
+            return {}
+        found, runs = dict[str, Effect | None](), self._of_metric(str(claim.metric)).runs
+        judged = {runs[claim.row], *(runs[effect.against] for effect in effects)}  # a control may be the row's own run
+        for name in (name for name in self._controls(claim) if name in self.rows and runs.get(name) not in judged):
+            effect, done = self._effect(str(claim.metric), claim.row, name), any(o.status == "done" for o in self.outcomes.get(name, ()))
+            why = ONE_SEED if effect is not None else "not scored alike" if done else "no finished run"
+            found[f"{short_id(name)} ({why})"] = effect
+        return found
+
+    def _doubt(self, claim: RowClaim, sign: float, rivals: Sequence[Effect]) -> str:
+        """Returns why p does not count; empty if it counts. rivals: the differences to all controls with a finished seed."""
+        for name in (claim.row, *(effect.against for effect in rivals)) if rivals else ():
+            if any(o.stated or o.status == "diverged" for o in self.outcomes.get(name, ())):
+                return f"seeds of {name} failed; a mean over the others would leave them out"
+        ahead = [effect.against for effect in rivals[1:] if effect.difference is None and sign * effect.delta < 0 < sign * rivals[0].delta]
+        return f"{short_id(ahead[0])} is ahead with one seed" if ahead else ""
 
     def _effect(self, metric: str, row: str, against: str) -> Effect | None:
         key = metric, row, against
@@ -211,14 +235,13 @@ class Comparisons:
         runs = self._of_metric(str(claim.metric)).runs
         return runs.get(claim.row), frozenset(runs[effect.against] for effect in effects), claim.metric, expected.sign
 
-    def _verdict(self, claim: RowClaim, expected: Expectation, effects: Sequence[Effect], p: float | None, level: float) -> Verdict:
+    def _verdict(
+        self, claim: RowClaim, expected: Expectation, effects: Sequence[Effect], doubt: str, p: float | None, level: float
+    ) -> Verdict:
         gain = expected.claimed and (expected.sign > 0) == (claim.metric not in LOWER_IS_BETTER)
         failed = failure_verdict(self.rows[claim.row], self.outcomes.get(claim.row, ()), gain)
-        if failed is not None:
-            return failed
-        for name in (effect.against for effect in effects):
-            if any(o.stated or o.status == "diverged" for o in self.outcomes.get(name, ())):
-                return Verdict(OPEN, f"seeds of {name} failed; a mean over the others would leave them out")
+        if failed is not None or doubt:
+            return failed or Verdict(OPEN, doubt)
         if not effects:
             if claim.against is None:
                 return Verdict(NOT_COMPARED, "the table compares this row with none; expected `against` in the claim")
@@ -234,8 +257,8 @@ class Comparisons:
             return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)
         return found
 
-    def _state(self, claim: RowClaim) -> State:
-        names = [claim.row, *self._controls(claim)]
+    def _state(self, claim: RowClaim, effects: Sequence[Effect]) -> State:
+        names = [claim.row, *(effect.against for effect in effects)]
         done = {name: [o for o in self.outcomes.get(name, ()) if o.status == "done"] for name in names}
         seeds = {name: [o.seed for o in found] for name, found in done.items() if found}
         runs = {name: digest(sorted(str(o.keys.score) for o in done[name]))[:16] for name in seeds}
@@ -252,9 +275,6 @@ class Comparisons:
         for pair, found in judged.items():
             looks.add(states[pair], found, looks.planned(states[pair], self.planned))
         looks.save()
-
-    def _metric(self, row: str) -> str:
-        return main_metric(self.rows[row])
 
 
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:

@@ -23,7 +23,9 @@ class Judgement:
         claim: the claim with the addresses of its rows. Its effect is None if it predicts at most the sign on this metric.
         stated: False: the claim is about another metric and predicts only the sign here. claimed: whether an effect is claimed.
         effects: the difference to each control at `level`, the strongest first; empty without results.
-        p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed.
+        p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed, and if
+            failed seeds or a control forbid a verdict.
+        unmet: controls with which the row was not compared, each with the reason.
         look: number of times that the claim was judged with new seeds. level: significance level of this look.
         chrf: for a claim on BLEU, the difference in chrF to the strongest control. Verdicts ignore it.
         setting: how our setting differs from the paper's.
@@ -43,6 +45,7 @@ class Judgement:
     chrf: Effect | None = None
     setting: str = ""
     own: bool = False
+    unmet: tuple[str, ...] = ()
 
     @property
     def metric(self) -> str:
@@ -55,7 +58,7 @@ class Judgement:
 
     @property
     def significant_gain(self) -> bool | None:
-        """Returns whether the difference is significant and for the better; None with one seed."""
+        """Returns whether the difference is significant and for the better; None without p."""
         return None if self.p is None else self.p < self.level and (self.effects[0].delta > 0) == (self.metric not in LOWER_IS_BETTER)
 
     @property
@@ -91,15 +94,16 @@ class Judgement:
         found |= {"claim": claim.effect, "verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
         found |= {"p": self.p, "p_raw": self.raw, "family": self.family, "look": self.look, "level": self.level}
         found |= {"setting": self.setting if self.claimed else "", "effect": effects[0] if effects else None, "controls": effects[1:]}
+        found |= {"not_compared": list(self.unmet)} if self.unmet else {}
         return found | {"chrf": None if self.chrf is None else self.chrf.as_json()}
 
     def of_row(self) -> dict[str, Any]:
-        """Returns the entries of a table's row: {"verdict", "controls", "chrf_delta", "effect", "parts", "significant"}."""
+        """Returns the entries of a table's row: {"verdict", "controls", "chrf_delta", "effect", "significant"}."""
         record, said = self.as_json(), ("reason", "seeds_needed", "claim", "p", "family", "look", "level")
         verdict = {"word": record["verdict"]} | {name: record[name] for name in said}
         found = {"verdict": verdict | ({"setting": record["setting"]} if record["setting"] else {}), "controls": record["controls"]}
         found |= {} if self.chrf is None else {"chrf_delta": record["chrf"]}
-        found |= {"effect": record["effect"], "parts": record["effect"].get("parts")} if self.effects else {}
+        found |= {"effect": record["effect"]} if self.effects else {}
         return found | ({} if self.significant_gain is None else {"significant": self.significant_gain})
 
 

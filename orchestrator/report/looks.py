@@ -68,9 +68,14 @@ class Looks:
             self.claims = together(self.claims, read(root))
 
     def number(self, state: State) -> int:
-        """Returns the number of this look at the claim, from 1. A look that is recorded keeps its number."""
-        runs = [record["runs"] for record in self.claims.get(state.claim, [])]
-        recorded = next((place for place, known in enumerate(runs) if not _differ(known, state.runs)), None)
+        """Returns the number of this look at the claim, from 1. A look that is recorded keeps its number.
+
+        Looks with the same runs count once. If some looks have all rows of the state, the others do not record it.
+        """
+        every = [record["runs"] for record in self.claims.get(state.claim, [])]
+        runs = [known for place, known in enumerate(every) if known not in every[:place]]
+        whole = [known for known in runs if state.runs.keys() <= known.keys()] or runs
+        recorded = next((place for place, known in enumerate(runs) if known in whole and not _differ(known, state.runs)), None)
         until = [*runs, state.runs] if recorded is None else runs[: recorded + 1]
         return 1 + sum(_differ(old, new) for old, new in pairwise(until))
 

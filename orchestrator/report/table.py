@@ -152,6 +152,8 @@ def make(
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += notes.parameter_differences(rows, finder, starts(whole, None), whole)
     made += [*(notes.claim_note(claim) for claim in claims if not claim.own), *_untested(rows, lines, start, scored)]
+    lacking = {one.claim.row: one.unmet for one in (*(each.own for each in judged.values()), *claims) if one is not None and one.unmet}
+    made += [f"{short_id(row)}: not compared with {', '.join(unmet)}" for row, unmet in lacking.items()]
     reported = next((row.expect for row in whole if row.id == first), {})
     return Table(name, list(dict.fromkeys(order)), lines, made, first, reported, frozenset(scores), warned, claims, outcomes)
 

@@ -162,5 +162,7 @@ def _print(answers: list[Answer]) -> None:
             chrf = "" if found.chrf is None else f"; chrF {found.chrf.interval}"
             log(f"{row}, {found.metric}: by precision, length: {found.effect.shares}{chrf}")
         log(*(f"{row}, {found.metric}: {effect.interval} to {short_id(effect.against)}" for effect in found.effects[1:]))
+        if found.stated and found.unmet:
+            log(f"{row}: not compared with {', '.join(found.unmet)}")
         if one.more.get("changed"):
             log(f"{row}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")

@@ -310,6 +310,22 @@ def test_no_control_takes_the_place_of_a_baseline_without_seeds(rows: list[Row],
     assert mine.verdict.word == word and (mine.p is None) == (seeds < 2)
 
 
+def test_controls_without_seeds_are_told_and_one_that_is_ahead_leaves_a_gain_open(rows: list[Row], tmp_path) -> None:
+    """A control makes a look only when it gets more seeds after it was judged."""
+    ledger, controls = Ledger(tmp_path), ("demo/small/mine", "demo/small/worse")
+    own = {row.label: replace(row, control_rows=controls) for row in rows if row.label in ("Baseline", "better", "mine", "worse")}
+
+    def made(label: str, share: float, *seeds: int) -> tuple[dict[str, Any], list[str]]:
+        for seed in seeds:
+            finish(ledger, own[label], seed, share)
+        return named(table := make("demo/small", list(own.values()), Finder(ledger, Data(None)))).get("better", {}), table.notes
+
+    (_, _), (_, _), (better, notes) = made("Baseline", 0.6, 1, 2, 3), made("worse", 0.55, 1), made("better", 0.64, 1, 2, 3)
+    assert better["significant"] and "better: not compared with mine (no finished run), worse (one seed)" in notes
+    assert [made("mine", 0.75, 1)[0]["verdict"][part] for part in ("reason", "p")] == ["mine is ahead with one seed", None]
+    assert [made("mine", 0.6, *seeds)[0]["verdict"]["look"] for seeds in ((1, 2, 3), (4,))] == [1, 2]
+
+
 def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
     table = make("demo/small", rows, finder, ["bleu"], stated=stated)

@@ -9,7 +9,7 @@ from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
 from orchestrator.report.judgement import Judgement
-from orchestrator.report.looks import Looks, level_of
+from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.report.table import make
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
@@ -95,6 +95,10 @@ def test_a_damaged_file_is_refused_and_a_packed_ledger_stays_as_it_is(rows: list
     assert judge(rows, ledger).look == 1 and Looks(ledger).claims == {}
 
 
-def test_levels() -> None:
+def test_levels_and_numbers_of_looks(tmp_path) -> None:
+    """Equal looks of two folders count once. More seeds of a control count if a later look has the control."""
     assert [level_of(n) for n in (1, 2, 3)] == [0.05, 0.0221, 0.0182] and level_of(40) < 0.003
     assert [level_of(n, 2) for n in (1, 2, 3)] == [0.0294, 0.0294, 0.0182]
+    for known, runs, number in (("12 123 12", "1234", 3), ("12 12/12", "12/123", 2)):
+        records = [{"time": place, "runs": dict(enumerate(each.split("/")))} for place, each in enumerate(known.split())]
+        assert Looks(Ledger(tmp_path), {"c": records}).number(State("c", "r", "b", {}, dict(enumerate(runs.split("/"))))) == number

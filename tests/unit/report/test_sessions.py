@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.files.canonical import digest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.sessions import read, undeclared
 from orchestrator.scoring.scores import score
@@ -15,8 +16,10 @@ from orchestrator.specs.index import find
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.tuning import choice
 from tests.unit.conftest import MINIMAL
 from tests.unit.report.support import write_run
+from tests.unit.report.test_effects import finish
 
 TABLE = """\
 source: {{paper: loop, table: try{number}}}
@@ -96,6 +99,26 @@ def test_what_a_session_refuses_or_leaves_open(tmp_path, cli) -> None:
     assert code == 7 and json.loads(out)["session"] is None  # not run; the claim of no effect is left out
     code, _, err = cli("verdict", put(tmp_path, 2), *places[:2], "--session", "a/b")
     assert code == 2 and "--session a/b: expected letters" in err
+
+
+def test_a_session_before_the_judging_runs_a_claim_in_both_orders_and_a_failed_seed(spec, tmp_path, cli) -> None:
+    text = "  base: {pinned: true}\n  better: {model: {d_ff: 40}}\n  worse: {model: {d_ff: 48}}\nclaims:\n"
+    for claim in ("row: better, effect: 3", "row: worse, effect: 3", "row: base, against: better, effect: -3"):
+        text += f"  - {{{claim}, changes: [model.d_ff]}}\n"
+    text += "tune: {trials: 2, space: {optim.label_smoothing: {uniform: [0, 1]}}, seeds: {search: [101], judge: [4, 5]}}\n"
+    file, ledger = spec(text), Ledger(tmp_path / "results")
+    about = {"tune": choice.plain(find(str(file)).table.head.tune), "written": {}, "chosen": 1, "warnings": [], "time": 1.0}
+    for row, share in zip(rows := resolve(file), (0.6, 0.7, 0.55), strict=True):
+        train, *_ = [finish(ledger, row, seed, share) for seed in (101, *SEEDS)]
+        of_trial = {"train": train, "decode": None, "score": None}
+        ledger.write_spec(train, {"id": row.id, "seed": 101, "spec": row.at(101).spec.model_dump(), "keys": of_trial})
+        trials = [{"number": n, "changes": {"optim.label_smoothing": n / 9}, "value": -n, "runs": {"101": train}} for n in (0, 1)]
+        ledger.write_record(train, "search", digest(row.id), about | {"row": row.id, "trials": trials})
+    command = ("verdict", file, "--results", ledger.root, "--session", "loop", "--json")
+    judged = lambda: [json.loads(line)["session"] for line in cli(*command)[1].splitlines()[:3]]  # noqa: E731
+    assert [(line["number"], line["accepted"]) for line in judged()] == [(1, True), (2, False), (1, True)]
+    ledger.write_train(finish(ledger, rows[1], 4, 0.7), {"status": "diverged", "steps": 2, "params": 1000, "reason": "loss"})
+    assert [line is None for line in judged()] == [True, False, True]
 
 
 @pytest.mark.parametrize(
