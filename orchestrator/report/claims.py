@@ -283,6 +283,8 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
     found = []
     for row in rows:
         effect = claimed(row, by_id.get(starts.get(row.id, "")))
+        if effect is not None and abs(effect) < 0.05:  # so small a printed difference claims none
+            effect = 0.0
         if row.spec is not None and row.control is None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
             found.append(RowClaim(row.id, starts[row.id], effect or 0.0, source="paper"))
     return found
