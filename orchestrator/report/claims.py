@@ -144,14 +144,15 @@ class Comparisons:
         metric = str(claim.metric)
         better = -1.0 if metric in LOWER_IS_BETTER else 1.0
         margin = MARGINS.get(metric) if claim.margin is None else claim.margin
-        sign = math.copysign(1.0, claim.effect) if claim.effect else better
-        yield claim, True, Expectation(sign, claim.effect, claim.effect is not None, margin)
-        if with_nll and claim.effect != 0:
-            yield replace(claim, metric=NLL, effect=None, margin=None), False, Expectation(-sign * better, None, claim.effect is not None)
+        effect = _effect_of(claim)
+        sign = math.copysign(1.0, effect) if effect else better
+        yield claim, True, Expectation(sign, effect, effect is not None, margin)
+        if with_nll and effect != 0:
+            yield replace(claim, metric=NLL, effect=None, margin=None), False, Expectation(-sign * better, None, effect is not None)
 
     def _controls(self, claim: RowClaim) -> list[str]:
         """Returns addresses of the rows to beat: the row that the claim names, and if that is the usual row, the row's controls."""
-        if claim.against is None or claim.against != self.usual.get(claim.row) or claim.effect == 0:
+        if claim.against is None or claim.against != self.usual.get(claim.row) or _effect_of(claim) == 0:
             return [] if claim.against is None else [claim.against]
         return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
@@ -277,14 +278,18 @@ class Comparisons:
         looks.save()
 
 
+def _effect_of(claim: RowClaim) -> float | None:
+    """Returns the effect by which a claim is judged: a difference under 0.05 that a paper prints claims none."""
+    is_small = claim.source == "paper" and claim.effect is not None and abs(claim.effect) < 0.05
+    return 0.0 if is_small else claim.effect
+
+
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:
     """Returns a claim per row of kind run whose difference to its comparison row the paper reports, or that failed in the paper."""
     by_id = {row.id: row for row in rows}
     found = []
     for row in rows:
         effect = claimed(row, by_id.get(starts.get(row.id, "")))
-        if effect is not None and abs(effect) < 0.05:  # so small a printed difference claims none
-            effect = 0.0
         if row.spec is not None and row.control is None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
             found.append(RowClaim(row.id, starts[row.id], effect or 0.0, source="paper"))
     return found

@@ -218,6 +218,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     assert verdict("better", -0.04, metric="nll") == "confirmed", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "reversed"
     assert verdict("better", 5.0, seeds=5) == "open" and verdict("less", 0.0, margin=9.0) == "confirmed"
+    assert verdict("less", -0.04, margin=9.0, source="paper") == "confirmed" and verdict("less", -0.04) == "reversed"
     assert verdict("better", 5.0, metric="chrf") == "not compared"
     assert verdict("better", 5.0, "better", 1) == verdict("better", 5.0, "better", 1, "diverged") == "open"
     assert verdict("better", 5.0, "better", 3) == "reversed" and verdict("better", None, "better", 3) == "open"
