@@ -86,9 +86,9 @@ class Lengths:
         if (loader := self._loaders.get(key)) is None:
             loader = self._loaders[key] = UpdateLoader(prepared.pairs("train"), spec.batch, 1)
         updates = max(1, total_steps(loader, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
-        epochs, every = loader.epochs_of(updates), train.validate_every
-        mean = self.split(prepared, "train").scaled(epochs / max(1, loader.updates_of(0, epochs)))
-        return Length(updates, mean, epochs if every == "epoch" else -(-updates // int(every)))
+        one, every = loader.updates_of(0, 1), train.validate_every
+        mean = self.split(prepared, "train").scaled(1 / one)
+        return Length(updates, mean, -(-updates // (one if every == "epoch" else int(every))))
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
         if (key := (prepared.key, name)) not in self._splits:

@@ -1,9 +1,10 @@
 """Global micro-batches. They depend only on (pairs, size, seed, epoch) and are equal for any number of workers.
 
 Pairs of similar length share a batch. They are sorted by length plus a little seeded noise, so batches differ between epochs, and the
-order of batches is shuffled, except under a curriculum. Every pair occurs exactly once per epoch.
+order of batches is shuffled. Every pair occurs exactly once per epoch.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Batch:
 
 
 class Batches:
-    """Cuts a split into micro-batches of the epoch's size, whose unit is that of `batch`.
+    """Cuts a split into micro-batches of `batch.size`.
 
     `tokens`: B x longest target and B x longest source, with EOS, are at most the size; a longer pair is a batch of its own.
     `sentences`: the size is the number of pairs; one batch per epoch may be smaller.
@@ -56,30 +57,29 @@ class Batches:
         self.batch, self.seed = batch, seed
         self.src, self.tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1
         self._last: tuple[int, list[Indices]] | None = None
-        self._counts: dict[int, int] = {}
 
     def epoch(self, e: int) -> list[Indices]:
         """Indices of the pairs of each micro-batch of epoch e, in order. Read-only."""
         if self._last is None or self._last[0] != e:
             rng = _generator(self.seed, e)
             order = self._sorted(rng)
-            starts = self._cut(order, self.batch.size_at(e))
+            starts = self._cut(order)
             batches = [order[a:b] for a, b in pairwise([*starts, len(order)])]
-            self._last = e, batches if e < self.batch.curriculum else [batches[i] for i in rng.permutation(len(batches))]
+            self._last = e, [batches[i] for i in rng.permutation(len(batches))]
         return self._last[1]
 
-    def count(self, size: int) -> int:
-        """Number of batches of that size in the order of the first epoch."""
-        if size not in self._counts:
-            self._counts[size] = len(self._cut(self._sorted(_generator(self.seed, 0)), size))
-        return self._counts[size]
+    @functools.cached_property
+    def count(self) -> int:
+        """Number of batches of the first epoch."""
+        return len(self._cut(self._sorted(_generator(self.seed, 0))))
 
     def _sorted(self, rng: np.random.Generator) -> Indices:
         noise = rng.random((2, len(self.tgt)))
         tgt = np.floor(self.tgt + noise[0] * (1.0 + NOISE))
         return np.lexsort((self.src + noise[1], tgt)).astype(np.int64)
 
-    def _cut(self, order: Indices, size: int) -> list[int]:
+    def _cut(self, order: Indices) -> list[int]:
+        size = self.batch.size
         if self.batch.unit == "sentences":
             return list(range(0, len(order), size))
         src, tgt = self.src[order], self.tgt[order]

@@ -15,7 +15,7 @@ import functools
 import inspect
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ GROWN: dict[str, Any] = _FIELDS["grown"]
 The key leaves out a field with this value, so a new option does not change the keys of finished runs."""
 
 FORMER: dict[str, dict[str, Any]] = _FIELDS["former"]
-"""Options that were removed from components, and the values that apply now. Keys, recorded specs and their digests still contain them."""
+"""Options that were removed from components and `batch` sections, and the values that apply now. Recorded specs and their digests still
+contain them, and keys those of components."""
 
 LATER: list[str] = _FIELDS["later"]
 """Fields of GROWN added after the first results were shipped. Digests of whole specs (for example of looks) also omit their old values."""
@@ -188,25 +189,33 @@ def recorded(spec: RunSpec) -> dict[str, Any]:
         return {name: kept(value, f"{path}{name}.") if isinstance(value, dict) else value for name, value in known.items()}
 
     data = kept(spec.model_dump(mode="json", exclude={"seed"}))
-    for _, registry, component in slots(data["model"]):
-        component |= FORMER.get(f"{registry}/{component['kind']}", {}) | component
+    for name, part in _parts(data):
+        part |= FORMER.get(name, {}) | part
     return data
 
 
 def without_former(spec: Any) -> Any:
     """Returns a recorded spec in the current form: with options added since, and without removed ones at the values that apply."""
     spec = copy.deepcopy(spec)  # records in the cache are shared
-    model = spec.get("model") if isinstance(spec, dict) else None
-    for _, registry, component in slots(model) if isinstance(model, dict) else ():
-        if isinstance(component, dict):
-            kind = f"{registry}/{component.get('kind')}"
-            former, start = FORMER.get(kind, {}), len(kind) + 1
-            for name, value in GROWN.items():
-                if name.startswith(f"{kind}."):
-                    component.setdefault(name[start:], value)
-            for name in [name for name, value in former.items() if component.get(name) == value]:
-                del component[name]
+    for name, part in _parts(spec):
+        for field, value in GROWN.items():
+            if field.startswith(f"{name}."):
+                part.setdefault(field[len(name) + 1 :], value)
+        for option in [option for option, value in FORMER.get(name, {}).items() if part.get(option) == value]:
+            del part[option]
     return spec
+
+
+def _parts(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the parts of a plain spec that FORMER may name, with their names there. It skips what is no mapping."""
+    sections = {name: spec.get(name) if isinstance(spec, dict) else None for name in ("batch", "model", "optim")}
+    restart = sections["optim"].get("restart") if isinstance(sections["optim"], dict) else None
+    for batch in (sections["batch"], restart.get("batch") if isinstance(restart, dict) else None):
+        if isinstance(batch, dict):
+            yield "batch", batch
+    for _, registry, component in slots(sections["model"]) if isinstance(sections["model"], dict) else ():
+        if isinstance(component, dict):
+            yield f"{registry}/{component.get('kind')}", component
 
 
 def _class(registry: str, kind: str) -> Any:

@@ -1,6 +1,5 @@
 """Schema of the optimisation: batches, optimiser, learning-rate schedule and second phase."""
 
-import itertools
 import math
 from typing import Annotated, Any, Literal
 
@@ -8,15 +7,6 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from models.config import Probability
 from orchestrator.specs.base import Natural, Positive, Strict
-
-
-class Stage(Strict):
-    """A batch size that applies from an epoch on (epochs count from 0)."""
-
-    from_epoch: Positive
-    """First epoch with this size."""
-    size: Positive
-    """Batch size in `unit`."""
 
 
 class BatchSpec(Strict):
@@ -28,28 +18,9 @@ class BatchSpec(Strict):
     """Maximum number of tokens, or number of sentence pairs, of a micro-batch."""
     accumulate: Positive = 1
     """Number of micro-batches per update."""
-    stages: list[Stage] = Field(default_factory=list)
-    """Batch sizes in later epochs, in order."""
-    curriculum: Natural = 0
-    """Number of first epochs whose batches are ordered from short to long (Platanios et al. 2019)."""
     pad_to: Positive = 1
     """Minimum length of source and target of a micro-batch; shorter ones are padded. On CPUs with AVX-512, 16 makes training on short
     sentences faster, because softmax over fewer numbers is slow."""
-
-    @field_validator("stages")
-    @classmethod
-    def _in_order(cls, stages: list[Stage]) -> list[Stage]:
-        epochs = [stage.from_epoch for stage in stages]
-        if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
-            raise ValueError(f"from_epoch is {', '.join(map(str, epochs))}; expected increasing epochs")
-        return stages
-
-    def size_at(self, epoch: int) -> int:
-        return next((stage.size for stage in reversed(self.stages) if stage.from_epoch <= epoch), self.size)
-
-    @property
-    def max_size(self) -> int:
-        return max(self.size, *(stage.size for stage in self.stages), 0)
 
 
 _DEFAULTS = {"plateau": {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"}, "wsd": {"cooldown": 0.2, "decay": "1-sqrt"}}

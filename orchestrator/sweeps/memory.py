@@ -32,7 +32,7 @@ LOGITS = {"cpu": 512, "cuda": 8192}
 def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> int:
     """Estimated bytes of one of `workers` workers of a training with `params` parameters."""
     batch, model = spec.batch, spec.model
-    tokens = batch.max_size if batch.unit == "tokens" else batch.max_size * min(SENTENCE, spec.data.max_length or SENTENCE)
+    tokens = batch.size if batch.unit == "tokens" else batch.size * min(SENTENCE, spec.data.max_length or SENTENCE)
     tokens = -(-tokens // workers)
     layers = {side: getattr(model, side).num_layers for side in STATES_D}
     stored = sum(layers[side] * (STATES_D[side] * model.d_model + STATES_FF * model.d_ff) for side in layers)

@@ -5,7 +5,7 @@ The order is a function of seed, epoch and batch size. N workers share every mic
 
 import math
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -50,16 +50,7 @@ class UpdateLoader:
 
     def updates_of(self, first: int, end: int) -> int:
         """Returns the number of updates of the epochs `first` to `end` - 1. An estimate, because each epoch forms its batches anew."""
-        sizes = Counter(self.batch.size_at(epoch) for epoch in range(first, end))
-        return sum(epochs * -(-self.batches.count(size) // self.batch.accumulate) for size, epochs in sizes.items())
-
-    def epochs_of(self, updates: int) -> int:
-        """Returns the number of epochs for `updates` updates, including a last partial one. An estimate like `updates_of`."""
-        last = self.batch.stages[-1].from_epoch if self.batch.stages else 0
-        for epochs in range(1, last + 1):
-            if self.updates_of(0, epochs) >= updates:
-                return epochs
-        return last + max(1, -(-(updates - self.updates_of(0, last)) // max(1, self.updates_of(last, last + 1))))
+        return (end - first) * -(-self.batches.count // self.batch.accumulate)
 
     def updates(self, epoch: int, index: int) -> Iterator[Update]:
         """Yields updates from micro-batch `index` of `epoch` on, without end."""

@@ -34,7 +34,6 @@ BATCHES = st.fixed_dictionaries(
         "unit": st.just("sentences"),
         "size": st.integers(3, 6),
         "accumulate": st.integers(1, 2),
-        "stages": st.sampled_from([[], [{"from_epoch": 1, "size": 8}], [{"from_epoch": 1, "size": 2}, {"from_epoch": 2, "size": 9}]]),
     }
 )
 RESTARTS = st.none() | st.builds(

@@ -1,16 +1,12 @@
-"""What short trainings need: schedules over a known length, moving averages, weight decay, growing batches, Muon."""
+"""What short trainings need: schedules over a known length, moving averages, weight decay, Muon."""
 
 import math
-from itertools import islice, pairwise
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from models.transformer import build
-from orchestrator.data.batching import Batches
-from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
-from orchestrator.training.batches import UpdateLoader
+from orchestrator.specs.schema import OptimSpec, Schedule
 from orchestrator.training.optim import MovingAverage, build_optimizer, hidden_matrices, learning_rate, set_lr
 from tests.unit.training.support import SPEC, Recorder, changed, fit
 
@@ -51,38 +47,6 @@ def test_the_last_rate_lies_above_min_lr() -> None:
     for kind in ("wsd", "cosine"):
         parsed = Schedule.model_validate({"kind": kind, "lr": 2.0, "warmup": 2, "min_lr": 0.5})
         assert learning_rate(parsed, 10, 64, length=10) > 0.5 == learning_rate(parsed, 11, 64, length=10)
-
-
-def test_stages_of_batches_come_in_order(prepared) -> None:
-    with pytest.raises(ValidationError, match="from_epoch is 2, 2; expected increasing epochs"):
-        BatchSpec(stages=[{"from_epoch": 2, "size": 5}, {"from_epoch": 2, "size": 6}])
-    batch = BatchSpec(unit="sentences", size=10, accumulate=2, stages=[{"from_epoch": 1, "size": 40}, {"from_epoch": 3, "size": 80}])
-    pairs = prepared.pairs("train")
-    loader, n = UpdateLoader(pairs, batch, 1), len(pairs.src_lengths)
-    updates = [math.ceil(math.ceil(n / size) / 2) for size in (10, 40, 40, 80)]
-    assert loader.updates_of(0, 4) == sum(updates)
-    assert loader.updates_of(2, 4) == sum(updates[2:])
-    sizes: dict[int, int] = {}
-    for update in islice(loader.updates(0, 0), sum(updates)):
-        epoch = update.epoch - (update.index == 0)
-        sizes[epoch] = max(sizes.get(epoch, 0), *(len(micro.src) for micro in update.micro_batches))
-    assert sizes == {0: 10, 1: 40, 2: 40, 3: 80}
-    assert batch.max_size == 80
-    counts = (1, updates[0], updates[0] + 1, sum(updates[:3]) + 1, sum(updates) + 2 * updates[3])
-    assert [loader.epochs_of(count) for count in counts] == [1, 1, 2, 4, 6]
-
-
-def test_a_curriculum_goes_from_short_to_long_and_ends(prepared) -> None:
-    pairs = prepared.pairs("train")
-
-    def longest(**options) -> list[list[int]]:
-        batches = Batches(pairs, BatchSpec(size=200, **options), seed=1)
-        return [[int(pairs.tgt_lengths[batch].max()) for batch in batches.epoch(epoch)] for epoch in (0, 1)]
-
-    (first, second), (shuffled, _) = longest(curriculum=1), longest()
-    assert all(later >= earlier - 1 for earlier, later in pairwise(first)), "sorting adds noise of one token"
-    assert sorted(first) == sorted(shuffled) and any(later < earlier - 1 for earlier, later in pairwise(shuffled))
-    assert second == longest()[1]
 
 
 def test_the_average_is_the_recurrence_written_out() -> None:
@@ -143,7 +107,6 @@ def test_a_cooldown_ends_with_the_training(prepared, tmp_path) -> None:
     recorder = Recorder()
     spec = changed(
         optim={"schedule": {"kind": "wsd", "lr": 3e-3, "warmup_ratio": 0.2}},
-        batch={"stages": [{"from_epoch": 1, "size": 600}]},
         train={"max_steps": None, "max_epochs": 2},
     )
     fit(spec, prepared, tmp_path / "run", recorder)
