@@ -29,7 +29,7 @@ from orchestrator.sweeps import memory, parts
 from orchestrator.sweeps.plan import Data
 from orchestrator.training.runtime import best_device
 
-FORMAT = 3
+FORMAT = 4
 """Version of the probes, increased whenever they measure something else."""
 FOLDER = "probes"
 SAME = ("format", "machine", "threads", "precision", "compile", "recompute")

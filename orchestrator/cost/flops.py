@@ -1,11 +1,12 @@
-"""Operations of a row, counted from its parameters: every weight of a side is applied once to every position of that side.
+"""Operations of a row, counted from its parameters: every weight of a side is applied once to every position of that side. Tables of
+words and positions are looked up, and cost nothing. An extra encoder with a fixed number of steps applies its weights once a step.
 
 `_again` corrects for weights that are applied to a position several times. Attention over layers, norms and gates without weights are
 ignored. The tests bound the error relative to the operations that torch counts at run time.
 """
 
 from models.config import options
-from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
+from models.registry import AGGREGATIONS, CONNECTIONS, ENCODERS, HEADS, LAYERS
 from orchestrator.cost.work import Work
 from orchestrator.ledger.keys import defaults_of
 from orchestrator.specs.schema import EncoderSpec, ModelSpec
@@ -19,18 +20,23 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     out = model.output_dim or word
     source, target = src_vocab * word, tgt_vocab * word
     tables = {"separate": source + target + tgt_vocab * out, "tied-output": source + target, "three-way": target}
-    other = max(0, counts.whole - counts.encoder - counts.decoder - tables[model.embeddings])
+    places = 2 * model.max_positions * d if model.positions == "learned" else 0
+    more = model.extra_encoder
+    steps = (defaults_of(ENCODERS.get(more["kind"])) | more).get("steps") if more else None
+    stepped = steps * counts.extra if isinstance(steps, int) else 0
+    other = max(0, counts.whole - counts.encoder - counts.decoder - tables[model.embeddings] - places - (counts.extra if stepped else 0))
     attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
     memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
-    decoder = counts.decoder - (0 if getattr(LAYERS.get(model.decoder.layer["kind"]), "merges", False) else memory)
+    apart = 0 if getattr(LAYERS.get(model.decoder.layer["kind"]), "merges", False) else memory
     predictions = 1 if model.head is None else HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head))
     above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(
-        src=above * counts.encoder + below * memory + other + _again(model, "encoder"),
-        tgt=below * decoder + predictions * tgt_vocab * out + _again(model, "decoder"),
+        src=counts.encoder + (above - 1) * counts.encoder_layers + below * memory + other + _again(model, "encoder"),
+        tgt=counts.decoder + (below - 1) * counts.decoder_layers - below * apart + predictions * tgt_vocab * out + _again(model, "decoder"),
         own_src=above * d * model.encoder.num_layers if attends["encoder"] else 0,
         own_tgt=below * d * model.decoder.num_layers if attends["decoder"] else 0,
         cross=below * d * model.decoder.num_layers,
+        pair=stepped,
     )
 
 

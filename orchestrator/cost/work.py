@@ -10,26 +10,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orchestrator.data.store import Prepared
-from orchestrator.specs.schema import RunSpec
-from orchestrator.training.batches import UpdateLoader, total_steps
+from orchestrator.specs.schema import BatchSpec, RunSpec
+from orchestrator.training.batches import UpdateLoader
+from orchestrator.training.phases import length
 from orchestrator.training.state import Progress
 
 
 class Tokens(NamedTuple):
     """Sums over pairs with S source and T target tokens, including EOS. src, tgt: sums of S and T.
-    src2, tgt2, both: sums of S^2, T^2 and ST."""
+    src2, tgt2, both: sums of S^2, T^2 and ST. pairs: number of pairs."""
 
     src: float
     tgt: float
     src2: float
     tgt2: float
     both: float
+    pairs: float
 
     @classmethod
     def of(cls, src: Any, tgt: Any) -> "Tokens":
         """src, tgt: lengths [N] with EOS."""
         s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
-        return cls(*(float(values.sum()) for values in (s, t, s * s, t * t, s * t)))
+        return cls(*(float(values.sum()) for values in (s, t, s * s, t * t, s * t, np.ones_like(s))))
 
     def scaled(self, factor: float) -> "Tokens":
         """Returns the sums for `factor` times as many pairs of the same average lengths."""
@@ -42,6 +44,7 @@ class Work:
 
     src, tgt: number of weights applied to every source or target position. The decoder's key and value maps of the memory count for the
     source; the output layer is included. own_src, own_tgt, cross: widths of self-attention and cross-attention, summed.
+    pair: weights applied to each pair, each as often as it is.
     """
 
     src: float
@@ -49,10 +52,11 @@ class Work:
     own_src: float
     own_tgt: float
     cross: float
+    pair: float = 0.0
 
     def forward(self, tokens: Tokens) -> float:
         """Returns the FLOP of a forward pass over the pairs."""
-        weights = 2 * (self.src * tokens.src + self.tgt * tokens.tgt)
+        weights = 2 * (self.src * tokens.src + self.tgt * tokens.tgt + self.pair * tokens.pairs)
         attention = 4 * self.own_src * tokens.src2 + 2 * self.own_tgt * (tokens.tgt2 + tokens.tgt) + 4 * self.cross * tokens.both
         return weights + attention
 
@@ -81,14 +85,22 @@ class Lengths:
         self._splits: dict[tuple[str, str], Tokens] = {}
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
-        """Returns the length of a training with its own batches. Batches of a restart are ignored."""
-        train, key = spec.train, (prepared.key, spec.batch.model_dump_json())
-        if (loader := self._loaders.get(key)) is None:
-            loader = self._loaders[key] = UpdateLoader(prepared.pairs("train"), spec.batch, 1)
-        updates = max(1, total_steps(loader, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
-        one, every = loader.updates_of(0, 1), train.validate_every
-        mean = self.split(prepared, "train").scaled(1 / one)
-        return Length(updates, mean, -(-updates // (one if every == "epoch" else int(every))))
+        """Returns the length of a training. A restart begins an epoch, with its own batches if it has any."""
+        restart, every = spec.optim.restart, spec.train.validate_every
+        phases, progress = list[tuple[int, int]](), Progress()  # updates, and updates of an epoch
+        for batch in (spec.batch, *([] if restart is None else [restart.batch or spec.batch])):
+            loader = self._loader(prepared, batch)
+            phases.append((length(spec, progress, loader), loader.updates_of(0, 1)))
+            progress = Progress(step=phases[0][0], epoch=-(-phases[0][0] // phases[0][1]), phase=1)
+        updates = sum(number for number, _ in phases)
+        mean = self.split(prepared, "train").scaled(sum(number / one for number, one in phases) / updates)
+        epochs = sum(-(-number // one) for number, one in phases)
+        return Length(updates, mean, epochs if every == "epoch" else -(-updates // int(every)))
+
+    def _loader(self, prepared: Prepared, batch: BatchSpec) -> UpdateLoader:
+        if (key := (prepared.key, batch.model_dump_json())) not in self._loaders:
+            self._loaders[key] = UpdateLoader(prepared.pairs("train"), batch, 1)
+        return self._loaders[key]
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
         if (key := (prepared.key, name)) not in self._splits:

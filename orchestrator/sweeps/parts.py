@@ -28,11 +28,14 @@ _FILLS = frozenset({"fill_", "zero_", "uniform_", "normal_", "trunc_normal_", "k
 
 
 class Counts(NamedTuple):
-    """Numbers of trainable parameters: of the whole model, and of its two stacks."""
+    """Numbers of trainable parameters: of the whole model, its two stacks, their layers, and the extra encoder."""
 
     whole: int
     encoder: int
     decoder: int
+    encoder_layers: int
+    decoder_layers: int
+    extra: int
 
 
 _ANY_SIZE = 8
@@ -72,12 +75,13 @@ def count(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
         with _Shapes():
             if key not in _models:
                 transformer = Transformer(ModelConfig.of(model.model_dump(exclude={"regularizers"})), src_vocab, tgt_vocab)
-                modules = (transformer, transformer.encoder, transformer.decoder)
+                stacks = transformer.encoder, transformer.decoder
+                modules = (transformer, *stacks, *(stack.layers for stack in stacks), transformer.extra_encoder or nn.Module())
                 _models[key] = transformer.config, [_PARTS.count(module) for module in modules]
-            config, (bare, encoder, decoder) = _models[key]
+            config, (bare, *others) = _models[key]
             site = Site("encoder", 0, config.encoder.num_layers, config)  # as in Transformer
             more = _PARTS.count(nn.ModuleList(REGULARIZERS.create(each, site) for each in model.regularizers))
-            return Counts(_Count(bare.own + more.own, bare.shared | more.shared).total, encoder.total, decoder.total)
+            return Counts(_Count(bare.own + more.own, bare.shared | more.shared).total, *(each.total for each in others))
     except NoInitialValueError as error:
         raise UserError(str(error)) from error
     finally:
@@ -148,7 +152,7 @@ class _Parts:
 
 _PARTS = _Parts()
 _models: dict[tuple[str, int, int], tuple[ModelConfig, list[_Count]]] = {}
-"""Model without regularizers, and sizes of the vocabularies -> its configuration, and the counts of it and its two stacks."""
+"""Model without regularizers, and sizes of the vocabularies -> its configuration, and the counts of it and its parts."""
 
 
 class _Field:

@@ -8,10 +8,12 @@ from orchestrator.cost.controls import lengthened, resolve
 from orchestrator.cost.flops import work
 from orchestrator.cost.widths import TOLERANCE, nearest, widened
 from orchestrator.cost.work import Lengths
+from orchestrator.data.batching import Batches
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import rows as specs
 from orchestrator.specs.row import Control, Row
+from orchestrator.specs.schema import BatchSpec
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps import parts
 from orchestrator.sweeps.plan import Data, keys_for, plan
@@ -154,8 +156,18 @@ def test_a_training_is_stretched_as_a_whole(spec) -> None:
     assert lengthened(row.spec, 40, 1).train.checkpoint_every == 1
 
 
-def test_epochs_become_updates(spec, data: Data) -> None:
-    epochs = "train: {max_steps: null, max_epochs: 60}"
+RESTARTS = {
+    "null": lambda one, two: 60 * one,
+    "{after_epochs: 40, schedule: {kind: fixed, lr: 0.1}, batch: {unit: sentences, size: 8}}": lambda one, two: 40 * one + 20 * two,
+    "{after_steps: 1, schedule: {kind: fixed, lr: 0.1}, batch: {unit: sentences, size: 8}}": lambda one, two: 1 + 59 * two,
+}
+"""Restart -> updates of 60 epochs, from the updates of an epoch before it and after it."""
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+def test_epochs_become_updates(spec, data: Data, restart: str) -> None:
+    """A restart leaves its epoch, and may have batches of another size."""
+    epochs = f"train: {{max_steps: null, max_epochs: 60}}, optim: {{restart: {restart}}}"
     path = spec(f"  a: {{{epochs}}}\n  b: {{model: {{d_ff: 300}}, {epochs}}}\n", head=HEAD)
     (control,), _ = resolve(f"{path}#a@flops=b", data, preparing=True)
     assert control.spec is not None and control.spec.train.max_epochs is None
@@ -164,6 +176,13 @@ def test_epochs_become_updates(spec, data: Data) -> None:
     length = Lengths().training(b.spec, prepared)
     theirs = work(b.spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates
     assert abs(operations(control, data) / theirs - 1) <= TOLERANCE
+    first, second = (
+        len(Batches(prepared.pairs("train"), batch, 1).epoch(0)) for batch in (b.spec.batch, BatchSpec(unit="sentences", size=8))
+    )
+    assert length.updates == RESTARTS[restart](first, second)
+    if "after_epochs" in restart:
+        after = control.spec.optim.restart.after_epochs
+        assert 2 <= after / ((control.spec.train.max_steps - after * first) / second) <= 2.1, "both phases are longer by one factor"
 
 
 REASONS = [

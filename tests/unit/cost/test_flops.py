@@ -20,7 +20,12 @@ VOCAB, SRC, TGT = 400, 24, 21
 SIDE = {"num_layers": 3}
 VARIANTS: dict[str, dict[str, Any]] = {
     "baseline": {},
-    "hierarchical": {"encoder": SIDE | {"connection": {"kind": "hierarchical"}}},
+    "positions": {"positions": "learned", "max_positions": 256},
+    "steps": {
+        "extra_encoder": {"kind": "biarn", "steps": 4},
+        "bridge": {"kind": "extra"},
+        "decoder": SIDE | {"cross_attention": {"kind": "gated_sum"}},
+    },
     "linear": {"decoder": SIDE | {"aggregation": {"kind": "linear"}}},
     "mlrf": {"encoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64}}},
     "mlrf-hop": {"decoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64, "w1": "hop"}}},
@@ -30,7 +35,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "merged-attention": {"decoder": SIDE | {"layer": {"kind": "merged_attention"}}},
     "groups": {"head": {"kind": "groups", "size": 1}},
     "surface": {"head": {"kind": "surface_fusion"}},
-    "runge-kutta": {"encoder": SIDE | {"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}}},
+    "runge-kutta": {
+        "encoder": SIDE | {"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}, "connection": {"kind": "hierarchical"}}
+    },
     "runge-kutta-decoder": {"decoder": SIDE | {"layer": {"kind": "runge_kutta"}}},
     "corrector": {"encoder": SIDE | {"layer": {"kind": "runge_kutta"}, "connection": {"kind": "corrector"}}},
 }
