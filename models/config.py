@@ -101,8 +101,8 @@ class ModelConfig:
     """Initial weights. xavier: uniform by fan-in and fan-out, biases 0; fan-in: U(+-1/sqrt(fan_in)), also for biases; convs2s: normal, by
     fan-in and dropout (Gehring et al. 2017, section 3.5)."""
     zero_residual: bool = False
-    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0. The residuals `rezero`, `deepnorm`,
-    `admin` and `delta` keep their own initial values. `multi_layer` self-attention adds a constant vector at the start."""
+    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0, but with `init: fan-in` its bias is not.
+    The residuals `rezero`, `deepnorm`, `admin` and `delta` keep their own initial values. `multi_layer` self-attention adds a constant."""
     dropout: DropoutConfig = DropoutConfig()
     """Dropout probabilities."""
     encoder: StackConfig = field(default_factory=StackConfig)

@@ -13,7 +13,7 @@ class BatchSpec(Strict):
     """Size of one global micro-batch, which the workers of a run share."""
 
     unit: Literal["tokens", "sentences"] = "tokens"
-    """What `size` counts: target tokens, padding included, or sentence pairs."""
+    """What `size` counts: tokens, padding included, of the side with the longer longest sentence; or sentence pairs."""
     size: Positive = 4096
     """Maximum number of tokens, or number of sentence pairs, of a micro-batch."""
     accumulate: Positive = 1
