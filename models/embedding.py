@@ -27,10 +27,6 @@ _kept_sinusoids = functools.lru_cache(maxsize=1024)(sinusoids)
 """Cached for decoding, in which every batch needs the same single positions."""
 
 
-class TooLongError(ValueError):
-    """A sentence has more positions than the model. The message is one line."""
-
-
 class InputEmbedding(nn.Module):
     """h_0 = drop(P E[w] * sqrt(d) + b + position). `bias`: whether there is a vector b of length d, as in THUMT on the source side.
     P is a linear map if `word_dim` differs from d_model, else the identity."""
@@ -63,7 +59,7 @@ class InputEmbedding(nn.Module):
         return x if self.bias is None else x + self.bias
 
     def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
-        """Returns drop(x + position), with positions from `past` on. TooLongError: a position is beyond the learned table."""
+        """Returns drop(x + position), with positions from `past` on. ValueError: a position is beyond the learned table."""
         table = self._table(past, past + x_BTD.shape[1], x_BTD)
         return self.dropout(x_BTD if table is None else x_BTD + table)
 
@@ -72,7 +68,7 @@ class InputEmbedding(nn.Module):
         if self.places is not None:
             longest = self.places.num_embeddings
             if stop > longest:
-                raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
+                raise ValueError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
             return self.places.weight[past:stop]
         make = _kept_sinusoids if past else sinusoids
         return make(past, stop, x.shape[-1], x.device).to(x.dtype) if self.positions == "sinusoidal" else None

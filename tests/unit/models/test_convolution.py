@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from models.cache import Cache
 from models.config import ModelConfig
-from models.embedding import TooLongError
 from models.layers.convolution import GluConv
 from models.linear import NormedLinear
 from models.loss import label_smoothed_loss
@@ -221,9 +220,9 @@ def test_learned_positions_end():
     model, (src, tgt) = made(CONVS2S), batch()
     with torch.no_grad():
         model(src.repeat(1, 3)[:, :16], tgt)
-        with pytest.raises(TooLongError, match=r"17 subwords; .* up to 16 \(max_positions\)"):
+        with pytest.raises(ValueError, match=r"17 subwords; .* up to 16 \(max_positions\)"):
             model(src.repeat(1, 3)[:, :17], tgt)
         encoded, cache = model.encode(src), Cache()
         model.decode(tgt.repeat(1, 3)[:, :16], encoded, cache)
-        with pytest.raises(TooLongError, match="17 subwords"):
+        with pytest.raises(ValueError, match="17 subwords"):
             model.decode(tgt[:, :1], encoded, cache)
