@@ -76,12 +76,12 @@ def iter_lines(path: Path) -> Iterator[str]:
                 raise UserError(f"{path}: line {done + 1} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
             rest = tail if end else whole
             if end:
-                lines = _decoded(path, whole, done)
+                lines = decoded(path, whole, done)
                 yield from lines
                 done += len(lines)
     if rest:
         _need_line_ends(path, rest, done)
-        yield from _decoded(path, rest, done)
+        yield from decoded(path, rest, done)
 
 
 def _need_line_ends(path: Path, text: bytes, done: int) -> None:
@@ -89,8 +89,8 @@ def _need_line_ends(path: Path, text: bytes, done: int) -> None:
         raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
 
 
-def _decoded(path: Path, whole: bytes, done: int) -> list[str]:
-    """The lines of a block that ends before a line's end; the block starts after `done` lines."""
+def decoded(path: Path | str, whole: bytes, done: int) -> list[str]:
+    """The lines of a block that ends before a line's end; the block starts after `done` lines. UserError: it is not UTF-8, or has a NUL."""
     try:
         text = whole.decode("utf-8")
     except UnicodeDecodeError as error:

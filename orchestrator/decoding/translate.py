@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from models.inference import PrecisionError, prepared
+from orchestrator.data import corpus
 from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
 from orchestrator.errors import UserError
@@ -55,21 +56,9 @@ def decode_corpus(
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a UTF-8 text, as `data.corpus` reads them: without a byte order mark and without the `\\r` before a line end.
-
-    Raises UserError for the first invalid line.
-    """
-    lines = data.removeprefix(BOM_UTF8).split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    decoded = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
-            raise UserError(f"stdin:{number}: found {where}; expected UTF-8") from None
-    return decoded
+    """The lines of a UTF-8 text from standard input, as `data.corpus` reads them. UserError for the first invalid line."""
+    text = data.removeprefix(BOM_UTF8)
+    return corpus.decoded("stdin", text.removesuffix(b"\n"), 0) if text else []
 
 
 def translate_lines(

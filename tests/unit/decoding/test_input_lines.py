@@ -56,8 +56,13 @@ def test_a_line_longer_than_the_learned_positions_is_cut_where_its_end_has_a_pla
 def test_lines_are_those_of_the_text() -> None:
     data = "\ufeffein Satz\r\n\r\n\ufeffzwei\u2028Sätze\n".encode()
     assert translate.lines_of(data) == ["ein Satz", "", "\ufeffzwei\u2028Sätze"]
-    assert translate.lines_of(b"") == [] and translate.lines_of(b"a\n\nb") == ["a", "", "b"] and translate.lines_of(b"a\n") == ["a"]
-    with pytest.raises(UserError, match=r"^stdin:2: found byte 0xff at offset 3 of the line; expected UTF-8$"):
+    assert (
+        translate.lines_of(b"") == []
+        and translate.lines_of(b"\n") == [""]
+        and translate.lines_of(b"a\n\nb") == ["a", "", "b"]
+        and translate.lines_of(b"a\n") == ["a"]
+    )
+    with pytest.raises(UserError, match=r"^stdin: line 2 is not UTF-8: byte 0xff at offset 3 of the line$"):
         translate.lines_of(b"good\nbad\xff\n\xfe")
 
 
@@ -66,5 +71,5 @@ def test_an_exported_script_says_it_in_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(SystemExit) as end:
         loader.main(Path("folder"))
-    said = "error: stdin:1: found byte 0xff at offset 0 of the line; expected UTF-8\n"
+    said = "error: stdin: line 1 is not UTF-8: byte 0xff at offset 0 of the line\n"
     assert (end.value.code, capsys.readouterr().err) == (2, said)
