@@ -21,7 +21,7 @@ from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.expected_best import gap
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER, StatisticsReader
-from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
+from orchestrator.scoring.significance.verdicts import DECIDED, MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import FAILED
@@ -255,7 +255,8 @@ class Comparisons:
         found = judge(expected, effects[0].difference, p, controls=len(effects), level=level, digits=digits)
         fewest = min(min(effect.seeds) for effect in effects)
         if found.word != ONE_SEED and claim.source == "file" and fewest < claim.seeds:
-            return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", found.seeds)
+            needed = claim.seeds if found.word in DECIDED else found.seeds
+            return Verdict(OPEN, f"{fewest} of the claim's {claim.seeds} seeds are done", needed)
         return found
 
     def _state(self, claim: RowClaim, effects: Sequence[Effect]) -> State:

@@ -248,6 +248,7 @@ def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: F
     beside, nll = [claim for claim in table.claims if not claim.own]
     assert beside.effect == over_worse.effect and beside.verdict == over_worse.verdict and nll.metric == "nll"
     assert beside.verdict.word.startswith("confirmed") and nll.verdict.word == "confirmed"
+    assert better.verdict.seeds == 9, "significant already: the claim's own seeds are all that it needs"
     assert any(note.startswith("better against worse: claimed +4.00, ours +") for note in table.notes)
     assert (less.verdict.word, better.verdict.word) == (words["less"], words["better"])
     assert [one.as_json()["effect"] for one in (less, better)] == [ours[name]["effect"] for name in ("less", "better")]
