@@ -157,9 +157,13 @@ class Sweep:
         """Start order. ASHA decides by order of arrival, so pinned rows come first and the rest is shuffled with the recorded seed."""
         if self.asha is None:
             return tasks
-        rest = [task for task in tasks if not task.pinned]
-        random.Random(Scheduler(**self.options.scheduler).shuffle_seed).shuffle(rest)
-        return [task for task in tasks if task.pinned] + rest
+        order: list[str] = []
+        for level in topological_levels(self.tasks):  # finished tasks too: an interruption changes no order
+            rest = [task.name for task in level if not task.pinned]
+            random.Random(Scheduler(**self.options.scheduler).shuffle_seed).shuffle(rest)
+            order += [*(task.name for task in level if task.pinned), *rest]
+        place = {name: number for number, name in enumerate(order)}
+        return sorted(tasks, key=lambda task: place[task.name])
 
     def _asha(self) -> Asha | None:
         s = Scheduler(**self.options.scheduler)

@@ -48,6 +48,7 @@ def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(t
     random.Random(seed).shuffle(rest)
     drawn = sweep(tasks, tmp_path, kind="asha", shuffle_seed=seed)
     assert names(drawn._start_order(tasks)) == "cf" + "".join(rest) == names(drawn._start_order(tasks)), "the same each time"
+    assert names(drawn._start_order(tasks[1:6])) == "cf" + "".join(name for name in rest if name in "bde"), "goes on in this order"
     assert names(tasks) == "abcdefgh" and rest != list("abdegh")
 
 
