@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -71,14 +72,10 @@ def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> Non
 
 
 def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
-    """Searches the arms, writes their records and returns them. Exit code 1 (typer.Exit): a run failed."""
+    """Searches the arms, writes their records and returns them."""
     spec = search.spec
     log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
     search.run(arms)
-    if failed := [result for result in search.results.values() if result.outcome.status == FAILED]:
-        log(*(f"{result.id} seed {result.seed} failed: {result.outcome.reason}" for result in failed))
-        log("the search has failed runs; the same command trains them again")
-        raise typer.Exit(1)
     records = [choice.record_of(arm, search) for arm in arms]
     for record in records:
         choice.write(search.ledger, record)
@@ -104,12 +101,24 @@ def show(records: Sequence[Record]) -> None:
 def execute_tuned(
     rows: list[Row], tuning: Tuning, seeds: list[int], options: ExecutionOptions, run: Callable[..., list[Result]]
 ) -> list[Result]:
-    """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs. UserError: a value fits no arm."""
+    """Searches, then runs the tuned rows with the judging seeds. Returns the results of these runs.
+
+    UserError: a value fits no arm. Exit code 1 (typer.Exit): a run of the search failed, before its rung is judged.
+    """
+
+    def train(*arguments: Any) -> list[Result]:
+        results = run(execute, *arguments)
+        if failed := [result for result in results if result.outcome.status == FAILED]:
+            lines = (f"{result.id} seed {result.seed} failed: {result.outcome.reason}" for result in failed)
+            log(*lines, "the search has failed runs; the same command trains them again")
+            raise typer.Exit(1)
+        return results
+
     preflight.check_metrics(make_tasks(rows, seeds, options))  # every corpus is there, and what scores need
     arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
     ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        search = Search(tuning, lambda *arguments: run(execute, *arguments), options, ledger, suggest)
+        search = Search(tuning, train, options, ledger, suggest)
         tuned = [choice.apply(row, record) for row, record in zip(rows, search_arms(search, arms), strict=True)]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
         return run(execute, tuned, seeds, judged)

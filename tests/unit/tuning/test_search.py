@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import typer
 
+from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.request import Request
 from orchestrator.engines.execute import suggest_of
 from orchestrator.errors import UserError
@@ -15,13 +17,13 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.schema import RunSpec
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
 from orchestrator.tuning.trials import changed
 from tests.unit.report.test_effects import finish
-from tests.unit.tuning.conftest import RATES, tuning
+from tests.unit.tuning.conftest import RATES, Fake, tuning
 
 BEST = 0.001
 
@@ -55,6 +57,16 @@ def test_a_bad_written_trial_is_trained_to_its_end(searched: Callable[..., Any])
     loss = lambda spec, seed, step: 9.0 if spec.optim.schedule.lr == 0.001 else 1.0  # noqa: E731
     search, (arm,), _ = searched(loss, names=["base"], stop={"rungs": [1]})
     assert search.statuses(arm.trials[0]) == ["done"] and len(arm.ended) == 3 and record_of(arm, search)["chosen"] != 0
+
+
+def test_a_failed_run_ends_the_search_at_its_rung(rows: list[Row], tmp_path, monkeypatch) -> None:
+    """Else its trial would lose to the others, and the same command would choose again."""
+    monkeypatch.setattr("orchestrator.sweeps.preflight.check_metrics", lambda tasks: None)
+    fake, options = Fake(Ledger(tmp_path), bowl), ExecutionOptions(results=tmp_path, name="demo")
+    fail = lambda _, *given: [replace(one, outcome=replace(one.outcome, status="failed")) for one in fake(*given)]  # noqa: E731
+    with pytest.raises(typer.Exit) as end:
+        tune.execute_tuned(rows, tuning(stop={"rungs": [1, 2]}), [1], options, fail)
+    assert end.value.exit_code == 1 and len(fake.calls) == 1 and not list(tmp_path.glob("*/search/*"))
 
 
 def test_the_choice_is_by_the_mean_over_search_seeds(searched: Callable[..., Any]) -> None:
