@@ -86,6 +86,7 @@ def make(
     full_size: bool = False,
     given: str = "",
     named: Collection[str] | None = None,
+    recording: bool = True,
 ) -> Table:
     """Makes the table of resolved rows.
 
@@ -97,6 +98,7 @@ def make(
         full_size: whether the models have the published sizes, so that their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
         named: the rows to show; None: all. All rows are judged, and relative figures are relative to all.
+        recording: whether to record this look, if `base` is the default.
     """
     seeds, whole = list(seeds), rows
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
@@ -108,7 +110,9 @@ def make(
         if (one := ours[row_id]) is not None:
             ours[row_id] = against(one, found[first_row], tests[row_id] == tests[first_row])
     setting = scale.removeprefix("profile ")
-    compared = Comparisons(rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, recording=base is None)
+    compared = Comparisons(
+        rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, recording=recording and base is None
+    )
     keys = {row.id: [*finder.seeds(row, seeds or [1]).values()] for row in rows if row.kind == "run"}
     rates, measured = ({}, None) if first is None else ratios(finder.ledger, keys, first)
     for row_id, speed in rates.items():

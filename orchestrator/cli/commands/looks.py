@@ -59,56 +59,41 @@ def execute_looks(request: Request, rows: list[Row], seeds: list[int], options: 
     """Runs every row with the first seeds, then the undecided rows with all seeds. Returns the results of `execute`.
 
     request: the request with these rows; its tables are judged as in every command. An earlier look stays valid. If rows are new, its
-    decisions stay, and the new rows get a look. No look is taken while a run has failed.
+    decisions stay, and the new rows get a look. No look is taken while a run has failed. The table of the results is the second look.
     """
     file = SweepFile.of(options.results, options.slug)
-    taken = _taken(file, seeds)
-    known = taken[0]["rows"] if taken else {}
+    look: Look = next(iter(file.record().get("looks", [])), {"all_seeds": seeds, "rows": {}})
+    if look["all_seeds"] != seeds:  # a third look would exceed the level
+        raise UserError(f"{display(file.path)}: looks: its seeds are {look['all_seeds']}, found {seeds}; expected the same")
+    known = look["rows"]
     if any(row.id not in known for row in rows):
         results = execute(rows, seeds[:FIRST], options)
         if not all(result.outcome.finished for result in results):
             return results
-        look = take(request, rows, seeds[:FIRST], seeds, options)
-        taken = _keep(file, [look | {"rows": look["rows"] | {row_id: one for row_id, one in known.items() if not one["continue"]}}])
-    _print(taken[0], 1)
-    ended = _ended(taken[0], rows, seeds, request.finder)
-    dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
-    results = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
-    if len(ended) == len(rows) or not all(result.outcome.finished for result in results):
-        return results
-    if len(taken) == 1:
-        taken = _keep(file, [*taken, take(request, rows, seeds, seeds, options, ended)])
-    _print(taken[1], 2)
-    return results
-
-
-def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
-    """Writes the looks to the sweep's file."""
-    with RunLock(file.lock):
-        file.write({**file.record(), "looks": looks})
-    return looks
-
-
-def _print(look: Look, number: int) -> None:
+        look = take(request, rows, seeds, options)
+        look["rows"] |= {row_id: one for row_id, one in known.items() if not one["continue"]}
+        with RunLock(file.lock):
+            file.write({**file.record(), "looks": [look]})
     for row_id, one in look["rows"].items():
-        log(f"{short_id(row_id)}: look {number} of 2, {look['seeds']} seeds: {'goes on' if one['continue'] else 'ends'}: {one['reason']}")
+        log(f"{short_id(row_id)}: look 1 of 2, {look['seeds']} seeds: {'goes on' if one['continue'] else 'ends'}: {one['reason']}")
+    dropped = {f"{row_id}:{seed}" for row_id in _ended(look, rows, seeds, request.finder) for seed in seeds[FIRST:]}
+    return execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
 
 
-def take(
-    request: Request, rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()
-) -> Look:
-    """Takes a look at the rows that have not `ended`, with finished runs of the seeds `some`: the first ones, or all of `seeds`."""
+def take(request: Request, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> Look:
+    """Takes the first look at the rows, with finished runs of the first of `seeds`."""
     found: dict[str, Any] = {}
+    some = seeds[:FIRST]
     families = {family.address: family for family in request.again().families() if not family.searches}
     for address, own in by_table(rows).items():
         whole, finder = list({row.id: row for row in [*families[address].rows, *own]}.values()), families[address].finder
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in whole}
         planned = dict.fromkeys((row.id for row in own), LOOKS)
         compared = Comparisons(whole, outcomes, starts(whole), finder.reader, of_data(options.claims, address), planned=planned)
-        decisions = _decide(own, _judge(compared), compared.starts, len(seeds), last=len(some) == len(seeds))
+        decisions = _decide(own, _judge(compared), compared.starts, len(seeds))
         for row in own:
             keys = finder.keys(row.at(seeds[0]))
-            found |= {} if row.id in ended else {row.id: {"score": None if keys is None else keys.score, **decisions[row.id]}}
+            found[row.id] = {"score": None if keys is None else keys.score, **decisions[row.id]}
     return {"seeds": len(some), "all_seeds": list(seeds), "level": level_of(1, LOOKS), "rows": found}
 
 
@@ -123,14 +108,14 @@ def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
     return found
 
 
-def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int, last: bool) -> dict[str, dict[str, Any]]:
+def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int) -> dict[str, dict[str, Any]]:
     """Returns row -> {"verdict", "reason", "continue"}. A row continues if it, a row compared with it or a row started from it is open."""
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:
         nothing = [(Verdict("no verdict", "no runs to compare", 1), (start[row.id],))] if row.id in start else []
         judged = found.get(row.id) or nothing
-        open_of[row.id] = [] if last else [(one, controls) for one, controls in judged if ends(one, most) is None]
+        open_of[row.id] = [(one, controls) for one, controls in judged if ends(one, most) is None]
         words = ", ".join(dict.fromkeys(one.word for one, _ in judged)) or BASELINE
         reasons = [ends(one, most) or f"{one.word}, {one.reason}" for one, _ in open_of[row.id] or judged]
         decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or BASELINE, "continue": bool(open_of[row.id])}
@@ -144,15 +129,6 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
             parent = parents.get(name)
             todo += [] if parent is None else [parent.id]
     return decisions
-
-
-def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
-    """Returns the looks of earlier calls. UserError: they were for other seeds, since a third look would exceed the level."""
-    taken: list[Look] = file.record().get("looks", [])
-    for known in (look["all_seeds"] for look in taken):
-        if known != list(seeds):
-            raise UserError(f"{display(file.path)}: looks: its seeds are {known}, found {list(seeds)}; expected the same")
-    return taken
 
 
 def _ended(look: Look, rows: Sequence[Row], seeds: Sequence[int], finder: Finder) -> list[str]:

@@ -84,7 +84,7 @@ def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -
                 raise
             failed = True
     if len(sizes) > 1:
-        for found in make_ladders([(request, sections(request.again(), None, quiet=True)) for request, _, _ in sizes]):
+        for found in make_ladders([(each, sections(each.again(), None, quiet=True, recording=not failed)) for each, _, _ in sizes]):
             formats.show_ladder(console(stderr=options.as_json), found)
     if failed:
         raise typer.Exit(1)
@@ -148,7 +148,8 @@ def _print_results(results: list[Result], request: Request | None, out: Console,
     tables: list[Section] = []
     if request is not None:
         with phase("comparing the rows"):
-            tables = sections(request.again(), None, seeds={result.seed for result in results}, quiet=True)
+            whole = all(result.outcome.finished or result.outcome.status == "stopped" for result in results)  # else one more look follows
+            tables = sections(request.again(), None, seeds={result.seed for result in results}, quiet=True, recording=whole)
     for section in tables:
         formats.show(out, section.table)
     bad = [result for result in results if result.outcome.status not in ("done", "stopped")]

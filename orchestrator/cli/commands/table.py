@@ -56,16 +56,19 @@ def by_size(target: str, options: RowOptions, baseline: str | None) -> list[tupl
     return [(request, sections(request, baseline)) for request in requests]
 
 
-def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False) -> list[Section]:
+def sections(
+    request: Request, baseline: str | None, *, seeds: Iterable[int] = (), quiet: bool = False, recording: bool = True
+) -> list[Section]:
     """Returns the tables of a target, each with its rows and results. Warnings go to stderr unless `quiet`.
 
-    seeds: seeds to search for besides the seeds in the ledger and in the files. UserError: the baseline is not in a table.
+    seeds: seeds to search for besides the seeds in the ledger and in the files. recording: whether this is a look at the claims.
+    UserError: the baseline is not in a table.
     """
     families = [family for family in request.families() if family.named(request.rows)]
     if baseline is not None and len({family.address for family in families}) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(str(request.target))} has several tables; expected one")
     tuned = {family.address for family in families if family.searches}
-    made = [_section(family, baseline, request, seeds) for family in families]
+    made = [_section(family, baseline, request, seeds, recording) for family in families]
     # a sweep with a search does not train rows as written
     made = [each for each in made if each.table.table not in tuned or any(each.outcomes.get(row.id) for row in each.rows)]
     for line in dict.fromkeys(line for each in made for line in each.table.warnings if not quiet):
@@ -73,7 +76,7 @@ def sections(request: Request, baseline: str | None, *, seeds: Iterable[int] = (
     return made
 
 
-def _section(family: Family, baseline: str | None, request: Request, seeds: Iterable[int]) -> Section:
+def _section(family: Family, baseline: str | None, request: Request, seeds: Iterable[int], recording: bool) -> Section:
     file, address, rows, finder, options = family.file, family.address, family.rows, family.finder, request.options
     named = family.named(request.rows)
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind in SCORED}
@@ -98,6 +101,7 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
         full_size=full and not family.searches,
         given=options.arguments,
         named=named,
+        recording=recording,
     )
     made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
     searches = {row: record for row, record in family.searches.items() if row in named}

@@ -5,12 +5,14 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from rich.console import Console
 
-from orchestrator.cli.commands import looks
+from orchestrator.cli.commands import looks, run
 from orchestrator.cli.commands.looks import take
 from orchestrator.cli.commands.request import Request
 from orchestrator.cost import controls
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import Outcome
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
@@ -42,14 +44,12 @@ def test_rows_that_open_ones_need_go_on(spec) -> None:
     done = [(Verdict("confirmed", "p", 2), (found["base"],))]
     judged = dict.fromkeys((found["root"], found["other"], found["alone"]), done)
     judged[found["child"]] = [*done, (Verdict("open", "p", 5), (found["base"], found["other"]))]
-    decisions = looks._decide(resolve(file), judged, start, 6, last=False)
+    decisions = looks._decide(resolve(file), judged, start, 6)
     assert {name for name, row in found.items() if decisions[row]["continue"]} == {"base", "root", "child", "other"}
     assert decisions[found["child"]]["verdict"] == "confirmed, open" and "child needs it" in decisions[found["root"]]["reason"]
     judged[found["alone"]] = []
-    decisions = looks._decide(resolve(file), judged, start, 6, last=False)
+    decisions = looks._decide(resolve(file), judged, start, 6)
     assert decisions[found["alone"]]["continue"] and decisions[found["base"]]["continue"], "no runs to compare yet: more may be found"
-    last = looks._decide(resolve(file), judged, start, 6, last=True)
-    assert not any(one["continue"] for one in last.values()), "after the last look nothing goes on"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path, 
             finish(ledger, row, 4, 0.9)  # no seed of the first look
     request = Request.of(rows[0].source_file, ExecutionOptions(name="demo", results=tmp_path))
     monkeypatch.setattr(controls, "resolve", Mock(side_effect=AssertionError("the rows are known")))
-    look = take(request, rows, [1, 2, 3], [1, 2, 3, 4], request.options)
+    look = take(request, rows, [1, 2, 3, 4], request.options)
     assert (look["seeds"], look["all_seeds"], look["level"]) == (3, [1, 2, 3, 4], 0.0294)
     found = {name.rpartition("/")[2]: one for name, one in look["rows"].items()}
     assert found["better"]["verdict"] == "confirmed" and not found["better"]["continue"]
@@ -79,8 +79,13 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path, 
     assert found["mine"]["verdict"] == "higher" and not found["mine"]["continue"]
     assert found["alone"]["verdict"] == "not run" and found["alone"]["continue"] and found["base"]["continue"]
     assert found["base"]["verdict"] == "baseline" and "needs it" in found["base"]["reason"]
-    again = take(request, rows, [1, 2, 3, 4], [1, 2, 3, 4], request.options, ended=["demo/small/better"])
-    assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
+    before, out = (tmp_path / "looks.json").read_text(), Console(quiet=True)
+    for status in ("failed", "done"):
+        assert (tmp_path / "looks.json").read_text() == before, "a table of a sweep with a failed run is no look"
+        run._print_results([Mock(seed=4, outcome=Outcome(status))], request, out, request.options)
+    claims = json.loads((tmp_path / "looks.json").read_text())["claims"].values()
+    recorded = [one for claim in claims for one in claim if one["row"] == "demo/small/better"]
+    assert [len(one["seeds"]["demo/small/better"]) for one in recorded] == [3, 4] and {one["planned"] for one in recorded} == {2}
 
 
 def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path) -> None:
@@ -91,7 +96,7 @@ def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(r
             finish(ledger, row, seed, shares.get(row.id.rpartition("/")[2], 0.61))
     asked = [{"table": "demo/small", "claims": [{"row": "base", "against": "less"}, {"row": "mine", "against": "less"}]}]
     options = ExecutionOptions(name="demo", results=tmp_path, claims=asked)
-    look = take(Request.of(rows[0].source_file, options), own, [1, 2, 3], [1, 2, 3, 4], options)
+    look = take(Request.of(rows[0].source_file, options), own, [1, 2, 3, 4], options)
     reasons = look["rows"]["demo/small/mine"]["reason"]
     assert look["rows"]["demo/small/mine"]["verdict"] == "higher" and reasons.count("higher, p = ") == 2, "over less, and over base"
     finder = Finder(ledger, Data(None))
@@ -106,7 +111,7 @@ def test_a_row_that_the_first_look_lacks_gets_one(rows: list[Row], tmp_path, mon
     SweepFile.of(tmp_path, "demo").write({"rows": []})
     monkeypatch.setattr(looks, "execute", lambda rows, seeds, options: calls.append((len(rows), len(seeds))) or [])
     monkeypatch.setattr(
-        looks, "take", lambda request, rows, some, all_, *more: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}}
+        looks, "take", lambda request, rows, all_, options: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}}
     )
     for some in (rows[:1], rows[:1], rows[:2]):
         looks.execute_looks(Mock(), some, [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
@@ -158,11 +163,10 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     monkeypatch.setattr(looks, "execute", execute)
     monkeypatch.setattr(looks, "_judge", lambda compared: {})  # other decisions, were they taken again
     code, out, err = cli(*call)
-    assert code == 0 and "short: look 1 of 2, 3 seeds: ends: no such effect" in err and "look 2 of 2, 4 seeds" in err
+    assert code == 0 and "short: look 1 of 2, 3 seeds: ends: no such effect" in err
     ran = {(record["id"].rpartition("/")[2], record["seed"]) for record in map(json.loads, out.splitlines())}
     assert ran == {(name, seed) for name in ("base", "short", "wide") for seed in (1, 2, 3, 4)} - {("short", 4)}
-    taken = json.loads(path.read_text())["looks"]
-    assert taken[0] == first and [one["seeds"] for one in taken] == [3, 4] and {*taken[1]["rows"]} == {"demo/small/base", "demo/small/wide"}
+    assert json.loads(path.read_text())["looks"] == [first]
 
     code, out, err = cli("verdict", file, "--results", results, "--cache-dir", tmp_path / "cache", "--json")
     assert {record["level"] for record in map(json.loads, out.splitlines())} == {0.0294}
