@@ -24,7 +24,7 @@ from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import Result
-from orchestrator.sweeps.task import Task
+from orchestrator.sweeps.task import Task, make_tasks
 
 
 class Ray:
@@ -106,9 +106,9 @@ def suggest_of(sampler: str) -> Suggest | None:
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Result]:
-    """Runs every row with every seed (see `sweeps.driver.execute`). UserError if the results would be deleted with a Ray job."""
+    """Runs every row with every seed: tasks of `sweeps.driver.execute`. UserError if the results would be deleted with a Ray job."""
     if "working_dir_files" in options.results.resolve().parts:
         raise UserError(
             f"--results {options.results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
         )
-    return driver.execute(rows, seeds, options, ENGINES[options.engine]())
+    return driver.execute(make_tasks(rows, seeds, options), options, ENGINES[options.engine]())

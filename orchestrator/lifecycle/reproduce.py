@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import interrupt
-from orchestrator.engines.execute import ray_engine
-from orchestrator.errors import UserError
+from orchestrator.engines.execute import ENGINES
+from orchestrator.errors import CommandError, UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import read_object
 from orchestrator.files.folders import make
@@ -24,42 +23,31 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
 from orchestrator.specs.positions import display
+from orchestrator.sweeps import driver
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task, make_tasks
-from orchestrator.training.runtime import Runtime, best_device
 
 Verdicts = list[tuple[Task, Verdict]]
 """Verdicts on the rows that a row starts from, then on the row itself."""
 
 
 def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path) -> Verdicts:
-    """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
-    options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
+    """Trains, decodes and scores in `folder`, then compares. Each run has as many workers as the recorded one.
+
+    UserError: the data is absent, or a parent is not recorded. CommandError: a run failed.
+    """
+    options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir, no_tracking=True)
     tasks = make_tasks([recorded.row], [recorded.row.run_spec.seed], options)
     trainings = {task.id: ledger.read_train(recorded.keys.get(task.id, task.keys).train or "") or {} for task in tasks}
     for task in tasks:
         if not trainings[task.id]:
             raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
-    (folder / "sweeps").mkdir(exist_ok=True)
-    verdicts = []
-    with interrupt.listening():
-        for task in tasks:
-            _run(replace(task, workers=int(trainings[task.id].get("world_size") or 1), fewest_workers=None))
-            if interrupt.requested():  # during the decoding
-                raise KeyboardInterrupt
-            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder))))
-    return verdicts
-
-
-def _run(task: Task) -> None:
-    if task.workers == 1:
-        run_row(task, Runtime(device=best_device()))
-        return
-    results = Path(task.results)
-    failures = ray_engine(results).run([[task]], None, ExecutionOptions(name="repro", results=results))
-    if failures:
-        raise RuntimeError(failures[task.name])
+    tasks = [replace(task, workers=int(trainings[task.id].get("world_size") or 1), fewest_workers=None) for task in tasks]
+    engine = ENGINES["ray" if any(task.workers > 1 for task in tasks) else "local"]()
+    outcomes = {f"{result.id}:{result.seed}": result.outcome for result in driver.execute(tasks, options, engine)}
+    if failed := {name: outcome.reason for name, outcome in outcomes.items() if not outcome.finished}:
+        raise CommandError(*(f"{name}: {reason}" for name, reason in failed.items()))
+    return [(task, _verdict(recorded, task, ledger, Ledger(folder))) for task in tasks]
 
 
 def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> Verdict:

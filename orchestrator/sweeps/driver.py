@@ -21,7 +21,6 @@ from orchestrator.ledger.sweep_files import SweepFile, asked, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import check
 from orchestrator.specs.positions import display
-from orchestrator.specs.row import Row
 from orchestrator.specs.sweep import Scheduler
 from orchestrator.specs.table import FAILED
 from orchestrator.sweeps import preflight
@@ -31,7 +30,7 @@ from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parts import check_initial
 from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
-from orchestrator.sweeps.task import Task, group_jobs, make_tasks, topological_levels
+from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
 
 
@@ -48,12 +47,11 @@ class Engine(Protocol):
         """Runs every job. Returns the failures: task name -> reason. Called in a `session`, for each level of a sweep, parents first."""
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[Result]:
-    """Runs every row with every seed. Returns their results in order. Finished work is not repeated.
+def execute(tasks: list[Task], options: ExecutionOptions, engine: Engine) -> list[Result]:
+    """Runs every task. Returns their results in order. Finished work is not repeated.
 
     UserError before any run: data, resources, a decoding precision or initial values are missing. LockedError: another process drives it.
     """
-    tasks = make_tasks(rows, seeds, options)
     engine.check(tasks)
     for folder, option in ((options.results, "--results"), (options.cache_dir, "--cache-dir")):
         make(folder, option)
