@@ -60,6 +60,7 @@ class LockedError(CommandError):
     """Another live process owns the run."""
 
     code = 3
+    NAMED = "LockedError: "  # begins the reason of a run that failed by it
 
 
 class FencedError(CommandError):

@@ -8,7 +8,6 @@ from functools import partial
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
-from orchestrator.errors import LockedError
 from orchestrator.sweeps.asha import Asha, goes_on
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
@@ -46,8 +45,6 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None) -> dict[str, str]:
         for task in (task for job in jobs for task in job):
             try:
                 run_row(task, Runtime(device=best_device()), [RungReporter(task.name, partial(goes_on, asha))])
-            except LockedError:
-                raise
             except Exception as error:
                 failures[task.name] = f"{type(error).__name__}: {error}"
             if interrupt.requested():  # during decoding, which runs to its end because it saves no partial results

@@ -94,8 +94,9 @@ class Sweep:
                 object_store.pull(self.options.results)
                 self._record_stopped()
                 for task in self.tasks:  # for readers of the ledger; the next call retries them
-                    if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
-                        self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
+                    reason = failures.get(task.name)
+                    if reason is not None and LockedError.NAMED not in reason and view_of(task, self.ledger).trained not in FINISHED:
+                        self._write_train(task, {"status": "failed", "reason": reason, "steps": 0})
         else:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
             with self._tracking():  # MLflow may lack results of runs without tracking, or of a call that was killed

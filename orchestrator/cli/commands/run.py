@@ -16,7 +16,7 @@ from orchestrator.cli.commands.sizes import at_sizes, make_ladders
 from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, choose_engine, execute
-from orchestrator.errors import UserError
+from orchestrator.errors import LockedError, UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.paths import published_ledgers
 from orchestrator.report import formats
@@ -71,29 +71,29 @@ def _tuning(request: Request) -> Tuning:
 
 
 def sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> None:
-    """Runs `sweep`, with `--ladder` at each size. Exit code 1 (typer.Exit): a run failed at any size."""
+    """Runs `sweep`, with `--ladder` at each size. Exit codes (typer.Exit): of `execute_rows`, with 1 before 3."""
     sizes = [prepare_sweep(target, requested, each) for each in at_sizes(options, target)]
     for request, seeds, own in sizes[1:]:
         make_tasks([row for row in request.rows if row.kind == "run"], seeds, own)  # a missing corpus shows before the first size trains
-    failed = False
+    failed = set[int]()
     for request, seeds, own in sizes:
         try:
             execute_rows(request.rows, seeds, own, request, with_page=True)
         except typer.Exit as end:
-            if end.exit_code != 1:
+            if end.exit_code not in (1, 3):
                 raise
-            failed = True
+            failed.add(end.exit_code)
     if len(sizes) > 1:
         for found in make_ladders([(each, sections(each.again(), None, quiet=True, recording=not failed)) for each, _, _ in sizes]):
             formats.show_ladder(console(stderr=options.as_json), found)
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(min(failed))
 
 
 def execute_rows(
     rows: list[Row], seeds: list[int], options: ExecutionOptions, request: Request | None = None, *, with_page: bool = False
 ) -> None:
-    """Runs rows and prints their records. Exit code 1 (typer.Exit): a run failed unexpectedly.
+    """Runs rows and prints their records. Exit code 1 (typer.Exit): a run failed unexpectedly; 3: other processes work on these runs.
 
     request: its tables are printed at the end. with_page: whether to write their page too.
     """
@@ -112,8 +112,9 @@ def execute_rows(
     with phase("writing the page"):
         page = write_sweep_page(tables, options) if with_page else None
     _print_next_commands(trainable, out, options, page)
-    if any(result.outcome.status not in ("done", "stopped") and not result.outcome.as_stated for result in results):
-        raise typer.Exit(1)
+    failed = [r.outcome for r in results if r.outcome.status not in ("done", "stopped") and not r.outcome.as_stated]
+    if failed:
+        raise typer.Exit(3 if all(LockedError.NAMED in outcome.reason for outcome in failed) else 1)
 
 
 def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:

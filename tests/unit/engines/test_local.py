@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from orchestrator.engines import local
-from orchestrator.errors import UserError
+from orchestrator.errors import LockedError
 from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Task
@@ -42,9 +42,9 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     assert local.run([[task] for task in tasks], None) == {}
     assert max(len(files) for files in during) == len(FILES)  # of one run at a time
 
-    monkeypatch.setattr(row.Trainer, "after_step", Mock(side_effect=UserError("not this time")))
+    monkeypatch.setattr(row.Trainer, "after_step", Mock(side_effect=LockedError("held")))
     again = Task("demo/many/bad", 1, spec, keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
-    assert list(local.run([[again]], None)) == [again.name]
+    assert local.run([[again]], None) == {again.name: f"{LockedError.NAMED}held"}
     assert open_files(tmp_path) == []
 
 
