@@ -73,5 +73,11 @@ class RemoteError(CommandError):
     """The server of a bucket failed for a reason that may pass: unreachable, slow or refusing."""
 
 
+class ClusterError(CommandError):
+    """The Ray cluster did not start or does not answer, which may pass."""
+
+    code = 5
+
+
 class StopTraining(Exception):
     """Raised by a reporter to end this training now, whose run is then `stopped`. The message is the reason."""

@@ -1,7 +1,8 @@
 """`nmt-ablate`: the commands, and the exit codes of errors.
 
 Exit codes: 0 done, 1 a row failed or diverged (or an unexpected error), 2 bad input, 3 locked by another process, 4 no such combination in
-the grid (`explain`), 5 the Ray cluster is gone, 6 a claim reversed or without such an effect, 7 open (`verdict`), 130 interrupted.
+the grid (`explain`), 5 the Ray cluster is gone or did not start, 6 a claim reversed or without such an effect, 7 open (`verdict`),
+130 interrupted.
 
 The modules of `cli` declare arguments and options. They import nothing heavy, so `--help` is fast. A command imports its code when it is
 called; long commands are in `cli.commands`.

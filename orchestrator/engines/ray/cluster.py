@@ -14,7 +14,7 @@ from orchestrator.engines.ray.address import is_listening
 from orchestrator.engines.ray.capacity import DRIVER
 from orchestrator.engines.ray.environment import ray_environment, ray_folder, worker_variables
 from orchestrator.engines.resources import local_cpus
-from orchestrator.errors import UserError
+from orchestrator.errors import ClusterError
 from orchestrator.specs.positions import shown
 
 LEAVING = ExitStack()
@@ -22,9 +22,6 @@ LEAVING = ExitStack()
 
 HEAD_WAIT = "NMT_HEAD_WAIT_S"
 """Environment variable: seconds for which the head may be unreachable before the driver ends."""
-
-HEAD_LOST = 5
-"""Exit code of a driver that lost its cluster; the same command on a new cluster resumes."""
 
 
 @contextmanager
@@ -54,7 +51,7 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
             except Exception as error:  # Ray raises many types
                 what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
                 text = shown(" ".join(str(error).split()), 300)
-                raise UserError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
+                raise ClusterError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
             own = [] if address else ["{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])]
             with head_watchdog(ray.get_runtime_context().gcs_address, *own):
                 yield
@@ -101,4 +98,4 @@ def _watch(addresses: Sequence[str], limit: float, closed: threading.Event) -> N
         elif time.monotonic() - last_answer >= limit and not closed.is_set():
             line = f"error: Ray's head ({silent[0]}) has not answered for {limit:g} s; on a new cluster the same command resumes the sweep"
             print(line, file=sys.stderr, flush=True)
-            os._exit(HEAD_LOST)
+            os._exit(ClusterError.code)
