@@ -88,14 +88,17 @@ def submit(
 def follow_job(address: str | None, id: str) -> NoReturn:
     """Prints the job's logs on stdout and exits with its exit code."""
     url, token = find_dashboard(address), find_token()
+    again = f"To follow it again:  nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(url)}"
     try:
         with api.user_errors(url, token):
             client = api.connect(url, token)
             log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
             job = api.follow(client, id, partial(print, end="", flush=True))
     except KeyboardInterrupt:
-        command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(url)}"
-        raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
+        raise Detached(f"detached; {id} continues. {again}") from None
+    except UserError:
+        log(f"{id}: {again}")
+        raise
     code = api.exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
     log(f"{id}: {job.status.value}, exit code {code}{reason}")

@@ -18,6 +18,7 @@ from orchestrator.specs.positions import shown
 for _name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
     logging.getLogger(_name).setLevel(logging.ERROR)  # importing them sets INFO
 
+PASSING = (requests.exceptions.ConnectionError, requests.exceptions.Timeout, requests.exceptions.ChunkedEncodingError)  # last: cut answers
 TRIES, PATIENCE = 90, 120.0
 """Attempts to start a job, two seconds apart; seconds without an answer, after which its log is no longer followed."""
 
@@ -29,7 +30,7 @@ def user_errors(address: str, token: str) -> Iterator[None]:
         yield
     except AuthenticationError:
         problem = "the token is not the cluster's: set RAY_AUTH_TOKEN_PATH to the file that holds it"
-    except (requests.exceptions.ConnectionError, requests.exceptions.Timeout, ConnectionError):
+    except (*PASSING, ConnectionError):
         problem = "nothing answers there; expected the dashboard of a cluster's head (is the tunnel open?)"
     except (requests.exceptions.RequestException, KeyError, ValueError) as error:
         problem = f"this is no Ray dashboard ({type(error).__name__})"
@@ -76,8 +77,9 @@ def follow(client: Any, id: str, write: Callable[[str], None], *, pause: float =
         try:
             job: JobDetails = client.get_job_info(id)
             log = client.get_job_logs(id)
-        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
-            if time.monotonic() - answered > PATIENCE:
+        except (*PASSING, RuntimeError) as error:
+            passing = not isinstance(error, RuntimeError) or "status code 50" in str(error)
+            if not passing or time.monotonic() - answered > PATIENCE:
                 raise
             time.sleep(pause)
             continue

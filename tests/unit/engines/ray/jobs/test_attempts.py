@@ -1,8 +1,10 @@
 """One sweep, one job, with a cluster that is a list; its log and its exit code."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+import requests
 from ray.job_submission import JobDetails, JobType
 
 from orchestrator.cli.commands import submit
@@ -31,8 +33,9 @@ def test_the_last_attempt_at_a_sweep_and_the_name_of_the_next(known, last, follo
 
 def test_each_character_once():
     ended = job(status="FAILED", code=3)
-    states, logs = iter([job(), job(), ended]), iter(["a\nb", "a\nbc\n", "a\nbc\nd"])
-    cluster = SimpleNamespace(get_job_info=lambda id: next(states), get_job_logs=lambda id: next(logs))
+    busy = RuntimeError("Request failed with status code 503: upstream away.")
+    logs = Mock(side_effect=["a\nb", requests.exceptions.ChunkedEncodingError(), busy, "a\nbc\n", "a\nbc\nd"])
+    cluster = SimpleNamespace(get_job_info=Mock(side_effect=[job()] * 4 + [ended]), get_job_logs=logs)
     written: list[str] = []
     assert follow(cluster, BASE, written.append, pause=0) == ended
     assert "".join(written) == "a\nbc\nd"
