@@ -15,11 +15,6 @@ def register(mirror: Any) -> None:
     _mirrors[mirror.root] = mirror
 
 
-def forget() -> None:
-    """Detaches this process from every bucket."""
-    _mirrors.clear()
-
-
 def mirror_of(path: Path) -> Any:
     """The mirror that holds `path`; None for other folders."""
     if not _mirrors:

@@ -43,7 +43,7 @@ class Machines:
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
         mirror = Mirror(root, Bucket(URL, self))
-        object_store.forget()
+        object_store._mirrors.clear()
         object_store.register(mirror)
         return mirror
 
@@ -57,7 +57,7 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path, monkeypatch) -> Iterator[Machines]:
     yield Machines(tmp_path, monkeypatch)
-    object_store.forget()
+    object_store._mirrors.clear()
 
 
 def lock_of(mirror: Mirror) -> RunLock:
