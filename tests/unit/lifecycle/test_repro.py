@@ -6,7 +6,6 @@ import signal
 from unittest.mock import MagicMock
 
 from orchestrator.cli.main import run
-from orchestrator.engines.execute import ENGINES
 from orchestrator.ledger.provenance import collect, flat
 from orchestrator.lifecycle.verdict import DECIDING
 from tests.unit.lifecycle.life import SPEC, edit, rows_in, tree
@@ -29,7 +28,7 @@ def test_a_row_and_the_one_it_starts_from_give_the_same_bits(trained, cli):
     assert tree(results) == before and not list(results.glob(".repro*"))
 
 
-def test_other_bits_are_told_and_excused_by_the_capsule_alone(trained, copy, cli):
+def test_other_bits_are_told_and_excused_by_the_capsule_alone_and_workers_are_the_recorded(trained, copy, cli, monkeypatch):
     cache = trained[2]
     key = rows_in(copy)["life/cycle/base"]
     edit(copy / key[:16] / "train.json", weights_sha256="f" * 64)
@@ -41,14 +40,10 @@ def test_other_bits_are_told_and_excused_by_the_capsule_alone(trained, copy, cli
     code, out, err = cli(*command)
     assert code == 0 and "within tolerance" in err and "libraries.torch differs" in err and "1.0" in out
     assert cli(*command, "--strict")[0] == 1
-
-
-def test_a_row_with_several_workers_runs_on_ray_with_the_recorded_number(trained, copy, cli, monkeypatch):
-    key, ray = rows_in(copy)["life/cycle/base"], MagicMock()
     edit(copy / key[:16] / "train.json", world_size=2)
+    monkeypatch.setattr("orchestrator.lifecycle.reproduce.ENGINES", {"ray": (ray := MagicMock())})
     ray.return_value.run.side_effect = lambda jobs, *_: {jobs[0][0].name: f"{jobs[0][0].workers} workers"}
-    monkeypatch.setitem(ENGINES, "ray", ray)
-    code, _, err = cli("repro", key, "--results", copy, "--cache-dir", trained[2])
+    code, _, err = cli(*command)
     assert code == 1 and "error: life/cycle/base:1: 2 workers" in err and ray.return_value.session.call_args.args[1] == 2
 
 
