@@ -82,9 +82,7 @@ class Fake:
         monkeypatch.setattr(command, "execute", execute)
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1), ("failed: LockedError: held", 3)]
-)
+@pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1), ("failed: LockedError: x", 3)])
 def test_exit_code_follows_the_rows(cli, spec, monkeypatch, status: str, code: int) -> None:
     Fake(monkeypatch, status)
     found, out, err = cli("run", spec(), "--json")

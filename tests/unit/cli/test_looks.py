@@ -110,9 +110,7 @@ def test_a_row_that_the_first_look_lacks_gets_one(rows: list[Row], tmp_path, mon
     calls, one = [], {"score": None, "reason": "", "continue": True}
     SweepFile.of(tmp_path, "demo").write({"rows": []})
     monkeypatch.setattr(looks, "execute", lambda rows, seeds, options: calls.append((len(rows), len(seeds))) or [])
-    monkeypatch.setattr(
-        looks, "take", lambda request, rows, all_, options: {"seeds": 3, "all_seeds": all_, "rows": {r.id: one for r in rows}}
-    )
+    monkeypatch.setattr(looks, "take", lambda _, rows, seeds, __: {"seeds": 3, "all_seeds": seeds, "rows": {r.id: one for r in rows}})
     for some in (rows[:1], rows[:1], rows[:2]):
         looks.execute_looks(Mock(), some, [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
     assert calls == [(1, 3), (1, 4), (1, 4), (2, 3), (2, 4)]
@@ -168,8 +166,6 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     assert ran == {(name, seed) for name in ("base", "short", "wide") for seed in (1, 2, 3, 4)} - {("short", 4)}
     assert json.loads(path.read_text())["looks"] == [first]
 
-    code, out, err = cli("verdict", file, "--results", results, "--cache-dir", tmp_path / "cache", "--json")
-    assert {record["level"] for record in map(json.loads, out.splitlines())} == {0.0294}
     code, out, _ = cli("table", file, "--results", results, "--cache-dir", tmp_path / "cache")
     assert code == 0 and "look 2 (level 0.0294): short, wide" in out
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-import requests
 from ray.job_submission import JobDetails, JobType
+from requests.exceptions import ChunkedEncodingError
 
 from orchestrator.cli.commands import submit
 from orchestrator.engines.ray.jobs.api import exit_code, follow, last_attempt
@@ -33,8 +33,7 @@ def test_the_last_attempt_at_a_sweep_and_the_name_of_the_next(known, last, follo
 
 def test_each_character_once():
     ended = job(status="FAILED", code=3)
-    busy = RuntimeError("Request failed with status code 503: upstream away.")
-    logs = Mock(side_effect=["a\nb", requests.exceptions.ChunkedEncodingError(), busy, "a\nbc\n", "a\nbc\nd"])
+    logs = Mock(side_effect=["a\nb", ChunkedEncodingError(), RuntimeError("failed with status code 503"), "a\nbc\n", "a\nbc\nd"])
     cluster = SimpleNamespace(get_job_info=Mock(side_effect=[job()] * 4 + [ended]), get_job_logs=logs)
     written: list[str] = []
     assert follow(cluster, BASE, written.append, pause=0) == ended
