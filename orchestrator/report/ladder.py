@@ -135,7 +135,7 @@ class Ladder:
 def make(sizes: Sequence[Size]) -> Ladder:
     """Returns the ladder of one table, from the smallest to the largest size. A slope needs one control, test set and vocabulary."""
     starts = {row: base for size in reversed(sizes) for row, base in size.section.starts.items()}
-    lines, uneven = [], set[str]()
+    lines, uneven, empty = [], set[str](), []
     for row in dict.fromkeys(line.id for size in sizes for line in size.section.table.rows if line.id in starts):
         setting = _settings(sizes, row)
         for nll in (False, True):
@@ -144,7 +144,11 @@ def make(sizes: Sequence[Size]) -> Ladder:
                 same = len({(setting[point.profile], point.effect.against) for point in points}) == 1
                 uneven |= set() if same else {short_id(row)}
                 lines.append(Line(row, points[0].effect.metric, points, _slope(points) if same else None))
-    left = [f"no slope, since data, scoring or the strongest control differ: {', '.join(sorted(uneven))}"] if uneven else []
+            known = {point.profile for point in points if point.effect.difference is not None}
+            if not nll and (without := [size.profile for size in sizes if size.profile not in known]):
+                empty.append(f"{short_id(row)} at {', '.join(without)}")
+    left = [f"no result of two seeds: {'; '.join(empty)}"] if empty else []
+    left += [f"no slope, since data, scoring or the strongest control differ: {', '.join(sorted(uneven))}"] if uneven else []
     return Ladder(sizes[0].section.table.table, [size.profile for size in sizes], lines, [*_notes(sizes), *left])
 
 

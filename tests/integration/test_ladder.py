@@ -45,6 +45,9 @@ def test_a_table_at_three_sizes(cli: Any, tmp_path: Path) -> None:
         (alone,) = [row for row in scaled if row["id"].endswith("long")]
         assert size["effect"] == alone["ours"]["nll"]["effect"] and size["verdict"] == alone["ours"]["nll"]["verdict"]["word"]
     assert any("tokens per parameter" in note for note in found["notes"]) and all(size["speed_up"] for size in rows["nll"]["sizes"])
+    told = [line for line in cli("verdict", table, "--ladder", "file", *places)[2].splitlines() if line.startswith("long")]
+    assert told and all(line.startswith(tuple(f"long, {name}" for name in names)) for line in told)
+    assert "no result of two seeds: long at smoke" in cli("table", table, "--ladder", f"{names[0]},smoke", *places)[1]
     judged = [json.loads(line) for line in cli("verdict", table, "--ladder", "file", "--json", *places)[1].splitlines()]
     assert [each["size"] for each in judged if each["metric"] == "bleu"] == names
     assert cli("plan", table, "--ladder", "file", *places)[2].count("0 trainings to do") == 3

@@ -157,12 +157,12 @@ def _print(answers: list[Answer]) -> None:
         log(f"{row}{which}{over}, {found.metric}: {found.verdict.word}: {found.verdict.reason}")
         if line := one.session:
             word, where = "accepted" if line["accepted"] else "not accepted", f"claim {line['number']} of session {line['name']}"
-            log(f"{row}, {found.metric}: {word}: p = {line['p']:.2g}, level {line['level']:.2g}, {where}")
+            log(f"{row}{which}, {found.metric}: {word}: p = {line['p']:.2g}, level {line['level']:.2g}, {where}")
         if found.effect is not None and found.effect.shares:
             chrf = "" if found.chrf is None else f"; chrF {found.chrf.interval}"
-            log(f"{row}, {found.metric}: by precision, length: {found.effect.shares}{chrf}")
-        log(*(f"{row}, {found.metric}: {effect.interval} to {short_id(effect.against)}" for effect in found.effects[1:]))
+            log(f"{row}{which}, {found.metric}: by precision, length: {found.effect.shares}{chrf}")
+        log(*(f"{row}{which}, {found.metric}: {effect.interval} to {short_id(effect.against)}" for effect in found.effects[1:]))
         if found.stated and found.unmet:
-            log(f"{row}: not compared with {', '.join(found.unmet)}")
+            log(f"{row}{which}: not compared with {', '.join(found.unmet)}")
         if one.more.get("changed"):
-            log(f"{row}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")
+            log(f"{row}{which}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")
