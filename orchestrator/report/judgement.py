@@ -74,7 +74,7 @@ class Judgement:
 
     @property
     def said(self) -> str:
-        """`confirmed (mini)`, `open (mini): the minimum detectable effect is 0.84 (80 % power); 5 seeds would detect +0.45`."""
+        """`confirmed (mini)`, `open (mini): 0.84 is detectable with 80 % power; 5 seeds would detect +0.45`."""
         return self.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
 
     def text(self, word: str | None = None) -> str:

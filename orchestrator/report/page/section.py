@@ -62,7 +62,13 @@ def headline(section: Section) -> Headline:
     against = Counter(started).most_common(1)
     several = {tuple(line.ours.seeds) for line in done if line.ours is not None}
     parts = [counted(len(done or run), "row")]
-    parts += [f"{'some of ' if len(several) > 1 else ''}seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
+    parts += (
+        [f"up to {max(map(len, several))} seeds" if len(several) > 1 else f"seeds {seed_list(seeds)}"]
+        if len(seeds) > 1
+        else ["one seed"]
+        if seeds
+        else []
+    )
     parts += [f"on {', '.join(sorted({str(line.ours.data) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."

@@ -100,7 +100,7 @@ def judge(
         if bound < small:
             most, least = f"{sign * bound:+.{digits}f}", f"{sign * small:+.{digits}f}"
             return Verdict(NO_EFFECT, f"the effect is at most {most} (one-sided {100 * (1 - level):.3g} %), under {least}", needed)
-    reason = f"the minimum detectable effect is {test.mde:.2g} (80 % power)"
+    reason = f"{test.mde:.2g} is detectable with 80 % power"
     if test.p < level:
         return Verdict(OPEN, f"{reason}; significant alone, not over all claims{' and controls' if controls > 1 else ''}", needed)
     wanted = f"{size:+.{digits}f}" if size is not None else f"{found.delta:+.2g}"
@@ -119,4 +119,4 @@ def _no_effect(found: Difference, significant: bool, margin: float, level: float
         return Verdict(CONFIRMED, f"the {100 * (1 - 2 * level):.3g} % interval {interval} is within {margin:.{digits}f}", needed)
     if significant and min(abs(test.low), abs(test.high)) > margin:
         return Verdict(REVERSED, f"significantly over the margin of {margin:.{digits}f}", needed)
-    return Verdict(OPEN, f"the minimum detectable effect is {test.mde:.2g} (80 % power); the margin is {margin:.{digits}f}", needed)
+    return Verdict(OPEN, f"{test.mde:.2g} is detectable with 80 % power; the margin is {margin:.{digits}f}", needed)
