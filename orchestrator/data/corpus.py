@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
+from orchestrator.data.lines import decoded
 from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 
@@ -87,20 +88,6 @@ def iter_lines(path: Path) -> Iterator[str]:
 def _need_line_ends(path: Path, text: bytes, done: int) -> None:
     if not done and b"\r" in text[:-1] and b"\n" not in text:
         raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
-
-
-def decoded(path: Path | str, whole: bytes, done: int) -> list[str]:
-    """The lines of a block that ends before a line's end; the block starts after `done` lines. UserError: it is not UTF-8, or has a NUL."""
-    try:
-        text = whole.decode("utf-8")
-    except UnicodeDecodeError as error:
-        number, start = whole.count(b"\n", 0, error.start), whole.rfind(b"\n", 0, error.start) + 1
-        where = f"byte 0x{whole[error.start]:02x} at offset {error.start - start} of the line"
-        raise UserError(f"{path}: line {done + number + 1} is not UTF-8: {where}") from None
-    if (nul := text.find("\0")) >= 0:
-        raise UserError(f"{path}: line {done + text.count(chr(10), 0, nul) + 1} has a NUL character")
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 def read_lines(path: Path) -> list[str]:

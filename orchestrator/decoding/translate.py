@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from models.inference import PrecisionError, prepared
-from orchestrator.data import corpus
+from orchestrator.data.lines import decoded
 from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
 from orchestrator.errors import UserError
@@ -58,7 +58,7 @@ def decode_corpus(
 def lines_of(data: bytes) -> list[str]:
     """The lines of a UTF-8 text from standard input, as `data.corpus` reads them. UserError for the first invalid line."""
     text = data.removeprefix(BOM_UTF8)
-    return corpus.decoded("stdin", text.removesuffix(b"\n"), 0) if text else []
+    return decoded("stdin", text.removesuffix(b"\n"), 0) if text else []
 
 
 def translate_lines(

@@ -37,7 +37,7 @@ def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_
     found = json.loads(out)
     assert code == 0 and len(found["added"]) == 2 and found["sweeps"] == ["life-cycle"] and "reconcile" in err
     table = [cli("table", spec, "--format", "json", "--results", where)[1] for where in (results, tmp_path / "new")]
-    assert table[0] == table[1] and json.loads(table[0]) and "length penalty: in 1 of 1 runs the tuned exponent (" in table[0]
+    assert table[0] == table[1] and json.loads(table[0]) and "length penalty: in 1 of 1 runs the tuned exponent is the " in table[0]
     here, there = tree(tmp_path / "new"), tree(results)
     assert here.items() <= there.items() and not any("safetensors" in name for name in here)
     names = {path.name for path in (tmp_path / "new").iterdir()} - {"looks.json", "looks.lock", "looks.lock.json"}  # of the two tables
