@@ -112,14 +112,6 @@ sources: [{{kind: user, obtain: write it yourself}}]
 """
 
 
-def escaped_tokens(lines: list[str]) -> list[str]:
-    """As fairseq's prepare-iwslt14.sh leaves text: Moses' tokens, escaped, in lower case."""
-    from sacremoses import MosesTokenizer
-
-    moses = MosesTokenizer("en")
-    return [moses.tokenize(line, return_str=True, escape=True).lower() for line in lines]
-
-
 @pytest.fixture
 def raw_lines() -> list[str]:
     return list(LINES)
@@ -127,7 +119,11 @@ def raw_lines() -> list[str]:
 
 @pytest.fixture
 def token_lines() -> list[str]:
-    return escaped_tokens(LINES)
+    """As fairseq's prepare-iwslt14.sh leaves text: Moses' tokens, escaped, in lower case."""
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer("en")
+    return [moses.tokenize(line, return_str=True, escape=True).lower() for line in LINES]
 
 
 @pytest.fixture

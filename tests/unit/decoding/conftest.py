@@ -1,6 +1,5 @@
-"""A toy model with the interface of models.Transformer, and slow searches that say what the fast one must find."""
+"""A toy model with the interface of models.Transformer, and a slow search that says what the fast one must find."""
 
-from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -61,27 +60,6 @@ def next_logprobs(model, source: list[int], prefixes: list[list[int]]) -> Tensor
 def repeats(y, n):
     """Does the last token complete n tokens that stand earlier in y?"""
     return n > 0 and len(y) > n and any(y[i : i + n] == y[-n:] for i in range(len(y) - n))
-
-
-def exhaustive(model, source, decode):
-    """All outputs that the rules allow with (score, ids), best first."""
-    limit = length_limit(decode, len(source))
-    vocab = model.logits(model.decode(torch.tensor([[BOS]]), model.encode(torch.tensor([source])))).shape[-1]
-    words = [w for w in range(vocab) if w not in (PAD, BOS, EOS)]
-    found = []
-    for words_in in range(0 if limit == 1 else 1, limit):
-        outputs = [list(y) for y in product(words, repeat=words_in)]
-        n = decode.no_repeat_ngram
-        outputs = [y for y in outputs if not any(repeats(y[:t], n) for t in range(len(y) + 1))]
-        if not outputs:
-            continue
-        total = torch.zeros(len(outputs))
-        for t in range(words_in + 1):
-            following = torch.tensor([[*y, EOS][t] for y in outputs])
-            total = total + next_logprobs(model, source, [y[:t] for y in outputs]).gather(1, following[:, None])[:, 0]
-        divisor = length_penalty(decode.length_penalty, words_in + 1)
-        found += [(float(p) / divisor, y) for p, y in zip(total, outputs, strict=True)]
-    return sorted(found, key=lambda item: -item[0])
 
 
 def slow_beam(model, source, decode):

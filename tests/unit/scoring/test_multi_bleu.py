@@ -28,17 +28,6 @@ def test_several_references_closest_length_and_ties():
     assert result["signature"] == "multi-bleu|nrefs:2|case:mixed|tok:data|smooth:none|bp:closest"
 
 
-def test_statistics_are_of_the_corpus():
-    result = multi_bleu(["a b c d", "x y"], [["a b c d", "x z q"]])
-    assert result["precisions"] == pytest.approx((100 * 5 / 6, 100 * 3 / 4, 100.0, 100.0))
-    assert result["brevity_penalty"] == pytest.approx(math.exp(1 - 7 / 6))
-
-
-def test_a_precision_of_zero_makes_the_score_zero():
-    assert multi_bleu(["a b c"], [["a b c"]])["score"] == 0.0  # no 4-gram at all
-    assert multi_bleu(["a b x d e"], [["a b c d e"]])["score"] == 0.0
-
-
 def test_empty_lines_and_corpora():
     for hypotheses, references in (([], [[]]), ([""], [["a b c d"]]), (["a b c d"], [[""]]), ([""], [[""]])):
         assert multi_bleu(hypotheses, references)["score"] == 0.0

@@ -146,14 +146,6 @@ def test_long_odd_and_secret_values(fake_results) -> None:
     assert len(mlflow_client(fake_results.root).get_metric_history(run.info.run_id, "train/loss")) == 1500
 
 
-def test_bad_sweep_file_is_told_and_passed_over(fake_results) -> None:
-    fake_results.typical()
-    (fake_results.root / "sweeps" / "torn.json").write_text('{"rows": [')
-    counts, problems = reconcile(fake_results.root)
-    assert counts["done"] == 2
-    assert len(problems) == 1 and "torn.json" in problems[0]
-
-
 def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path) -> None:
     opened = MlflowStore(tmp_path)
     run = opened.create("run", {"nmt.sweep": "s"}, 1000)

@@ -181,9 +181,10 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"])[1]["mlflow.note.content"]
 
 
-def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results, monkeypatch) -> None:
+def test_one_sweep_that_cannot_be_written_or_read_does_not_end_reconcile(fake_results, monkeypatch) -> None:
     for name in ("a", "b", "c"):
         fake_results.sweep([fake_results.row(name)], name)
+    (fake_results.root / "sweeps" / "aa.json").write_text('{"rows": [')
     tried: list[str] = []
 
     def project(self, sweep: SweepRecord, *, live: bool) -> Counter[str]:
@@ -194,8 +195,9 @@ def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results, m
 
     monkeypatch.setattr("orchestrator.tracking.sweeps.Projector.project", project)
     failing = {"b"}
-    counts, (line,) = reconcile(fake_results.root)
-    assert counts == {"pending": 2} and tried == ["a", "b", "c"] and line.startswith("b: MLflow cannot be written: ")
+    counts, (torn, line) = reconcile(fake_results.root)
+    assert counts == {"pending": 2} and tried == ["a", "b", "c"]
+    assert "aa.json" in torn and line.startswith("b: MLflow cannot be written: ")
     failing = {"a", "b", "c"}
     with pytest.raises(OSError, match="no such run"):
         reconcile(fake_results.root)
