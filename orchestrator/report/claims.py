@@ -144,7 +144,7 @@ class Comparisons:
         metric = str(claim.metric)
         better = -1.0 if metric in LOWER_IS_BETTER else 1.0
         margin = MARGINS.get(metric) if claim.margin is None else claim.margin
-        effect = _effect_of(claim)
+        effect = _claimed_effect(claim)
         sign = math.copysign(1.0, effect) if effect else better
         yield claim, True, Expectation(sign, effect, effect is not None, margin)
         if with_nll and effect != 0:
@@ -152,7 +152,7 @@ class Comparisons:
 
     def _controls(self, claim: RowClaim) -> list[str]:
         """Returns addresses of the rows to beat: the row that the claim names, and if that is the usual row, the row's controls."""
-        if claim.against is None or claim.against != self.usual.get(claim.row) or _effect_of(claim) == 0:
+        if claim.against is None or claim.against != self.usual.get(claim.row) or _claimed_effect(claim) == 0:
             return [] if claim.against is None else [claim.against]
         return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
 
@@ -279,7 +279,7 @@ class Comparisons:
         looks.save()
 
 
-def _effect_of(claim: RowClaim) -> float | None:
+def _claimed_effect(claim: RowClaim) -> float | None:
     """Returns the effect by which a claim is judged: a difference under 0.05 that a paper prints claims none."""
     is_small = claim.source == "paper" and claim.effect is not None and abs(claim.effect) < 0.05
     return 0.0 if is_small else claim.effect

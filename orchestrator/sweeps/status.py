@@ -68,10 +68,7 @@ def sweep_status(ledger: Ledger, *, name: str | None = None, paths: Iterable[Pat
         runs = [_progress(ledger, row, stopped) for row in sweep_files.rows_of(record)]
         scheduler = record.get("scheduler") or {}
         if scheduler.get("rungs") and scheduler.get("kind") != "asha":
-            records = [found for run in runs for found in ledger.records(run.train_key, "search")]
-            searched = {key for found in records for trial in found["trials"] for key in trial["runs"].values()}
-            for run in runs:  # trials without a record of their search wait at a rung
-                run.status = PAUSED if run.status == "stopped" and run.train_key not in searched else run.status
+            _pause(ledger, runs)
         ahead = Forecast(None, None) if holder is None else forecast(runs[: len(record["rows"])])
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         sweeps.append(SweepStatus(path.stem, record.get("name") or path.stem, driver, ahead, runs))
@@ -96,6 +93,15 @@ def runs_table(runs: Sequence[RunProgress], title: str | None = None) -> Table:
         shown = ["" if value is None else f"{value:{form}}" for value, form in figures]
         table.add_row(cell(short[run.row]), str(run.seed), run.status, steps, *shown, left)
     return table
+
+
+def _pause(ledger: Ledger, trials: Sequence[RunProgress]) -> None:
+    """Marks stopped trials as paused while their search has no record: they wait at a rung."""
+    records = [record for trial in trials for record in ledger.records(trial.train_key, "search")]
+    searched = {key for record in records for trial in record["trials"] for key in trial["runs"].values()}
+    for trial in trials:
+        if trial.status == "stopped" and trial.train_key not in searched:
+            trial.status = PAUSED
 
 
 def _progress(ledger: Ledger, row: SweepRow, stopped: Mapping[str, int]) -> RunProgress:

@@ -60,15 +60,12 @@ def headline(section: Section) -> Headline:
     seeds = sorted({seed for line in run if line.ours is not None for seed in line.ours.seeds})
     started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]
     against = Counter(started).most_common(1)
-    several = {tuple(line.ours.seeds) for line in done if line.ours is not None}
+    of_rows = {tuple(line.ours.seeds) for line in done if line.ours is not None}
     parts = [counted(len(done or run), "row")]
-    parts += (
-        [f"up to {max(map(len, several))} seeds" if len(several) > 1 else f"seeds {seed_list(seeds)}"]
-        if len(seeds) > 1
-        else ["one seed"]
-        if seeds
-        else []
-    )
+    if len(of_rows) > 1:
+        parts.append(f"up to {counted(max(map(len, of_rows)), 'seed')}")
+    elif seeds:
+        parts.append(f"seeds {seed_list(seeds)}" if len(seeds) > 1 else "one seed")
     parts += [f"on {', '.join(sorted({str(line.ours.data) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
