@@ -14,6 +14,7 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.records import Record
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.table import FAILED
 
@@ -67,12 +68,12 @@ def in_words(status: str, reason: str) -> str:
 class RunView:
     """The records of a run when `read` was called.
 
-    keys: of the row's own scoring. training: train.json, {} without one. scores: by name of the scoring, the row's own ("") first; None
-    for one that is missing. Without a training no score counts.
+    scorings: keys by name of the scoring, the row's own ("") first. training: train.json, {} without one. scores: by name; None for one
+    that is missing. Without a training no score counts.
     """
 
     ledger: Ledger = field(repr=False, compare=False)
-    keys: Keys
+    scorings: Mapping[str, Keys]
     training: Record
     scores: dict[str, Record | None]
     outcome: Outcome
@@ -86,17 +87,21 @@ class RunView:
             failed_below: the row's bound, see `outcome_of`.
             texts: whether a score counts as missing while its translations are damaged, because `run` makes both again.
         """
-        keys = scorings[""]
-        train = keys.train
+        train = scorings[""].train
         training = None if train is None else ledger.read_train(train)
         if train is None or training is None:
-            return cls(ledger, keys, {}, dict.fromkeys(scorings), Outcome("new"))
+            return cls(ledger, scorings, {}, dict.fromkeys(scorings), Outcome("new"))
         scores: dict[str, Record | None] = {}
         for name, own in scorings.items():
             damaged = texts and own.decode is not None and ledger.decoding_is_damaged(train, own.decode)
             scores[name] = None if own.score is None or damaged else ledger.record(train, "score", own.score)
         expected = [scores[name] for name, own in scorings.items() if own.score is not None]
-        return cls(ledger, keys, training, scores, outcome_of(training, expected, failed_below))
+        return cls(ledger, scorings, training, scores, outcome_of(training, expected, failed_below))
+
+    @property
+    def keys(self) -> Keys:
+        """Keys of the row's own scoring."""
+        return self.scorings[""]
 
     @property
     def status(self) -> str:
@@ -106,6 +111,15 @@ class RunView:
     def trained(self) -> str | None:
         """The status of the training alone; None without a record."""
         return self.training.get("status")
+
+    @property
+    def trains_again(self) -> bool:
+        """Whether a missing score needs a decoding by weights that are not here: a run in a mirror has none."""
+        train = self.keys.train
+        if self.trained != "done" or train is None or Store(self.ledger.run_dir(train), train).has_weights():
+            return False
+        missing = [self.scorings[name] for name, score in self.scores.items() if score is None]
+        return any(k.score and (k.decode is None or self.ledger.read_decode(train, k.decode) is None) for k in missing)
 
     @property
     def steps(self) -> int:

@@ -112,7 +112,8 @@ class RunProgress:
         elif self.name in (stopped or {}):
             self.status = "stopped"
         elif view.is_held:
-            self.status = "decoding" if view.status == "trained" or (self.total and self.steps >= self.total) else "running"
+            trained = (view.status == "trained" and not view.trains_again) or (self.total and self.steps >= self.total)
+            self.status = "decoding" if trained else "running"
         else:
             self.status = "interrupted" if self.steps else "waiting"
         self.score = view.bleu

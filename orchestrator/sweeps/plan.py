@@ -25,6 +25,9 @@ from orchestrator.tables import counted
 NO_WEIGHTS = "a row starts from its weights, which are not here"
 """Reason for which a finished row is new: it is trained again, translated and scored."""
 
+UNDECODED = "its decoding needs its weights, which are not here"
+"""Reason for which a row trains again that has a finished training."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -32,7 +35,7 @@ class Planned:
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
     row's own rule (see `ledger.run_view`), for `reason`; nothing is left to do. done, with a reason: the training diverged. new, with a
-    reason: done, but a new row starts from its weights, which are not here.
+    reason: trained, but its weights are needed and are not here.
     same_as: the earlier row of this plan with the same score key. also: keys of the other scorings of the training, by name.
     changed: source files edited since the training (see `ledger.component_sources`).
     trained: the status of the training alone. scored: names of the scorings that the ledger has, the row's own is "".
@@ -229,5 +232,7 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
         status = "shared"
     elif outcome.status == "stopped":
         status = "stopped"
-    scored = tuple(name for name, score in view.scores.items() if score is not None)
-    return Planned(row.id, seed, keys, params, status, same_as, also, reason, view.changed, view.trained, scored)
+    again = status == "new" and view.trains_again
+    scored = () if again else tuple(name for name, score in view.scores.items() if score is not None)
+    trained, reason = (None, UNDECODED) if again else (view.trained, reason)
+    return Planned(row.id, seed, keys, params, status, same_as, also, reason, view.changed, trained, scored)

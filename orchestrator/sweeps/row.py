@@ -81,9 +81,8 @@ def needs_training(task: Task, ledger: Ledger) -> bool:
     view = view_of(task, ledger)
     if view.trained in (None, "stopped", "failed"):
         return True
-    missing = [task.scorings[name].keys for name, score in view.scores.items() if score is None]
-    undecoded = any(k.score and (k.decode is None or ledger.read_decode(task.train_key, k.decode) is None) for k in missing)
-    return view.trained == "done" and (task.weights_needed or undecoded) and not Store(task.run_dir, task.train_key).has_weights()
+    lacks_weights = view.trained == "done" and not Store(task.run_dir, task.train_key).has_weights()
+    return view.trains_again or (task.weights_needed and lacks_weights)
 
 
 def _train(

@@ -8,7 +8,7 @@ from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
+from orchestrator.sweeps.plan import UNDECODED, Data, Plan, Planned, also_keys, keys_for, plan
 from orchestrator.sweeps.task import make_tasks
 
 FAMILY = """\
@@ -77,7 +77,12 @@ def test_statuses_in_the_order_in_which_they_count(spec, tmp_path) -> None:
     assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["stopped", "shared", "stopped", "shared"]
     ledger.write_train(keys.train, {"status": "done"})
     ledger.write_record(keys.train, "score", keys.score, {"bleu": 1.0})
-    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["new", "done", "new", "shared"]
+    undecoded = plan(rows, [1], ledger=ledger).rows
+    assert [each.status for each in undecoded] == ["new", "done", "new", "shared"]
+    assert (undecoded[0].trained, undecoded[0].reason) == (None, UNDECODED), "no weights, as in a mirror"
+    ledger.write_decode(keys.train, found.rows[0].also["valid"].decode, {}, ["a"])
+    unscored = plan(rows, [1], ledger=ledger).rows[0]
+    assert (unscored.trained, unscored.scored, unscored.reason) == ("done", ("",), "")
     ledger.write_record(keys.train, "score", found.rows[0].also["valid"].score, {"bleu": 1.0})
     assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["done", "done", "new", "shared"]
     assert set(found.rows[0].as_json()["also"]) == {"valid"}
