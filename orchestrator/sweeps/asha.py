@@ -51,7 +51,8 @@ class Asha:
     def __init__(self, rungs: list[int], eta: float, metric: str, pinned: set[str], path: Path | None = None, keys: Any = None) -> None:
         self.rungs, self.eta, self.sign, self.path = sorted(rungs), eta, (1.0 if metric in LARGER_IS_BETTER else -1.0), path
         self.metric, self.keys = metric, dict[str, str](keys or {})
-        self.pinned = pinned | {run for run, key in self.keys.items() if key in {self.keys.get(name) for name in pinned}}
+        pinned_keys = {self.keys.get(name) for name in pinned}
+        self.pinned = pinned | {run for run, key in self.keys.items() if key in pinned_keys}
         self.records: dict[int, list[Decision]] = {rung: [] for rung in self.rungs}
         if path is not None and (known := _read(path)) is not None:
             if (known.eta, known.sign, known.metric or metric) == (eta, self.sign, metric):
@@ -62,6 +63,8 @@ class Asha:
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """Returns whether the run continues after the rung. Repeated calls return the first decision."""
+        if rung not in self.records:  # the checkpoint of a scheduler with other rungs repeats its report
+            return True
         earlier = self.records[rung]
         key = self.keys.get(run)
         if (known := next((record for record in earlier if record.run == run or (key and record.key == key)), None)) is not None:

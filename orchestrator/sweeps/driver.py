@@ -175,9 +175,9 @@ class Sweep:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""
         stopped = self.asha.stopped() if self.asha else {}
         for task in self.tasks:
-            if task.name not in stopped or view_of(task, self.ledger).trained in ("done", "diverged", "stopped"):
+            rung = stopped.get(task.name)
+            if rung is None or view_of(task, self.ledger).steps >= rung:  # its record is of this rung or of later updates
                 continue
-            rung = stopped[task.name]
             metrics = self.ledger.read_rungs(task.train_key).get(rung, {})
             measured = {"tokens_per_second": metrics.get("train/tokens_per_second"), "valid": {"nll": metrics.get("valid/nll")}}
             about = {"status": "stopped", "reason": f"stopped by ASHA at step {rung}", "steps": rung, "params": metrics.get("params")}

@@ -83,7 +83,8 @@ def test_decisions_by_another_rule_or_at_other_rungs_are_not_taken_over(tmp_path
     old = Asha([10, 20], 3.0, "valid/nll", set(), path)
     for rung in (10, 20):
         assert old.decide("a", rung, 1.0) and not old.decide("b", rung, 5.0)
-    assert set(Asha([20, 40], 3.0, "valid/nll", set(), path).stopped()) == {"b"}
+    assert set((new := Asha([20, 40], 3.0, "valid/nll", set(), path)).stopped()) == {"b"}
+    assert new.decide("b", 10, 5.0) and new.stopped() == {"b": 20}, "a resumed run repeats its report of a rung that is gone"
     rungs, eta, metric = other
     assert Asha(list(rungs), eta, metric, set(), path).stopped() == {}
 

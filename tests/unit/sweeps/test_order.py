@@ -86,6 +86,22 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
     assert (ledger.read_train(one.train_key) or {})["status"] == (status if status in ("done", "diverged") else "failed")
 
 
+@pytest.mark.parametrize(
+    ("known", "recorded"),
+    [({"status": "done", "steps": 9}, ("done", 9)), (None, ("stopped", 5)), ({"status": "failed", "steps": 0}, ("stopped", 5)),
+     ({"status": "stopped", "steps": 2}, ("stopped", 5)), ({"status": "stopped", "steps": 7}, ("stopped", 7))],
+)  # fmt: skip
+def test_a_stopped_run_is_recorded_with_its_last_rung(tmp_path, known, recorded):
+    one, ledger = task("a", results=tmp_path), Ledger(tmp_path)
+    if known is not None:
+        ledger.write_train(one.train_key, known)
+    drawn = sweep([one], tmp_path, kind="asha")
+    drawn.asha.decide(one.name, 5, float("nan"))
+    drawn._record_stopped()
+    record = ledger.read_train(one.train_key)
+    assert (record["status"], record["steps"]) == recorded
+
+
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
 def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
     parent, child = task("a"), task("b", parent="a")
