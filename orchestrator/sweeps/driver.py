@@ -25,7 +25,7 @@ from orchestrator.specs.sweep import Scheduler
 from orchestrator.specs.table import FAILED
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.budget import budgeted
+from orchestrator.sweeps.budget import budgeted, devices_of
 from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parts import check_initial
@@ -200,7 +200,7 @@ class Sweep:
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys. `earlier`: runs of earlier calls, which this one lacks."""
         existing = self.file.record()
-        rows = [_sweep_row(task) for task in self.tasks]
+        rows = [_sweep_row(task, self.options.engine) for task in self.tasks]
         now = {(row["id"], row["seed"]) for row in rows}
         record = {
             "sweep_id": self.options.slug,
@@ -231,9 +231,9 @@ class Sweep:
                 projector.stop(progress=lambda runs: tell(f"bringing MLflow up to date: {runs} runs written"))
 
 
-def _sweep_row(task: Task) -> dict[str, Any]:
+def _sweep_row(task: Task, engine: str) -> dict[str, Any]:
     paper, table, row = [*task.id.split("/", 2), "", ""][:3]
     also = {name: {"score": other.spec.model_dump(), "keys": other.keys.as_dict()} for name, other in task.also.items()}
     found = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys.as_dict(), "also": also}
-    found |= {"spec": task.spec.model_dump(), "paper": paper, "table": table, "row": row}
+    found |= {"spec": task.spec.model_dump(), "paper": paper, "table": table, "row": row, "devices": devices_of(task, engine)}
     return found | ({} if task.failed_below is None else {"failed_below": task.failed_below})

@@ -106,7 +106,7 @@ def _pause(ledger: Ledger, trials: Sequence[RunProgress]) -> None:
 
 def _progress(ledger: Ledger, row: SweepRow, stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
-    run = RunProgress(row.id, row.seed, row.scorings, row.record.get("failed_below"))
+    run = RunProgress(row.id, row.seed, row.scorings, row.record.get("failed_below"), row.record.get("devices", 1))
     run.total = int(((row.record.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
     for line in ledger.history(run.train_key):
         run.add(line)

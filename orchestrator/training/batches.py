@@ -4,6 +4,7 @@ The order is a function of seed, epoch and batch size. N workers share every mic
 """
 
 import math
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -99,9 +100,14 @@ def prefetch(updates: Iterator[Update], form: Callable[[Batch], Batch]) -> Itera
         thread.shutdown(cancel_futures=True)
 
 
-def rounded(batch: Batch) -> Batch:
-    """Pads rows and both lengths to a multiple: for tensor cores, and for fewer shapes in compiled code."""
-    return batch.map(lambda ids: F.pad(ids, (0, -ids.shape[1] % MULTIPLE, 0, -ids.shape[0] % MULTIPLE), value=PAD))
+def rounded(batch: Batch, most: int = sys.maxsize) -> Batch:
+    """Pads rows and both lengths to a multiple: for tensor cores, and for fewer shapes in compiled code. most: of positions."""
+
+    def pad(ids: Tensor) -> Tensor:
+        rows, length = ids.shape
+        return F.pad(ids, (0, min(-length % MULTIPLE, max(0, most - length)), 0, -rows % MULTIPLE), value=PAD)
+
+    return batch.map(pad)
 
 
 def packed(batch: Batch) -> Batch:

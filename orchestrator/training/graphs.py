@@ -1,9 +1,11 @@
 """CUDA graphs for updates: kernels of both passes are captured once per batch shape and replayed, since most launches outlast a kernel."""
 
+import sys
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,12 +28,12 @@ Run = Callable[[Batch, Normalizer], dict[str, Tensor]]
 
 def form_on(runtime: Runtime, model: Transformer, train: TrainSpec) -> Callable[[Batch], Batch] | None:
     """Returns the form of batches on a GPU; None: a CPU. `packed`: for bf16, if the model attends to packed rows. `captured`: if also no
-    part of the model waits for the device within a pass. Otherwise `rounded`."""
+    part of the model waits for the device within a pass. Otherwise `rounded`, within the learned positions."""
     if runtime.device.type != "cuda":
         return None
     packs = all(model.packable.values()) and model.max_positions is None and not model.bridge.by_sentence
     if train.precision != "bf16" or not PATHS.layouts or not packs:
-        return rounded
+        return partial(rounded, most=model.max_positions or sys.maxsize)
     waits = model.extra_encoder is not None or train.recompute != "none" or runtime.world_size > 1
     return packed if waits or not PATHS.graphs else captured
 

@@ -16,9 +16,11 @@ from orchestrator.ledger.layout import belongs
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.budget import devices_of
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.names import address_of
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.status import sweep_status
 from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from tests.unit.training.support import SPEC
 
@@ -56,6 +58,12 @@ def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
     for tasks in ([task("a"), task("b")], [task("a", training="other")], [task("c")]):
         sweep(tasks, tmp_path)._write_sweep()
     assert sorted(read_sweeps(tmp_path).rows) == sorted(map(sha256, ("b", "other", "c"))), "the edited row alone has an orphan"
+
+
+def test_status_counts_the_devices_that_the_cap_counts(tmp_path):
+    options, one = ExecutionOptions(name="demo", results=tmp_path, engine="ray"), task("a", workers=3)
+    Sweep([one], options, Local())._write_sweep()
+    assert sweep_status(Ledger(tmp_path))[0].runs[0].devices == devices_of(one, "ray") >= 3
 
 
 def test_asha_decides_as_the_spec_says(tmp_path):
