@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from orchestrator.data.toy_lexicon import Lexicon, Noun, Verb
+from orchestrator.errors import UserError
 from orchestrator.specs.corpora import ToyParams
 
 GENERATOR_VERSION = 1
@@ -16,6 +17,9 @@ GENERATOR_VERSION = 1
 
 SPLITS = ("valid", "test", "train")
 """Splits in order of generation. A split excludes the sources of earlier ones."""
+
+MOST_REJECTED = 100_000
+"""Consecutive draws without a new sentence, after which the parameters count as impossible: a few seconds."""
 
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 SINGULAR, PLURAL = range(2)
@@ -25,20 +29,32 @@ FUTURE = 2
 def generate(params: ToyParams) -> dict[str, list[tuple[str, str]]]:
     """Generates {"train": [(source, target), ..], "valid": .., "test": ..}. No source is in two splits, or twice in valid or test.
 
-    A training set is a prefix of any longer one with otherwise equal parameters.
+    A training set is a prefix of any longer one with otherwise equal parameters. UserError: the parameters allow too few sentences.
     """
     lexicon = Lexicon(params)
     used: set[str] = set()
     found: dict[str, list[tuple[str, str]]] = {}
     for split in SPLITS:
         grammar, pairs = Grammar(params, lexicon, Random(f"toy-text/{params.seed}/{split}")), found.setdefault(split, [])
+        rejected = 0
         while len(pairs) < getattr(params, split):
-            source, target = grammar.sentence()
-            if source not in used:
-                pairs.append((source, target))
-                if split != "train":
-                    used.add(source)
+            pair = grammar.sentence()
+            if pair is None or pair[0] in used:
+                rejected += 1
+                if rejected == MOST_REJECTED:
+                    raise _too_few(params, split, len(pairs))
+                continue
+            rejected = 0
+            pairs.append(pair)
+            if split != "train":
+                used.add(pair[0])
     return found
+
+
+def _too_few(params: ToyParams, split: str, number: int) -> UserError:
+    values = ", ".join(f"{name} {value}" for name, value in params.model_dump().items())
+    expected = "expected other lengths, a higher complexity, a larger vocabulary, or a smaller valid and test"
+    return UserError(f"generated corpus: found {number} new sentences for {split} with {values}; {expected}")
 
 
 @dataclass
@@ -57,13 +73,12 @@ class Grammar:
     def __init__(self, params: ToyParams, lexicon: Lexicon, rng: Random) -> None:
         self.params, self.lexicon, self.rng = params, lexicon, rng
 
-    def sentence(self) -> tuple[str, str]:
-        """Source and target with final punctuation; the parameters bound their lengths."""
+    def sentence(self) -> tuple[str, str] | None:
+        """Source and target with final punctuation; None: the draw is too short or too long for the parameters."""
         low, high = self.params.min_words, self.params.max_words
-        while True:
-            clause = self._sentence()
-            if low <= len(clause.a) <= high and low <= len(clause.b) <= high:
-                return " ".join(clause.a), " ".join(clause.b)
+        clause = self._sentence()
+        fits = low <= len(clause.a) <= high and low <= len(clause.b) <= high
+        return (" ".join(clause.a), " ".join(clause.b)) if fits else None
 
     def _maybe(self, factor: float = 1.0) -> bool:
         return self.rng.random() < factor * self.params.complexity

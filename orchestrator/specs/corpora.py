@@ -46,6 +46,12 @@ class ToyParams(Strict):
     ambiguity: Probability = 0.2  # share of the lemmas with two meanings
     idioms: Probability = 0.08  # share of the transitive clauses
 
+    @model_validator(mode="after")
+    def _ordered(self) -> "ToyParams":
+        if self.min_words > self.max_words:
+            raise ValueError(f"min_words {self.min_words} is above max_words {self.max_words}; expected at most that")
+        return self
+
 
 class Split(Strict):
     """One source file and one or more reference files, plain or compressed (suffixes of PACKED). `sha256` is of the uncompressed bytes."""

@@ -6,6 +6,7 @@ import pytest
 from orchestrator.data import toy
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.specs.corpora import load_entry
+from tests.unit.conftest import refused
 
 SMALL = ToyParams(seed=7, vocabulary=120, train=400, valid=50, test=60)
 
@@ -26,10 +27,17 @@ def test_no_source_is_in_two_splits_or_has_two_targets():
     assert not train & (valid | test) and not valid & test
 
 
-@pytest.mark.parametrize("bad", [{"vocabulary": 10}, {"train": 0}, {"complexity": 1.0}, {"words": 3}])
+@pytest.mark.parametrize("bad", [{"vocabulary": 10}, {"train": 0}, {"complexity": 1.0}, {"words": 3}, {"min_words": 50, "max_words": 12}])
 def test_impossible_parameters_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         ToyParams(**bad)
+
+
+@pytest.mark.parametrize("bad", [{"min_words": 20, "complexity": 0.0}, {"vocabulary": 50, "idioms": 0.99, "valid": 30000}])
+def test_a_language_with_too_few_sentences_ends_with_its_parameters(bad, monkeypatch):
+    monkeypatch.setattr(toy, "MOST_REJECTED", 10)
+    (line,) = refused(toy.generate, ToyParams(train=1, **bad))
+    assert "sentences for valid" in line and all(f"{name} {value}" in line for name, value in bad.items())
 
 
 def test_the_sentence_in_the_readme_is_of_the_test_set(repository) -> None:
