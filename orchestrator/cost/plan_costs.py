@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.cost.estimate import Cost
 from orchestrator.ledger.run_view import FINISHED
 from orchestrator.sweeps.forecast import duration
+from orchestrator.sweeps.memory import gigabytes
 from orchestrator.sweeps.plan import Planned
 from orchestrator.tables import counted
 from orchestrator.training.runtime import best_device
@@ -89,6 +90,6 @@ def short(cost: Cost) -> tuple[str, str, str, str]:
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
     bound = "~" if best_device().type == "cuda" else "<"  # see `memory.PROCESS`
-    room = "?" if cost.room is None else f"{bound}{cost.room / 2**30:.2g}G"
-    memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
+    room = "?" if cost.room is None else bound + gigabytes(cost.room)
+    memory = room if cost.memory is None else gigabytes(cost.memory)
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory

@@ -121,13 +121,18 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
 
 
 def _difficulty(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]) -> Floats:
-    """Returns scores [N]: mean plus standard deviation over the snapshots of losses per token."""
+    """Returns scores [N]: mean plus standard deviation over the snapshots of losses per token. UserError: a sentence is too long."""
     model, pairs = context.model(scorer).to(best_device()), context.prepared(scorer).pairs(scorer.spec.score.test)
     sources, targets = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
     losses = []
     for path in paths:
         load_into(model, context, scorer, path)
-        total, tokens = np.array(reference_nll(model, sources, targets)).T
+        if (found := reference_nll(model, sources, targets)) is None:
+            test, most = scorer.spec.score.test, scorer.spec.model.max_positions
+            raise UserError(
+                f"{scorer.row.id}: {test} has a sentence beyond the learned positions; expected at most {most} subwords with EOS"
+            )
+        total, tokens = np.array(found).T
         losses.append(total / tokens)
         log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
     scores: Floats = np.mean(losses, axis=0) + np.std(losses, axis=0)

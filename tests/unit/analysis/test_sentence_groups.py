@@ -79,8 +79,11 @@ def test_without_snapshots_it_says_what_is_needed(own) -> None:
     assert len(caught.value.lines) == 1
 
 
-def test_a_damaged_snapshot_is_told(own) -> None:
+def test_a_reference_without_positions_or_a_damaged_snapshot_is_told(own, monkeypatch) -> None:
     with_snapshots(own, "base", 1)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"base: test has a sentence beyond the learned positions"):
+        patch.setattr(sentence_groups, "reference_nll", lambda *given: None)
+        difficulty(own.context("difficulty", "base"))
     (path,) = (own.ledger.run_dir(own.subject("base").train_key) / "snapshots").glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"step-00000001.safetensors: "):

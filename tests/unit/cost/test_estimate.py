@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cost.estimate import FOLDER, Cost, Costs
 from orchestrator.cost.flops import work
-from orchestrator.cost.plan_costs import lines, totals
+from orchestrator.cost.plan_costs import lines, short, totals
 from orchestrator.cost.work import Lengths
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
@@ -161,3 +161,4 @@ def test_a_plan_has_costs_of_its_rows_and_those_that_they_start_from(data: Data,
     sums = totals(made.every, found)
     assert sums["shared"].trainings == 6
     assert any("not probed; nmt-ablate plan --probe" in line for line in lines(sums, found.values()))
+    assert short(replace(found[last.id], memory=12 * 10**9))[3] == "12.0 GB", "12G of --resources"
