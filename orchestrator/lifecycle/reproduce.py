@@ -84,8 +84,8 @@ def fresh_folder(results: Path, into: Path | None, train_key: str) -> Iterator[P
         with RunLock(into / "lock").acquire():
             yield into
         return
-    name = f".repro-{os.getpid()}-{secrets.token_hex(4)}"
-    folder = results / name if results.is_dir() else Path(tempfile.mkdtemp()) / name
+    parent = results if results.is_dir() else Path(tempfile.gettempdir())
+    folder = parent / f".repro-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir()
     try:
         with RunLock(folder / "lock").acquire():

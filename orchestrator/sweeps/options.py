@@ -63,6 +63,13 @@ def quoted(words: Iterable[str]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
+def file_name(name: str, most: int = 200) -> str:
+    """The name for files: what a ledger does not take in a name (`ledger.layout`) is replaced, and a digest keeps it unique."""
+    plain = name.replace("/", "-").replace(":", "-")
+    taken = re.sub(r"[^A-Za-z0-9@+._-]", "-", plain)[:most]
+    return plain if plain == taken else f"{taken[: most - 9]}+{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions(RowOptions):
     """How rows are executed. Nothing here is part of a key. Other fields are the options of the same names (`cli.options`).
@@ -97,10 +104,7 @@ class ExecutionOptions(RowOptions):
 
     @property
     def slug(self) -> str:
-        """The name for files: what a ledger does not take in a name (`ledger.layout`) is replaced, and a digest keeps it unique."""
-        plain = self.name.replace("/", "-").replace(":", "-")
-        taken = re.sub(r"[^A-Za-z0-9@+._-]", "-", plain)[:200]
-        return plain if plain == taken else f"{taken[:191]}+{hashlib.sha256(self.name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        return file_name(self.name)
 
     @property
     def has_workers(self) -> bool:

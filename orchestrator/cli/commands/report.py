@@ -18,7 +18,7 @@ from orchestrator.safe_text import log, visible
 from orchestrator.specs.controls import parse
 from orchestrator.specs.positions import shown
 from orchestrator.sweeps.names import address_of, sweep_name
-from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions, file_name
 from orchestrator.tracking.artifacts import log_page, page_of
 from orchestrator.tracking.environment import reason
 
@@ -70,7 +70,7 @@ def report(
         found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
         names.append(address_of(target, request.rows, request.found))
     name = sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls))
-    name = name.replace("/", "-").replace(":", "-")[:LONGEST]
+    name = file_name(name, LONGEST)
     made = list(found.values())
     texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
     if as_markdown:

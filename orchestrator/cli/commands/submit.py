@@ -130,8 +130,10 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     trained, _ = checked(rows, seeds, options)
     kinds = parse(options.controls)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
-    words = list(arguments)
-    words.remove(target)
+    with_value = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+    pairs = enumerate(zip(["", *arguments], arguments, strict=False))
+    at = next(i for i, (before, word) in pairs if word == target and before not in with_value)
+    words = [*arguments[:at], *arguments[at + 1 :]]
     there, moved = options, {}
     if options.tune_with is not None:
         moved["--tune-with"] = _from_root(options.tune_with)

@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 from orchestrator.cli.main import run
 from orchestrator.ledger.provenance import collect, flat
+from orchestrator.lifecycle.reproduce import fresh_folder
 from orchestrator.lifecycle.verdict import DECIDING
 from tests.unit.lifecycle.life import SPEC, edit, rows_in, tree
 
@@ -68,6 +69,13 @@ def test_of_two_runs_with_the_parents_address_the_recorded_one_is_taken(copy, tr
     assert cli("run", f"{other}#base", "--results", copy, "--cache-dir", cache, "--engine", "local", "--no-tracking")[0] == 0
     code, out, err = cli("repro", key, "--results", copy, "--cache-dir", cache, "--json")
     assert code == 0 and [run["id"] for run in json.loads(out)["runs"]] == ["life/cycle/base", "life/cycle/child"], err
+
+
+def test_without_a_results_folder_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with fresh_folder(tmp_path / "none", None, "key") as folder:
+        assert folder.is_dir()
+    assert not list(tmp_path.iterdir())
 
 
 def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, forked):

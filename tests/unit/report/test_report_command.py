@@ -37,6 +37,9 @@ def test_targets_of_all_kinds_make_one_page(cli, folder: Path) -> None:
     assert [text.count(f'<h2 class="table-name" id="{at}headline">{name}</h2>') for at, name in SECTIONS] == [1, 1, 1]
     assert f"nmt-ablate table {one} --profile smoke" in text, "a file that no address finds is named by its path"
     assert cli("report", "sweeps/no-such", "--results", folder / "results")[0] == 2
+    for number in (long := range(3)):
+        (folder / f"{number}.yaml").write_text(TABLE.replace("table: small", f"table: {'x' * 60}{number}"), encoding="utf-8")
+    assert len({page(folder / "0.yaml", folder / f"{number}.yaml") for number in long}) == 3, "names are not only cut"
 
 
 SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]

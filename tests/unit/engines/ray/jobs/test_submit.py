@@ -74,6 +74,8 @@ def test_the_command_line_of_the_job(tmp_path, repository):
     assert shlex.split(job.command) == f"bash cluster/sweep.sh {SMOKE} --seeds 1,2 --set data.corpus=toy-smoke --no-tracking".split()
     assert dict(job.env) == {"NMT_RESULTS": "/mnt/my results"} and job.runs == 4
     assert repository / SMOKE in {path.resolve() for path in job.needed}
+    same = shlex.split(make_job(sweep, ["--tracking-uri", SMOKE, "--no-tracking", SMOKE]).command)
+    assert same == ["bash", "cluster/sweep.sh", SMOKE, "--tracking-uri", SMOKE, "--no-tracking"], "a value may equal the target"
 
 
 def test_relative_folders_are_refused_all_at_once():
