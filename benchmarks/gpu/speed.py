@@ -35,7 +35,8 @@ from training_step import TrainingStep, in_form, updates_of  # noqa: E402
 
 from models.inference import prepared  # noqa: E402
 from models.transformer import build  # noqa: E402
-from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
+from orchestrator.data.subword import EOS  # noqa: E402
+from orchestrator.decoding.beam import beam_search  # noqa: E402
 from orchestrator.decoding.translate import FullLength, pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
 from orchestrator.training.batches import Update, captured, packed, rounded  # noqa: E402

@@ -134,7 +134,8 @@ def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]
     """Returns the learning curves of every row and seed: one line per report, in order of steps.
 
     Columns: `row`, `seed`, `step` (updates), `time`, and the metrics that runs log: `train/nll` and `valid/nll` in nats per token,
-    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds, errors: as of `results`."""
+    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it.
+    seeds: to search for besides the seeds in the ledger; default: 1. Errors: as of `results`."""
     found, seeds, lines = find(target, where), [*seeds] or [1], []
     for row in found.rows:
         for seed, keys in found.finder.seeds(row, seeds).items():

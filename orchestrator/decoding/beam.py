@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.cache import Cache
+from orchestrator.data.subword import BOS, EOS, PAD
 from orchestrator.decoding.candidates import NEVER, Candidates
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
-PAD, BOS, EOS = 0, 2, 3
 COMPACT_SHARE = 8  # finished sentences are removed once they are 1/8 of the batch, because removal copies the state of the others
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from orchestrator.decoding.beam import BOS, PAD
+from orchestrator.data.subword import BOS, PAD
 from orchestrator.decoding.translate import batches, pad
 
 BATCH_TOKENS = 2048

@@ -14,8 +14,9 @@ from torch import nn
 
 from models.inference import PrecisionError, prepared
 from orchestrator.data.lines import decoded
+from orchestrator.data.subword import EOS, PAD
 from orchestrator.data.text_processor import TextProcessor
-from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
+from orchestrator.decoding.beam import Hypothesis, beam_search
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 

@@ -14,7 +14,7 @@ from orchestrator.ledger.statistics import bleu_parts
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
-from orchestrator.scoring.significance.estimator import Answer, Arm, Difference, difference
+from orchestrator.scoring.significance.estimator import Answer, Arm, Difference, difference, mean_difference
 from orchestrator.scoring.significance.mixed import MixedModel, Spread, unpaired
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, score_of
 from orchestrator.scoring.significance.verdicts import CONFIRMED, OPEN, REVERSED
@@ -151,7 +151,7 @@ class Effects:
         model = self.model(row) if self.rows[row].kind == self.rows[against].kind == "run" else None
         shift = 0.0 if model is None else model.blocks.between(*runs)[0]
         found = difference(ours, base, unpaired(ours.scores, base.scores) if model is None else model.between(*runs), shift)
-        delta = float(ours.scores.mean() - base.scores.mean()) - shift
+        delta = mean_difference(ours, base, shift)
         unlike = differences([*self.capsules[row], *self.capsules[against]])
         parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None
         return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike), runs)

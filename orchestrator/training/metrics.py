@@ -124,7 +124,7 @@ class HistoryReporter:
     def __init__(self, path: Path) -> None:
         self.lines = JsonLines(path, points="history")
 
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+    def on_report(self, metrics: dict[str, Any]) -> None:
         for line in history_lines(metrics):
             self.lines.append(line | {"t": round(time.time(), 3)})
         self.lines.sync()  # a later checkpoint does not repeat them
@@ -139,7 +139,7 @@ class RungWriter:
     def __init__(self, ledger: Ledger, train_key: str) -> None:
         self.ledger, self.train_key = ledger, train_key
 
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+    def on_report(self, metrics: dict[str, Any]) -> None:
         if "rung" in metrics:
             self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
 
@@ -150,7 +150,7 @@ class RungReporter:
     def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None], by: str = "ASHA") -> None:
         self.name, self.decide, self.by = name, decide, by
 
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+    def on_report(self, metrics: dict[str, Any]) -> None:
         if "rung" in metrics:
             rung = {"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))}
             if self.decide(rung) is False:

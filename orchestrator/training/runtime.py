@@ -3,7 +3,6 @@
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -63,4 +62,4 @@ def gpu_memory() -> int | None:
 class Reporter(Protocol):
     """Receives metrics, which always contain `step`. May raise StopTraining."""
 
-    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None: ...
+    def on_report(self, metrics: dict[str, Any]) -> None: ...

@@ -286,4 +286,4 @@ class Trainer:
     def report(self, metrics: dict[str, Any]) -> None:
         if metrics:
             for reporter in self.reporters:
-                reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
+                reporter.on_report({"step": self.progress.step} | metrics)

@@ -23,7 +23,7 @@ from models.transformer import PAD, Transformer
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Split, Subject, group_by, register, table_of
 from orchestrator.data.store import Prepared
-from orchestrator.decoding.beam import BOS
+from orchestrator.data.subword import BOS
 from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
 from orchestrator.specs.base import Natural

@@ -28,7 +28,7 @@ from models.stack import Stack
 from models.transformer import Transformer, build
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, register, table_of
-from orchestrator.decoding.beam import BOS
+from orchestrator.data.subword import BOS
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import ModelSpec
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import time
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -68,7 +67,7 @@ def worker_loop(config: dict[str, Any]) -> None:
     queue, number = ray.get_actor(config["queue"]), None
 
     class Reached:
-        def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        def on_report(self, metrics: dict[str, Any]) -> None:
             if runtime.is_main:
                 queue.reached.remote(number, int(metrics["step"]))
 

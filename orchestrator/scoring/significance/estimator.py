@@ -109,6 +109,11 @@ class Difference:
         return replace(self, same_sentences=same, other_sentences=other, sentences=self.sentences + added)
 
 
+def mean_difference(a: Arm, b: Arm, shift: float) -> float:
+    """Returns D. It needs no spread; shift: as of `difference`."""
+    return float(a.scores.mean() - b.scores.mean()) - shift
+
+
 def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Difference | None:
     """Returns D of arm A against arm B. None without a spread, or if an arm has one seed.
 
@@ -121,7 +126,7 @@ def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Dif
     if spread is None or min(a.k, b.k) < 2:
         return None
     share = 1 / a.k + 1 / b.k
-    delta = float(a.scores.mean() - b.scores.mean()) - shift
+    delta = mean_difference(a, b, shift)
     v1, df = spread.variance * share, float(spread.df)
     v2, v_within = _sentence_variances(a, b)
     over_sentences = max(0.0, v2 - v_within * share)
