@@ -70,6 +70,7 @@ ROWS = [
     ("{model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 2.0}}}}", "n_hop: found 2.0; expected a whole number"),
     ("{model: {decoder: {num_layers: 3, self_attention: {kind: multi_layer, k: 3}}}}", "k 3 needs more than 3 layers"),
     ("{model: {encoder: {cross_attention: {kind: single}}}}", "cross_attention: unknown key"),
+    ("{model: {regularizers: [{kind: diversity, weight: .inf}]}}", "weight: found inf; expected a finite number"),
     (encoder("connection: {kind: backout}, aggregation: {kind: linear}"), "found backout, .* where nothing reads it; expected a"),
     (encoder("connection: {kind: embedding_skip, backout: true}, aggregation: {kind: linear}"), "embedding_skip with backout true, which"),
     (model("encoder: {connection: {kind: dense, final_norm: true}}, bridge: {kind: mudd}"), "found dense with final_norm true, which acts"),

@@ -85,6 +85,8 @@ def test_a_number_drawn_twice_is_one_row(grid) -> None:
         ("a: {key: model.d_ff, gird: [3]}", "grid.axes.a.gird: unknown key"),
         ("a: {grid: [3]}", "key is missing"),
         ("a: {zip: {model.d_ff: [3, 4], model.d_model: [8]}}", "lists of different lengths"),
+        ("a: {zip: {model.d_ff: [3, 4]}, names: [b, b]}", "a name of its own for each"),
+        ("a: {key: model.d_ff, words: {b: [c]}}", "found a key beside words; expected none"),
         ("a: {key: model.d_ff, loguniform: {low: 0, high: 1}}", "found 0; expected a number > 0"),
         ("a: {key: model.d_ff, loguniform: {low: 2, high: 1}}", "expected low below high"),
         ("a: {key: model.<side>.num_layers, grid: [3]}", "found <side>; expected none (an axis of kind words)"),
