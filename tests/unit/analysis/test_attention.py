@@ -8,7 +8,7 @@ import torch
 from models.attention import attention_weights
 from models.cache import Cache
 from orchestrator.analysis.kinds.attention import attention, attention_maps, layer_attention, top_cross_attention
-from orchestrator.data.subword import BOS
+from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import pad
 from tests.unit.analysis.conftest import drawn
 from tests.unit.conftest import refused

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orchestrator.data.subword import BOS, EOS, PAD
-from orchestrator.decoding.beam import length_limit, length_penalty
+from orchestrator.decoding.beam import BOS, EOS, PAD, length_limit, length_penalty
 
 
 class ToyEncoded(NamedTuple):

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from orchestrator.data.subword import EOS, PAD
-from orchestrator.decoding.beam import beam_search, length_penalty
+from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 from tests.unit.decoding.conftest import ToyModel, slow_beam

@@ -7,8 +7,7 @@ import torch
 
 from models import native
 from models.transformer import build
-from orchestrator.data.subword import EOS
-from orchestrator.decoding.beam import beam_search, length_limit
+from orchestrator.decoding.beam import EOS, beam_search, length_limit
 from orchestrator.decoding.candidates import Candidates
 from orchestrator.decoding.translate import FullLength, pad
 from orchestrator.specs.schema import DecodeSpec

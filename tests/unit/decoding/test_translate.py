@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.transformer import build
-from orchestrator.data.subword import EOS
+from orchestrator.decoding.beam import EOS
 from orchestrator.decoding.translate import batch_limits, batches, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec

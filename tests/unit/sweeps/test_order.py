@@ -16,7 +16,6 @@ from orchestrator.ledger.layout import belongs
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.budget import devices_of
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.names import address_of
 from orchestrator.sweeps.options import ExecutionOptions
@@ -60,12 +59,6 @@ def test_a_sweep_of_other_seeds_or_rows_makes_no_orphans(tmp_path):
     assert sorted(read_sweeps(tmp_path).rows) == sorted(map(sha256, ("b", "other", "c"))), "the edited row alone has an orphan"
 
 
-def test_status_counts_the_devices_that_the_cap_counts(tmp_path):
-    options, one = ExecutionOptions(name="demo", results=tmp_path, engine="ray"), task("a", workers=3)
-    Sweep([one], options, Local())._write_sweep()
-    assert sweep_status(Ledger(tmp_path))[0].runs[0].devices == devices_of(one, "ray") >= 3
-
-
 def test_asha_decides_as_the_spec_says(tmp_path):
     tasks = [task("a", pinned=True), task("b")]
     asha = sweep(tasks, tmp_path, kind="asha", rungs=[3, 9], reduction_factor=4.0, metric="valid/bleu").asha
@@ -94,20 +87,16 @@ def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final)
     assert (ledger.read_train(one.train_key) or {})["status"] == (status if status in ("done", "diverged") else "failed")
 
 
-@pytest.mark.parametrize(
-    ("known", "recorded"),
-    [({"status": "done", "steps": 9}, ("done", 9)), (None, ("stopped", 5)), ({"status": "failed", "steps": 0}, ("stopped", 5)),
-     ({"status": "stopped", "steps": 2}, ("stopped", 5)), ({"status": "stopped", "steps": 7}, ("stopped", 7))],
-)  # fmt: skip
-def test_a_stopped_run_is_recorded_with_its_last_rung(tmp_path, known, recorded):
-    one, ledger = task("a", results=tmp_path), Ledger(tmp_path)
-    if known is not None:
-        ledger.write_train(one.train_key, known)
-    drawn = sweep([one], tmp_path, kind="asha")
-    drawn.asha.decide(one.name, 5, float("nan"))
+def test_a_stopped_run_is_recorded_with_its_last_rung(tmp_path):
+    known = {"a": ("done", 9), "b": ("failed", 0), "c": ("stopped", 2), "d": ("stopped", 7)}
+    tasks, ledger = [task(name, results=tmp_path) for name in known], Ledger(tmp_path)
+    drawn = sweep(tasks, tmp_path, kind="asha")
+    for one, (status, steps) in zip(tasks, known.values(), strict=True):
+        ledger.write_train(one.train_key, {"status": status, "steps": steps})
+        drawn.asha.decide(one.name, 5, float("nan"))
     drawn._record_stopped()
-    record = ledger.read_train(one.train_key)
-    assert (record["status"], record["steps"]) == recorded
+    records = [ledger.read_train(one.train_key) for one in tasks]
+    assert [(record["status"], record["steps"]) for record in records] == [("done", 9), ("stopped", 5), ("stopped", 5), ("stopped", 7)]
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
@@ -155,7 +144,10 @@ def test_parents_train_before_children_and_equal_trainings_once_and_all_in_one_s
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
     engine, tasks = MagicMock(), [task("p", results=tmp_path), task("c", parent="p", results=tmp_path, workers=2)]
     engine.run.return_value = {}
-    Sweep(tasks, ExecutionOptions(name="demo", results=tmp_path), engine)._run_pending(tasks)
+    made = Sweep(tasks, ExecutionOptions(name="demo", results=tmp_path, engine="ray"), engine)
+    made._run_pending(tasks)
+    made._write_sweep()
+    assert [run.devices for run in sweep_status(Ledger(tmp_path))[0].runs] == [1, 2], "as the cap counts"
     assert engine.session.call_args.args[1] == 2 and [call[0] for call in engine.method_calls] == ["session", "run", "run"]
 
 

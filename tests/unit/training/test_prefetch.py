@@ -1,17 +1,15 @@
 """Batches made ahead: the same updates, a thread that ends, padding that changes nothing."""
 
 import threading
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
 from orchestrator.data.batching import Batch
-from orchestrator.specs.schema import TrainSpec
 from orchestrator.training import batches
 from orchestrator.training.batches import Update, prefetch, rounded
 from orchestrator.training.graphs import form_on
-from orchestrator.training.runtime import Runtime
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +39,8 @@ def test_the_same_updates_in_the_same_order_rounded_up():
 
 @pytest.mark.parametrize(("most", "length"), [(None, 8), (6, 6), (7, 7), (512, 8)])
 def test_lengths_are_rounded_up_within_the_learned_positions(most, length):
-    model = SimpleNamespace(max_positions=most, packable={}, bridge=SimpleNamespace(by_sentence=False))
-    batch = form_on(Runtime(device=torch.device("cuda")), model, TrainSpec(max_steps=1))(_update(0).micro_batches[0])
-    assert batch.tgt_in.shape == batch.tgt_out.shape == (8, length)
+    form = form_on(MagicMock(**{"device.type": "cuda"}), MagicMock(max_positions=most), MagicMock())
+    assert form(_update(0).micro_batches[0]).tgt_out.shape == (8, length)
 
 
 def test_an_error_of_the_updates_is_raised_where_it_belongs():
