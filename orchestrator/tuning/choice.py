@@ -14,7 +14,7 @@ from orchestrator.report.find import Finder
 from orchestrator.specs.controls import TUNED
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.sweep import LARGER_IS_BETTER
-from orchestrator.specs.tune import TuneSpec
+from orchestrator.specs.tune import Draw, TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
 from orchestrator.tuning.trials import changed, place
 
@@ -23,7 +23,7 @@ def record_of(arm: Arm, search: Search) -> Record:
     """Returns the record of an arm: its trials with their draws, runs and values, and the number of the chosen trial.
 
     {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "at_rung", ..}],
-    "chosen", "updates", "seconds", "warnings", "time"}. value: mean over the search seeds. written: the row's own values of the keys that
+    "chosen", "updates", "seconds", "time"}. value: mean over the search seeds. written: the row's own values of the keys that
     trials change. ended: the rung that ended the trial. chosen: None if no trial ended well. updates, seconds: of each run once.
     """
     spec, trials = search.spec, list[dict[str, Any]]()
@@ -46,7 +46,6 @@ def record_of(arm: Arm, search: Search) -> Record:
         "chosen": chosen,
         "updates": updates,
         "seconds": round(seconds, 1),
-        "warnings": warnings(trials, chosen, spec),
         "time": round(time.time(), 3),
     }
 
@@ -70,19 +69,22 @@ def written(arm: Arm) -> dict[str, Any]:
     return {path: operator.getitem(*place(data, path)) for path in paths}
 
 
-def warnings(trials: Sequence[Mapping[str, Any]], chosen: int | None, spec: TuneSpec) -> list[str]:
+def warnings(record: Record) -> list[str]:
     """Returns reasons to doubt that an arm's search has found the best configuration."""
+    trials, chosen, section = record["trials"], record["chosen"], record["tune"]
     if chosen is None:
         return ["no trial ended well: the row stays as it is written"]
     found = []
     finished = [trial for trial in trials if trial["value"] is not None]
     whole = [trial for trial in trials if trial["value"] is not None or trial["ended"] is not None]
-    if len(whole) < spec.trials:
-        found.append(f"{len(whole)} of {spec.trials} trials ended well")
+    if len(whole) < section["trials"]:
+        found.append(f"{len(whole)} of {section['trials']} trials ended well")
     for name, value in trials[chosen]["draws"].items():
-        if (end := spec.draws[name].edge(value)) is not None:
-            found.append(f"{name}: the best value, {value:g}, lies on the edge of its space ({end})")
-    if chosen == spec.trials - 1 and len(finished) > 1:
+        draw = Draw.model_validate((section["space"] | section["own"])[name])
+        if (end := draw.edge(value)) is not None:
+            what = "value" if draw.factor is None else "factor"
+            found.append(f"{name}: the best {what}, {value:g}, lies on the edge of its space ({end})")
+    if chosen == section["trials"] - 1 and len(finished) > 1:
         found.append("the last trial was the best: more trials may find a better one")
     return found
 
@@ -148,7 +150,7 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     return [
         f"tuned: {first['trials']} trials of each row with seeds {seeds}, chosen by {first['select']}; other seeds judge the choice",
         f"chosen values: {chosen}",
-        *(f"{row}: {line}" for row, record in arms for line in record["warnings"]),
+        *(f"{row}: {line}" for row, record in arms for line in warnings(record)),
     ]
 
 

@@ -95,7 +95,7 @@ def show(records: Sequence[Record]) -> None:
     title, numeric = f"search by {records[0]['tune']['select']}", ("trials", "as written", "best", "updates", "device-hours")
     console(stderr=True).print(filled_table(lines, title=title, numeric=numeric))
     for record in records:
-        log(*(f"warning: {short_id(record['row'])}: {line}" for line in record["warnings"]))
+        log(*(f"warning: {short_id(record['row'])}: {line}" for line in choice.warnings(record)))
 
 
 def execute_tuned(

@@ -89,7 +89,7 @@ def test_a_trial_that_diverges_is_never_chosen(searched: Callable[..., Any]) -> 
         diverged = [each["number"] for each in record["trials"] if "diverged" in each["statuses"]]
         assert diverged and record["chosen"] not in diverged
         assert all(record["trials"][number]["value"] is None for number in diverged)
-        assert f"{8 - len(diverged)} of 8 trials ended well" in record["warnings"]
+        assert f"{8 - len(diverged)} of 8 trials ended well" in choice.warnings(record)
 
 
 def test_a_trial_that_diverged_takes_no_place_at_a_rung(searched: Callable[..., Any]) -> None:
@@ -139,24 +139,23 @@ def test_the_tables_of_a_command_have_its_own_search(rows: list[Row], searched: 
 def test_an_arm_without_a_good_trial_stays_as_written(searched: Callable[..., Any], rows: list[Row]) -> None:
     search, (arm,), _ = searched(lambda *at: None, names=["base"])
     record = record_of(arm, search)
-    assert record["chosen"] is None and record["warnings"] == ["no trial ended well: the row stays as it is written"]
+    assert record["chosen"] is None and choice.warnings(record) == ["no trial ended well: the row stays as it is written"]
     assert choice.apply(rows[0], record).spec == rows[0].spec
 
 
 def test_warnings_name_the_edge_and_an_improvement_at_the_end(searched: Callable[..., Any]) -> None:
-    spec = tuning(trials=4).spec
     values = {0: 3.0, 1: 2.0, 2: 2.5, 3: 2.2}
 
     def found(chosen: int, drawn: float) -> list[str]:
         trials = [{"value": value, "ended": None, "draws": {"optim.schedule.lr": drawn}} for value in values.values()]
-        return choice.warnings(trials, chosen, spec)
+        return choice.warnings({"trials": trials, "chosen": chosen, "tune": choice.plain(tuning(trials=4).spec)})
 
     assert found(1, 1.0) == []
-    assert found(1, 3.9) == ["optim.schedule.lr: the best value, 3.9, lies on the edge of its space (highest)"]
-    assert found(1, 0.26) == ["optim.schedule.lr: the best value, 0.26, lies on the edge of its space (lowest)"]
+    assert found(1, 3.9) == ["optim.schedule.lr: the best factor, 3.9, lies on the edge of its space (highest)"]
+    assert found(1, 0.26) == ["optim.schedule.lr: the best factor, 0.26, lies on the edge of its space (lowest)"]
     assert found(3, 1.0) == ["the last trial was the best: more trials may find a better one"]
     search, (base, _), _ = searched(lambda spec, seed, step: -spec.optim.schedule.lr)
-    assert any("edge of its space (highest)" in line for line in record_of(base, search)["warnings"])
+    assert any("edge of its space (highest)" in line for line in choice.warnings(record_of(base, search)))
 
 
 def test_the_record_gives_the_tuned_row_and_a_damaged_one_is_absent(searched: Callable[..., Any], rows: list[Row]) -> None:
