@@ -232,12 +232,13 @@ class Comparison:
     seeds_needed: int | None = None
 
 
-def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> Comparison:
+def compare(a: Target, b: Target, *, metric: str | None = None, seeds: Iterable[int] = (), **where: Unpack[Where]) -> Comparison:
     """Compares two rows over all their finished seeds, as a claim of the table of `a`. a, b: rows by address or file.
 
     If the table itself compares them, this is its verdict, against the strongest of the row's controls, else an additional claim.
 
-    seeds: seeds to search for besides the seeds in the ledger. Raises UserError for equal, unknown or invalid rows."""
+    metric: `nll`; default: BLEU, or ROUGE-L for summaries. seeds: seeds to search for besides the seeds in the ledger. Raises UserError
+    for equal, unknown or invalid rows, and without figures of the metric."""
     first, second, seeds = find(a, where), find(b, where), [*seeds] or [1]
     ours, base = only(a, first.rows, SCORED), only(b, second.rows, SCORED)
     if ours.id == base.id:
@@ -250,13 +251,16 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-    start, stated, metric = starts(family.rows), of_table(address, file.head.claims), main_metric(ours)
+    start, stated, main = starts(family.rows), of_table(address, file.head.claims), main_metric(ours)
+    metric = metric or main
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
-    asked = usual or any((one.row, one.against, one.metric or metric) == (ours.id, base.id, metric) for one in stated)
+    asked = usual or any((one.row, one.against) == (ours.id, base.id) and (one.metric or main) in (main, metric) for one in stated)
     stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]
     compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
-    wanted = (ours.id, base.id, metric, True)
-    found = next(each for each in compared.judgements if (each.claim.row, each.claim.against, each.metric, each.stated) == wanted)
+    judged = {(each.claim.row, each.claim.against, each.metric): each for each in compared.judgements}
+    if (found := judged.get((ours.id, base.id, metric))) is None:
+        known = ", ".join(own for row, against, own in judged if (row, against) == (ours.id, base.id))
+        raise UserError(f"{a}: no {metric} of both rows; expected one of {known}")
     effect = found.effects[0] if found.effects else None
     answer = None if effect is None or effect.difference is None else effect.difference.other_sentences
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]

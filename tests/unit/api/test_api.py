@@ -73,6 +73,9 @@ def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
     means, seeds = runs.mean(), runs.count()
     assert found.delta == pytest.approx(means[ROWS[1]] - means[ROWS[0]], abs=1e-3) and back.delta == -found.delta
     assert found.seeds == (seeds[ROWS[1]], seeds[ROWS[0]]) and found.claim == 0.99 and found.low < found.delta < found.high
+    nll = nmt.compare(*ROWS[::-1], metric="nll", **WHERE)
+    assert abs(nll.delta) < 0.2 < abs(found.delta) and nll.verdict != "not run" and nll.claim is None
+    assert "no chrf of both rows; expected one of bleu, nll" in refused(nmt.compare, *ROWS, metric="chrf", **WHERE)[0]
     assert nmt.compare("dou2018/table1/row9", ROWS[0], **WHERE).verdict == "not run"
     assert "compared with itself" in refused(nmt.compare, ROWS[0], ROWS[0])[0]
     head = {"source": {"paper": "mine", "table": "other"}, "data": {"corpus": "wmt14-en-de"}, "train": {"max_steps": 9}}
@@ -103,5 +106,5 @@ def test_the_notebook_runs(tmp_path) -> None:
 def test_an_unknown_keyword_and_what_is_no_seed_are_refused(tmp_path) -> None:
     for seeds in ([-1], [1.5], ["x"], [2**32], [1, 1], [], ["3-1"], ["1-"], ["1-2", 2], ["0-1000"]):
         assert "--seeds" in refused(nmt.run, "quickstart/fusion", seeds=seeds, tracking=False, profile="smoke", results=tmp_path)[0]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'metric'; expected one of profile, sets, "):
-        nmt.compare(*ROWS, metric="nll", **WHERE)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'level'; expected one of profile, sets, "):
+        nmt.compare(*ROWS, level=0.1, **WHERE)  # type: ignore[call-arg]
