@@ -47,7 +47,9 @@ def table(
     target: Table,
     options: RowOptions,
     form: Annotated[Literal["terminal", "md", "json", "latex"] | None, Option("--format", help="Default: terminal; piped: md.")] = None,
-    columns: Annotated[str | None, Option("--columns", metavar="row,bleu,..", help="In this order, or `all`. Default: the filled.")] = None,
+    columns: Annotated[
+        str | None, Option("--columns", metavar="row,bleu,..", help="In this order, or `all`. Default: the filled; fewer in LaTeX.")
+    ] = None,
     baseline: Baseline = None,
     as_json: AsJson = False,
 ) -> None:

@@ -83,7 +83,7 @@ def figure(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in ("params", "params_added"):
         sign = "+" if column == "params_added" else ""
-        return f"{value / 1e6:{sign}.2f}M" if abs(value) >= 1e5 or value == 0 else f"{value:{sign},}"
+        return f"{value / 1e6:{sign}.2f}M" if abs(value) >= 1e5 else f"{value:{sign},}"
     if column in (*_SCORES, *SPEEDS):
         return f"{value:+.2f}" if column == "delta" else f"{value:.2f}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
@@ -119,7 +119,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
 
 
 def _measured(line: Line, column: str) -> str:
-    """Returns a measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, or the verdict in words."""
+    """Returns a measured figure: BLEU with its standard deviation over seeds, delta with its interval, or the verdict in words."""
     ours, own, nll, effect = line.ours, line.judged.own, line.judged.nll, line.judged.effect
     words = {
         "significant": figure(column, None if own is None else own.significant_gain),

@@ -44,7 +44,7 @@ class Effect:
     """D of a row against another row, in the units of a metric.
 
     difference: None if an arm has one seed. parts: for a difference in BLEU, see `_parts`. differs: fields in which the capsules differ.
-    runs: score keys of the runs of both rows.
+    runs: score keys of the runs of both rows. adjustment: for the kinds of device, which delta has beside the difference of the means.
     """
 
     row: str
@@ -56,6 +56,7 @@ class Effect:
     parts: Parts | None = None
     differs: tuple[str, ...] = ()
     runs: tuple[frozenset[str], ...] = ()
+    adjustment: float = 0.0
 
     @property
     def interval(self) -> str:
@@ -154,7 +155,7 @@ class Effects:
         delta = mean_difference(ours, base, shift)
         unlike = differences([*self.capsules[row], *self.capsules[against]])
         parts = _parts(ours, base, self.rows[row].run_spec) if self.metrics[row] == "bleu" else None
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike), runs)
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, parts, tuple(unlike), runs, -shift)
 
 
 def main_metric(row: Row) -> str:

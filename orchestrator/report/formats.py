@@ -11,10 +11,11 @@ from rich.console import Console
 
 from orchestrator.report.cells import Column, layout, state
 from orchestrator.report.ladder import Ladder
-from orchestrator.report.notes import VERDICTS
+from orchestrator.report.notes import ENVIRONMENTS, VERDICTS, grouped
 from orchestrator.report.table import Table
 from orchestrator.safe_text import json_text, visible
 from orchestrator.safe_text import markdown as _md
+from orchestrator.scoring.rouge import ROUGE
 from orchestrator.specs.row import short_id
 from orchestrator.tables import cell, filled_table, make_table
 
@@ -27,27 +28,31 @@ _TEX = (
 """Characters that need an escape in LaTeX. `<`, `>` and `|` would print as other characters in the default font encoding."""
 _MINUS, _RANGE = re.compile(r"(?<![\w.)-])-(?=\d)"), re.compile(r"(?<=\d)-(?=\d)")
 _INTERVAL = re.compile(r"\((\S+) to (\S+)\)")
-_SETTING = re.compile(r" \([^()]*\)(?=:|$)")
 WRAPPED = 36
 """Number of characters from which a text is wrapped."""
 COLUMN = 52
 """Number of characters that fit one column of a paper. A wider table spans both columns."""
 FLOAT = Path(__file__).with_name("table.tex")
 """Template around the rows in LaTeX; `$NAME` is replaced."""
+OF_PAPER = ("row", "system", "params", "bleu", "delta", "verdict", "nll", *ROUGE)
+OF_NOTES = ("against", "data", "steps", "seeds")
+"""Columns of LaTeX, and columns that its notes replace, unless the caller names columns."""
 
 
 def latex(table: Table, names: Sequence[str] = ()) -> str:
     """Returns a LaTeX float, which needs the packages array, booktabs and graphicx. names: see `layout`."""
-    made = layout(table, names)
-    if not names:  # states take much room and are few
-        made = replace(made, columns=[column for column in made.columns if column.name != "status"])
+    made, left = layout(table, names), list[str]()
+    if not names:  # a page is narrow; the notes have the rest
+        left = [f"{c.title}: {_by_row(table, c)}" for c in made.columns if c.name in OF_NOTES]
+        made = replace(made, columns=[_word(c) for c in made.columns if c.name in {*OF_PAPER, *table.scores}])
     bold = {id(column): made.best(column) for column in made.columns}
     body = [
         " & ".join(_cell(column, place, place in bold[id(column)]) for column in made.columns) + r" \\" for place in range(len(table.rows))
     ]
     scale = next((note for note in table.notes if note.startswith("ours: ")), None)
     states = [] if names else [f"{short_id(line.id)}: {state(line)}" for line in table.rows if not state(line).startswith("done")]
-    said = (*made.notes, *states, *made.bold_notes, *table.notes)
+    about = [note for note in table.notes if not note.startswith(ENVIRONMENTS)]
+    said = (*made.notes, *left, *states, *made.bold_notes, *about)
     notes = [_tex(note.replace("(.. to ..)", "[.., ..]").removesuffix(VERDICTS)) for note in said if note != scale]
     below = r" \\ ".join(notes)
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
@@ -62,6 +67,15 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
         rows="\n".join([*_head(made.columns), r"\midrule", *body]),
         below=f"\\par\\smallskip\n\\parbox{{\\linewidth}}{{\\scriptsize\\raggedright {below}}}\n" if notes else "",
     )
+
+
+def _by_row(table: Table, column: Column) -> str:
+    return grouped((short_id(line.id), text) for line, text in zip(table.rows, column.cells, strict=True) if text)
+
+
+def _word(column: Column) -> Column:
+    """Returns the column of verdicts without their reasons; others as they are."""
+    return replace(column, cells=[text.partition(": ")[0] for text in column.cells]) if column.name == "verdict" else column
 
 
 def _alignment(column: Column) -> str:
@@ -90,7 +104,7 @@ def _head(columns: Sequence[Column]) -> list[str]:
 
 def _cell(column: Column, place: int, bold: bool) -> str:
     shown = column.cells[place]
-    text = _tex(_SETTING.sub("", shown) if column.name in ("verdict", "nll") else shown)  # the caption names the setting
+    text = _tex(shown)
     if column.numeric or not shown[:1].isalpha():
         text = _RANGE.sub("--", _MINUS.sub("$-$", text))
     text = _INTERVAL.sub(r"{\\scriptsize [\1, \2]}", text)
@@ -147,25 +161,30 @@ def _line(values: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join(value.ljust(width) for value, width in zip(values, widths, strict=True)) + " |"
 
 
-FIRST_TO_GO = ("chrf_delta", "parts", "params", "chrf", "system", "steps", "data", "seeds", "status", "nll", "delta")
+FIRST_TO_GO = ("chrf_delta", "parts", "params", "chrf", "system", "steps", "data", "seeds", "status", "nll")
+LAST_TO_GO = ("against", *ROUGE, "bleu", "delta", "verdict")
+"""Columns in the order in which a narrow terminal leaves them out. Between both go the paper's figures, then other columns."""
 TEXT_WIDTH = 18
 """Width to which long texts are folded if need be."""
 
 
 def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
-    """Prints the table and its notes. names: of columns, see `layout`; all of them are printed then."""
+    """Prints the table and its notes, which have the reasons of verdicts. names: of columns, see `layout`."""
     made = layout(table, names)
-    kept = made.columns if names else fitting(made.columns, console.width)
+    columns = [_word(column) for column in made.columns]
+    kept = fitting(columns, console.width)
     numeric = [column.title for column in kept if column.numeric]
     drawn = make_table([column.title for column in kept], title=table.table, numeric=numeric)
-    for column, one in zip(drawn.columns, kept, strict=True):
-        column.no_wrap = one.numeric or one.name == "row"
+    for column, width in zip(drawn.columns, _widths(kept, console.width), strict=True):
+        column.width = width
     for place in range(len(table.rows)):
         drawn.add_row(*(cell(column.cells[place]) for column in kept))
     console.print(drawn)
-    left = [column.title for column in made.columns if column not in kept]
+    left = [column.title for column in columns if column not in kept]
+    verdicts = next((column.cells for column in made.columns if column.name == "verdict"), [])
+    reasons = [f"{short_id(line.id)}: {text}" for line, text in zip(table.rows, verdicts) if ": " in text]
     more = [f"left out, {console.width} columns are too few: {', '.join(left)} (--columns, --format md)"] if left else []
-    for note in (*more, *made.notes, *table.notes):
+    for note in (*more, *made.notes, *reasons, *table.notes):
         console.print(visible(f"note: {note}"), markup=False)
 
 
@@ -178,16 +197,41 @@ def show_ladder(console: Console, found: Ladder) -> None:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns without the least important ones, until the rest fits."""
+    """The columns without the least important ones, until the rest fits. The name of the row always stays."""
     kept = list(columns)
-    for name in FIRST_TO_GO:
-        if sum(_least(column) + 3 for column in kept) + 1 <= width:
+    for column in sorted((column for column in columns if column.name != "row"), key=_importance):
+        if sum(_least(each) + 3 for each in kept) + 1 <= width:
             break
-        kept = [column for column in kept if column.name != name or (name == "delta" and column.ours)]
+        kept.remove(column)
     return kept
 
 
+def _importance(column: Column) -> tuple[int, int]:
+    if column.name in FIRST_TO_GO:
+        return 0, FIRST_TO_GO.index(column.name)
+    if not column.ours:
+        return 1, 0
+    return (3, LAST_TO_GO.index(column.name)) if column.name in LAST_TO_GO else (2, 0)
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Width of each column: `_least`, and equal shares of the remaining room for texts that are longer."""
+    found, spare = list(map(_least, columns)), width - 1 - sum(_least(column) + 3 for column in columns)
+    longer = sorted((_longest(column) - found[i], i) for i, column in enumerate(columns))
+    for place, (more, i) in enumerate(longer):
+        share = max(0, min(more, spare // (len(columns) - place)))
+        found[i], spare = found[i] + share, spare - share
+    return found
+
+
+def _longest(column: Column) -> int:
+    """The width that needs no folding, except of a head above text."""
+    return max(map(len, (*([column.title] if column.numeric else column.title.split()), *column.cells)))
+
+
 def _least(column: Column) -> int:
-    """The width below which a column is hard to read."""
-    longest = max(map(len, (column.title if column.numeric else "", *column.cells)))
-    return longest if column.numeric or column.name == "row" else min(longest, TEXT_WIDTH)
+    """The width below which a column is hard to read: numbers are not folded, and no word is."""
+    if column.numeric or column.name == "row":
+        return _longest(column)
+    words = max(len(word) for text in (column.title, *column.cells) for word in text.split())
+    return max(words, min(_longest(column), TEXT_WIDTH))

@@ -7,12 +7,11 @@ from typing import Any
 from orchestrator.report.effects import DIGITS, Effect
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.scoring.significance.verdicts import AGAINST, CONFIRMED, DECIDED, LARGER, OPEN, SMALLER, Verdict
+from orchestrator.scoring.significance.verdicts import AGAINST, DECIDED, OPEN, Verdict
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import short_id
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
-OF_CLAIMS = (CONFIRMED, SMALLER, LARGER, *AGAINST, OPEN)
 
 
 @dataclass(frozen=True)
@@ -68,23 +67,17 @@ class Judgement:
 
     @property
     def word(self) -> str:
-        """Returns the word of the verdict. A claim adds the setting if it differs from the paper's."""
-        shown = self.claimed and self.setting and self.verdict.word in OF_CLAIMS
-        return f"{self.verdict.word} ({self.setting})" if shown else self.verdict.word
+        return self.verdict.word
 
     @property
     def said(self) -> str:
-        """`confirmed (mini)`, `open (mini): 0.84 is detectable with 80 % power; 5 seeds would detect +0.45`."""
+        """`confirmed`, `open: 0.84 is detectable with 80 % power; 5 seeds would detect +0.45`."""
         return self.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
-
-    def text(self, word: str | None = None) -> str:
-        """Returns the difference and its verdict: `+0.10 (-0.20 to +0.40), open (mini)`. word: default: with the setting."""
-        return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.word if word is None else word])
 
     @property
     def plain(self) -> str:
-        """Returns `text` without the setting."""
-        return self.text(self.verdict.word)
+        """Returns the difference and its verdict: `+0.10 (-0.20 to +0.40), open`."""
+        return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.word])
 
     def as_json(self) -> dict[str, Any]:
         """Returns plain data. effect: the difference to the strongest control; controls: the differences to the other controls."""

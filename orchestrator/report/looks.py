@@ -6,7 +6,7 @@ Two tests of one claim give more false positives than one test, so each look has
                       "level", "word"}}, "planned": number of looks or null}]}}
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -21,7 +21,6 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.safe_text import log_once
 from orchestrator.scoring.significance.estimator import LEVEL
-from orchestrator.specs.row import short_id
 
 KEY = digest("looks")
 POCOCK = (0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106)
@@ -124,10 +123,6 @@ def together(ours: Mapping[str, Sequence[Record]], theirs: Mapping[str, Sequence
     return {claim: sorted(each, key=lambda record: str(record["time"])) for claim, each in unlike.items()}
 
 
-def note(judged: Iterable[tuple[str, int, float]]) -> list[str]:
-    """A note on rows that were judged more than once. judged: row, look and level of each."""
-    several: dict[tuple[int, float], list[str]] = {}
-    for row, number, level in judged:
-        if number > 1 or level != LEVEL:
-            several.setdefault((number, level), []).append(short_id(row))
-    return [f"look {number} (level {level:g}): {', '.join(rows)}" for (number, level), rows in sorted(several.items())]
+def confidence(look: int, level: float) -> str:
+    """Returns the confidence of a look's intervals: `95 %`, `98.4 % (look 4, level 0.0158)`."""
+    return f"{100 * (1 - level):.3g} %" + (f" (look {look}, level {level:g})" if look > 1 or level != LEVEL else "")

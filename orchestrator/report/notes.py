@@ -11,12 +11,15 @@ from orchestrator.report.effects import Effect
 from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
+from orchestrator.report.looks import confidence
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.sweep import UNITS
 from orchestrator.specs.table import SCORED, number
 
 VERDICTS = "; verdicts: docs/verdicts.md"
-"""End of the note on intervals; a paper leaves it out."""
+"""End of notes on statistics; a paper leaves it out."""
+ENVIRONMENTS = "rows come from different environments"
+"""Start of a note that a paper leaves out."""
 
 
 def notes(
@@ -24,17 +27,19 @@ def notes(
     outcomes: Mapping[str, Sequence[SeedResult]],
     ours: Mapping[str, Ours | None],
     judged: Mapping[str, OfRow],
+    claims: Sequence[Judgement],
     scale: str,
     base: str | None,
     measured: Mapping[str, Any] | None,
 ) -> list[str]:
     """Returns one line of text per note. `measured`: the speed measurement of RESULTS/speed, if there is one."""
     paper = "; not comparable with the paper's numbers" if any(row.expect for row in rows) else ""
-    found = [f"ours: {scale}{paper}", *_data(ours)] if scale else []
+    found = [f"ours: {scale}{paper}"] if scale else []
+    found += _signatures(rows, outcomes)
     found += _texts(rows, outcomes)
     found += _seeds(ours)
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
-    found += _effects([each.own for each in judged.values() if each.own is not None])
+    found += _effects([each.own for each in judged.values() if each.own is not None], [one for one in claims if not one.own])
     found += _speed(rows, base, measured)
     return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind in SCORED]
 
@@ -43,18 +48,26 @@ def claim_note(one: Judgement) -> str:
     """Returns a note on a claim about another comparison than a row and the row it starts from."""
     metric = "" if one.metric == "bleu" else f" in {one.metric}"
     claimed = f"claimed {one.claimed_effect}, " if one.claimed_effect else ""
-    return f"{short_id(one.claim.row)} against {short_id(str(one.claim.against))}{metric}: {claimed}ours {one.text()}"
+    return f"{_compared(one)}{metric}: {claimed}ours {one.plain}"
 
 
-def _data(ours: Mapping[str, Ours | None]) -> list[str]:
-    """Corpora and numbers of updates of the rows that ran."""
-    done = [one for one in ours.values() if one is not None and one.steps]
-    corpora = sorted({str(one.data) for one in done})
-    steps = sorted({step for one in done for step in one.steps})
-    if not done:
-        return []
-    span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
-    return [f"ours: trained on {', '.join(corpora)}, {span} updates a row"]
+def _compared(one: Judgement) -> str:
+    row = short_id(one.claim.row)
+    return row if one.own else f"{row} against {short_id(str(one.claim.against))}"
+
+
+def grouped(named: Iterable[tuple[str, str]]) -> str:
+    """Returns each value with the names that have it, `1-5: row1, row4; 1-3: row3`; a value that all have, alone."""
+    found: dict[str, dict[str, None]] = {}
+    for name, value in named:
+        found.setdefault(value, {})[name] = None
+    return "; ".join(value if len(found) == 1 else f"{value}: {', '.join(names)}" for value, names in found.items())
+
+
+def _signatures(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
+    """What computed the scores. Rows with different signatures are not compared."""
+    text = grouped((short_id(row.id), o.signature) for row in rows for o in outcomes[row.id] if o.status == "done" and o.signature)
+    return [f"signature: {text}"] if text else []
 
 
 def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
@@ -75,27 +88,31 @@ def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:
 
 
 def _differences(done: Sequence[SeedResult]) -> list[str]:
-    """Differences in code, lock file, libraries, device or signature between the rows, and runs of which these are unknown."""
+    """Differences in code, lock file, libraries or device between the rows, and runs of which these are unknown."""
     capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
     differ = differences(capsules)
-    lines = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
+    lines = [f"{ENVIRONMENTS}: {', '.join(differ)} differ"] if differ else []
     if unknown := [o for o in done if o.capsule is None and o.steps]:
         lines.append(f"what trained {len(unknown)} of {len(done)} runs is unknown, for their capsule.json is missing or damaged")
-    signatures = sorted({str(o.signature) for o in done})
-    return lines + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])
+    return lines
 
 
-def _effects(judged: Sequence[Judgement]) -> list[str]:
-    """Returns notes on the meaning of the intervals and on the spread over seeds."""
+def _effects(judged: Sequence[Judgement], others: Sequence[Judgement]) -> list[str]:
+    """Returns notes on the meaning of the intervals and on the spread over seeds. others: claims that only the notes show."""
     effects = [one.effect for one in judged if one.effect is not None]
     tested = [one for one in judged if one.effect is not None and one.effect.difference is not None]
     lines = []
     if tested:
         family = max(one.family for one in tested)
+        shown = [*tested, *(one for one in others if one.effect is not None and one.effect.difference is not None)]
+        levels = grouped((_compared(one), confidence(one.look, one.level)) for one in shown)
         lines.append(
             f"±: standard deviation over seeds ({_spreads(effects)}). (.. to ..): interval over other seeds and other sentences, "
-            f"95 % for a single look. p-values are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm){VERDICTS}"
+            f"{levels}. p-values are adjusted for {family} claim{'s' if family > 1 else ''} on BLEU and nll (Holm){VERDICTS}"
         )
+    if adjusted := [short_id(effect.row) for effect in effects if abs(effect.adjustment) >= 0.005]:
+        what = "deltas are adjusted for the kinds of device, so they differ from the difference of the printed means"
+        lines.append(f"{what}: {', '.join(adjusted)}{VERDICTS}")
     if len(tested) < len(effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
     return lines

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import looks, notes
+from orchestrator.report import notes
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, Ours, against, figures, ratios
 from orchestrator.report.find import Finder, SeedResult, shipped
@@ -148,8 +148,7 @@ def make(
     made = [
         *warned,
         *notes.shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
-        *notes.notes(rows, outcomes, ours, judged, scale, first, measured),
-        *looks.note((row, each.own.look, each.own.level) for row, each in judged.items() if each.own is not None and each.own.effects),
+        *notes.notes(rows, outcomes, ours, judged, claims, scale, first, measured),
         *notes.metric_doubts(rows, outcomes, finder),
         *notes.length_penalties(rows, outcomes, finder),
     ]

@@ -91,12 +91,13 @@ def test_sweeps_pages_and_mlflow_say_the_same(table: str, cli: Any, tmp_path: Pa
     judged = {row["id"].split("/", 2)[2]: row["ours"] for row in rows if (row["ours"] or {}).get("effect")}
     assert len(judged) > 1
     for row, ours in judged.items():
-        word, of = ours["verdict"]["word"], ours["verdict"].get("setting")
+        word = ours["verdict"]["word"]
         reason = f": {ours['verdict']['reason']}" if word == "open" and ours["verdict"]["claim"] is not None else ""
         nll = f"{interval(ours['nll']['effect'], 3)}, {ours['nll']['verdict']['word']}"
-        for answer in (interval(ours["effect"], 2), (f"{word} ({of})" if of else word) + reason, nll):
+        assert not reason or f"note: {row}: {word}{reason}" in out
+        for answer in (interval(ours["effect"], 2), word, nll):
             assert answer in printed[row], (row, "sweep")
-            assert answer in shown[row.replace("/", "-")], (row, "page")
+            assert (answer + reason if answer == word else answer) in shown[row.replace("/", "-")], (row, "page")
     (parent,) = MlflowStore(results).find({"nmt.kind": "sweep"})
     assert (Path(str(parent.info.artifact_uri).removeprefix("file://")) / "report.html").read_bytes() == page.read_bytes()
     code, out, err = cli("report", table, *places, "--to", tmp_path / "again.html")

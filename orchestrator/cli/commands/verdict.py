@@ -132,7 +132,9 @@ def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], r
 def _print(answers: list[Answer]) -> None:
     tuned, sized = any(one.tuned for one in answers), any(one.size is not None for one in answers)
     heads = ("row", *["size"] * sized, *["configuration"] * tuned, "strongest control", "metric", "claim", "ours, with its interval")
-    table = make_table((*heads, "p", "seeds", "look", "verdict"), numeric=("claim", "p", "look"))
+    setting = None if sized else answers[0].judgement.setting
+    title = f"not as published: {setting}" if setting else None
+    table = make_table((*heads, "p", "seeds", "look", "verdict"), title=title, numeric=("claim", "p", "look"))
     place = {one.question: i for i, one in reversed([*enumerate(answers)])}  # answers to the same claim are adjacent
     for one in sorted(answers, key=lambda one: place[one.question]):
         found, claim, effect = one.judgement, one.judgement.claim, one.judgement.effect

@@ -70,10 +70,11 @@ def headline(section: Section) -> Headline:
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
     verdicts: dict[str, list[str]] = {}
-    for line in lines:
-        if (own := line.judged.own) is not None:
-            word = own.verdict.word
-            verdicts.setdefault("with one seed" if word == ONE_SEED else word, []).append(short_id(line.id))
+    judged = [*((line, line.judged.own, "") for line in lines), *((line, line.judged.nll, " in nll") for line in lines)]
+    for line, one, where in judged:
+        if one is not None:
+            word = "with one seed" if one.verdict.word == ONE_SEED else one.verdict.word
+            verdicts.setdefault(word + where, []).append(short_id(line.id))
     return Headline(asked, _found(run, done), verdicts)
 
 

@@ -165,7 +165,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path, cli, mo
     assert json.loads(path.read_text())["looks"] == [first]
 
     code, out, _ = cli("table", file, "--results", results, "--cache-dir", tmp_path / "cache")
-    assert code == 0 and "look 2 (level 0.0294): short, wide" in out
+    assert code == 0 and "97.1 % (look 2, level 0.0294)" in out
 
     code, _, err = cli(*call, "--seeds", "1,2,3,4,5")
     assert code == 2 and "its seeds are [1, 2, 3, 4], found [1, 2, 3, 4, 5]" in err

@@ -1,10 +1,12 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy.stats import ttest_ind
 
 from orchestrator.ledger.results import Ledger
@@ -12,12 +14,14 @@ from orchestrator.report.cells import state
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
-from orchestrator.report.formats import FORMATS
+from orchestrator.report.formats import FORMATS, show
 from orchestrator.report.judgement import exit_code
+from orchestrator.report.page.section import Section, headline
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, packed, score_of
+from orchestrator.scoring.significance.verdicts import OPEN, Verdict
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row, starts
 from orchestrator.specs.rows import resolve
@@ -144,6 +148,9 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
     assert found is not None and found.difference is not None and found.differs == ("device",)
     assert raw - found.delta == pytest.approx(effects.model("demo/small/base").blocks.c[0] / 2) and 0.5 < raw - found.delta < 2
     assert effects.between("demo/small/less", "demo/small/base").differs == ("device",)
+    table = make("demo/small", rows, finder)
+    assert any("adjusted for the kinds of device" in note and "printed means: better;" in note for note in table.notes)
+    assert "environments: device" in FORMATS["md"](table) and "environments" not in FORMATS["latex"](table)
 
 
 def test_the_choice_of_a_tuned_row_widens_its_intervals_whatever_metric_chose(rows: list[Row], tmp_path) -> None:
@@ -185,7 +192,7 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder) -> None:
         "better": "confirmed", "less": "confirmed, smaller", "worse": "reversed", "alone": "one seed", "mine": "higher",
         "lost": "confirmed",
     }  # fmt: skip
-    assert cell["better"]["verdict"] == "confirmed (mini)" and cell["better"]["delta of test nll"].endswith("confirmed")
+    assert cell["better"]["verdict"] == "confirmed" and cell["better"]["delta of test nll"].endswith("confirmed")
     assert cell["mine"]["verdict"] == "higher"
     interval = ours["better"]["effect"]["other_seeds_and_sentences"]
     assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
@@ -194,6 +201,18 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder) -> None:
     assert any("one seed: no interval" in note for note in table.notes)
     for form in FORMATS.values():
         assert "confirmed" in form(table)
+    paper, whole = FORMATS["latex"](table), FORMATS["latex"](table, ["all"])
+    assert "seeds: 1-3: base" in paper and "& status" in whole and "& status" not in paper
+    said = headline(Section(table, rows, table.outcomes, finder)).verdicts
+    assert said["confirmed"] == ["better", "lost"] and "better" in said["confirmed in nll"]
+    judged = table.rows[1].judged
+    assert judged.own is not None
+    judged.own = replace(judged.own, verdict=Verdict(OPEN, "by chance"))
+    for width in (46, 60, 80, 100):
+        console = Console(width=width, record=True, file=StringIO())
+        show(console, table)
+        text = console.export_text()
+        assert "reversed" in text and f"left out, {width} columns" in text and "note: better: open: by chance" in " ".join(text.split())
 
 
 def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:

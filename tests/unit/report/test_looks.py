@@ -57,7 +57,7 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     assert judge(controlled, ledger).look == 2, "the order of rows says nothing"
     finder = Finder(ledger, Data(None))
     notes = make("demo/small", rows, finder).notes
-    assert "look 2 (level 0.0221): mine" in notes
+    assert any("95 %: worse; 97.8 % (look 2, level 0.0221): mine. p-values" in note for note in notes)
     elsewhere = Ledger(tmp_path / "other", [tmp_path / "results"])
     assert judge(rows, elsewhere).look == 2, "the looks of a mirror count"
     records = json.loads((tmp_path / "results" / looks.LOOKS).read_text())["claims"]

@@ -63,7 +63,7 @@ def test_means_spread_and_what_is_left_out(rows) -> None:
     ("column", "value", "text"),
     [
         ("params", 87_991_808, "87.99M"), ("params", 100_000, "0.10M"), ("params", 99_999, "99,999"),
-        ("params_added", 14_685_184, "+14.69M"), ("params_added", 640, "+640"), ("params_added", 0, "+0.00M"), ("bleu", 27.644, "27.64"),
+        ("params_added", 14_685_184, "+14.69M"), ("params_added", 640, "+640"), ("params_added", 0, "+0"), ("bleu", 27.644, "27.64"),
         ("delta", 0.3, "+0.30"), ("bleu_spread", 0.127, "0.13"), ("tokens_per_second", 1234.4, "1,234"),
         ("tokens_per_second", 99.94, "99.9"), ("significant", True, "yes"), ("bleu", None, ""),
     ],
@@ -144,17 +144,17 @@ def test_notes_of_what_is_not_alike(rows) -> None:
 
     def said(a: list[SeedResult], b: list[SeedResult], scale: str = "") -> str:
         outcomes = {found[0].id: a, found[1].id: b}
-        return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, {}, scale, found[0].id, None))
+        return "\n".join(
+            notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, {}, [], scale, found[0].id, None)
+        )
 
     alike = said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(2, 1.0)])
-    assert "different" not in alike
+    assert "different" not in alike and "signature: s\n" in f"{alike}\n"
     assert "different seeds" in said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(3, 1.0)]), "as many, yet others"
-    assert "scored differently: s; t" in said([done(1, 1.0)], [done(1, 1.0, signature="t")])
+    assert "signature: s: a; t: b" in said([done(1, 1.0)], [done(1, 1.0, signature="t")])
     environments = said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0, capsule={"git_commit": "y"})])
     assert "different environments: git_commit" in environments and "unknown" not in environments
     assert "what trained 1 of 2 runs is unknown" in said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0)])
-    assert "toy-smoke, 4 to 1,200 updates a row" in said([done(1, 1.0, steps=1200)], [done(1, 1.0, steps=4)], "small")
-    assert "toy-smoke, 4 updates a row" in said([done(1, 1.0)], [done(1, 1.0)], "small")
 
 
 def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path) -> None:
