@@ -54,7 +54,7 @@ def _plain(given: Given) -> bool:
 def written(split: str, rows: Iterable[Row], where: str, undo: contextlib.ExitStack) -> list[Path]:
     """New files in `data/joined` of the own search spaces with source and references, named by their content; `undo` removes them.
 
-    Raises UserError for no rows; `where` names where they come from.
+    rows: without line ends. Raises UserError for no rows; `where` names where they come from.
     """
     folder = own_search_spaces() / "data" / "joined"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def written(split: str, rows: Iterable[Row], where: str, undo: contextlib.ExitSt
         for number, row in enumerate(chain([first], stream), 1):
             if len(row) != len(first):
                 raise UserError(f"{split}: pair {number:,}: found {len(row) - 1} references, expected {len(first) - 1}")
-            lines = [one_line(text) + "\n" for text in row]
+            lines = [text + "\n" for text in row]
             digest.update("\t".join(lines).encode())
             for out, line in zip(outs, lines, strict=True):
                 out.write(line)
@@ -89,7 +89,11 @@ def written(split: str, rows: Iterable[Row], where: str, undo: contextlib.ExitSt
 def _rows(given: Given, columns: Columns) -> Iterator[Row]:
     if _plain(given):
         return parallel([_existing(name) for name in given])
-    (name,) = given
+    return (tuple(map(one_line, row)) for row in _records(given[0], columns))
+
+
+def _records(name: str, columns: Columns) -> Iterator[Row]:
+    """The pairs of what holds both sides. Their text may have line ends."""
     if name.startswith(SACREBLEU):
         return sacrebleu_sets.rows(name.removeprefix(SACREBLEU), "-".join(columns.languages))
     if name.startswith(HUB):

@@ -32,6 +32,7 @@ def noisy(pairs: Pairs, tmp_path, monkeypatch, cli) -> Pairs:  # noqa: F811
     monkeypatch.chdir(tmp_path)
     leak = pairs["test"][0][0].upper().replace(".", "!"), "a dog runs over the street and sees a ball."
     whole = pairs | {"train": [*pairs["train"], *BAD.values(), pairs["train"][7], (leak[0], leak[1] + " " * 3)]}
+    whole["test"][0] = whole["test"][0][0].replace(" ", "\u2028", 1), whole["test"][0][1]
     for split, rows in whole.items():
         for side, lines in zip(("de", "en"), zip(*rows, strict=True), strict=True):
             Path(f"{split}.{side}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
