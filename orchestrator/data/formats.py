@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from orchestrator.data.corpus import iter_lines, open_text
 from orchestrator.errors import UserError
+from orchestrator.safe_text import log
 from orchestrator.specs.corpora import PACKED
 from orchestrator.specs.languages import primary_subtag
 from orchestrator.specs.positions import shown
@@ -114,12 +115,16 @@ def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
         lines = itertools.chain([first], lines)
     else:
         _no_columns(str(path), columns, header)
+    number, quoted = 0, set(wanted)
     for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != len(header) or len(fields) <= max(wanted):
             expected = max(len(header), max(wanted) + 1)
             raise UserError(f"{path}: line {number}: found {len(fields)} columns ({shown(line, 40)}); expected {expected}")
+        quoted = {i for i in quoted if fields[i][:1] == fields[i][-1:] == '"'}
         yield tuple(fields[i] for i in wanted)
+    if number and quoted:
+        log(f"warning: {path}: every line of column {min(quoted) + 1} is in quotes, as in CSV; they stay part of the text")
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:

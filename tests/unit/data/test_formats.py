@@ -55,15 +55,20 @@ def test_each_format_gives_the_pairs(name: str, tmp_path) -> None:
     assert list(formats.rows(write(tmp_path / name, PAIRS), DE_EN)) == PAIRS
 
 
-def test_columns_are_chosen_by_name_and_number(tmp_path) -> None:
+def test_columns_are_chosen_by_name_and_number(tmp_path, capsys) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("7\tein Satz\t9\ta sentence\tone sentence\n", encoding="utf-8")
     assert list(formats.rows(path, Columns(("de", "en"), ("2", "4", "5")))) == [("ein Satz", "a sentence", "one sentence")]
     path.write_text("text_1\ttext_2\na\tb\n", encoding="utf-8")
     assert list(formats.rows(path, Columns(("de", "en"), ("text_2", "text_1")))) == [("b", "a")]
     assert list(formats.rows(path, Columns(("de", "en"), ("1", "2")))) == [("text_1", "text_2"), ("a", "b")], "told that it is text"
+    path.write_text('"a"\tb\n"c d"\t"e"\n', encoding="utf-8")
+    assert (
+        list(formats.rows(path, DE_EN)) == [('"a"', "b"), ('"c d"', '"e"')]
+        and "every line of column 1 is in quotes" in capsys.readouterr().err
+    )
     path.write_text("id\ten\tde\n1\ta\tb\n", encoding="utf-8")
-    assert list(formats.rows(path, DE_EN)) == [("b", "a")], "a header names the columns"
+    assert list(formats.rows(path, DE_EN)) == [("b", "a")] and not capsys.readouterr().err, "a header names the columns"
 
 
 BOMB = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
