@@ -96,7 +96,7 @@ class FigureHeader(Strict):
         for section in ("also", "means"):
             for name in getattr(self, section):
                 if not FIGURE.fullmatch(name) or name in RESERVED:
-                    wanted = "letters, digits and _- (at most 32), and no name of a column of reports"
+                    wanted = "another name: it is a column of reports" if name in RESERVED else "letters, digits and _- (at most 32)"
                     raise ValueError(f"{section} has the figure {name[:80]!r}; expected {wanted}")
         return self
 
