@@ -20,6 +20,10 @@ def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> lis
     warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.unknown_code(target)] if problem]
     if data.subword.kind != "word" and (most := max(prepared.unknown(score.test))) > MAX_UNKNOWN:
         warnings.append(f"corpus {data.corpus}: {most:.1%} of the tokens of {score.test} are unknown; expected characters that train has")
+    cased = data.lowercase and not score.lowercase and score.metric in ("sacrebleu", "mteval")  # multi-bleu: of tokens, in lower case
+    if cased and any(line != line.lower() for line in prepared.reference_text(score.test)[0]):
+        found = f"references of {score.test} have capitals, which data.lowercase takes from the outputs"
+        warnings.append(f"corpus {data.corpus}: {found}; expected score.lowercase: true")
     for lines in map(without_marks, prepared.references(score.test)[:1]):
         subject = f"corpus {data.corpus}: references of {score.test}:"
         problem = None if prepared.documents else mismatch(lines, prepared.form)  # raw news highlights end in ` .`

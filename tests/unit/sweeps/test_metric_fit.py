@@ -10,6 +10,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
 from orchestrator.sweeps.metric_compatibility import metric_warnings
+from tests.unit.conftest import LINES
 
 MOSES = DataSpec(corpus="talks", tokenizer="moses", subword=Subword(kind="word", size=200))
 PLAIN = MOSES.model_copy(update={"tokenizer": "none"})
@@ -43,7 +44,11 @@ def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tm
     undeclared = prepare(data, talks(token_lines), tmp_path / "cache")
     expected = ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
     assert [line[:73] for line in metric_warnings(undeclared, data, score)] == expected
-    assert metric_warnings(prepare(data, talks(token_lines, "tokenised-escaped"), tmp_path / "cache"), data, score) == []
+    lower, moses = data.model_copy(update={"lowercase": True}), talks(token_lines, "tokenised-escaped", raw=LINES)
+    assert metric_warnings(prepare(data, moses, tmp_path / "cache"), data, score) == []
+    ready, said = prepare(lower, moses, tmp_path / "cache"), ["references of test have capitals"] * (metric != "multi-bleu")
+    assert metric_warnings(ready, lower, ScoreSpec(metric=metric, lowercase=True)) == []
+    assert [line[14:46] for line in metric_warnings(ready, lower, score)] == said
 
 
 def test_raw_text_in_place_of_tokens_is_said(talks, raw_lines, tmp_path):
