@@ -113,7 +113,7 @@ def verdict(
 
 @expand_options()
 def translate(row: Trained, options: RowOptions, seed: Seed = None) -> None:
-    """Translate stdin to stdout, line by line, with a row's trained model.
+    """Translate running text from stdin to stdout, line by line, with a row's trained model.
 
     Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
     """

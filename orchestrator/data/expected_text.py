@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import languages
 from orchestrator.specs.corpora import CorpusEntry, load_entry
 from orchestrator.specs.positions import shown
-from orchestrator.specs.text_form import ESCAPED, RAW, Form
+from orchestrator.specs.text_form import ESCAPE, ESCAPED, RAW, Form
 
 TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
@@ -72,7 +72,7 @@ MAX_LINES = 3000
 MIN_LINES = 3
 """Maximum lines to read, and minimum lines with the same evidence to infer a form."""
 
-_ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);|(?<= )@-@(?= )")
+_ESCAPED = re.compile(rf"{ESCAPE.pattern}|(?<= )@-@(?= )")
 _APART = re.compile(r"(?<=\s)[.,。、，](?=\s|$)")
 _ATTACHED = re.compile(r"(?<=\w)[.,。、，](?=\s|$)")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")

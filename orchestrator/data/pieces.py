@@ -1,26 +1,13 @@
-"""Text that is in subwords already: recognises the marks of subword-nmt, SentencePiece and OpenNMT, and joins the pieces."""
+"""Text that is in subwords already: refused, or joined where the corpus declares it."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
-from orchestrator.specs.text_form import Pieces
+from orchestrator.specs.text_form import MARKS, Pieces, join
 
-MARKS: dict[Pieces, re.Pattern[str]] = {
-    "bpe": re.compile(r"(?<=\S)@@(?: |$)"),
-    "sentencepiece": re.compile("(?:^| )\u2581"),
-    "opennmt": re.compile(" ?\uffed ?"),
-}
 HEAD, MIN_LINES, MIN_SHARE = 3000, 3, 0.01  # lines that are read, and how many of them have a mark in a text of pieces
-
-
-def join(line: str, pieces: Pieces) -> str:
-    """The words of a line of pieces."""
-    if pieces == "sentencepiece":
-        return line.replace(" ", "").replace("\u2581", " ").strip()
-    return MARKS[pieces].sub("", line)
 
 
 def joined(rows: Iterable[tuple[str, ...]], pieces: Pieces | None, where: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -68,7 +68,7 @@ class Prepared(TextProcessor):
         text: dict[str, Any] = {name: preparation.get(name) for name in ("tokenizer", "lowercase", "truncate")}
         text |= {"languages": self.manifest["languages"], "subword": preparation["subword"]["kind"]}
         text |= {"vocabularies": ["joint"] if preparation["subword"]["joint"] else list(SIDES), "documents": "documents" in self.manifest}
-        text |= {"form": self.manifest.get("form", RAW), "normal_form": self.manifest.get("normal_form")}
+        text |= {"form": self.manifest.get("form", RAW)} | {name: self.manifest.get(name) for name in ("normal_form", "pieces")}
         super().__init__(path, text)
         self.stats: dict[str, Any] = record["stats"]
         self.files = VerifiedFiles(path, record["files"], record["sha256"])

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.data import subword
 from orchestrator.data.sentences import MARKS, DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
-from orchestrator.specs.text_form import Form, NormalForm, normalised
+from orchestrator.specs.text_form import Form, NormalForm, Pieces, normalised
 
 SIDES = ("src", "tgt")
 Side = str
@@ -26,6 +26,7 @@ class TextProcessor:
         self.documents: bool = config["documents"]  # texts of several sentences (data.sentences)
         self.form: Form = config["form"]  # form of the corpus lines
         self.normal_form: NormalForm | None = config.get("normal_form")
+        self.pieces: Pieces | None = config.get("pieces")  # in the corpus lines
 
     def tokenise(self, lines: list[str], side: Side) -> list[str]:
         """Corpus lines with the tokenisation and case of the spec."""

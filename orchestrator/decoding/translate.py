@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from orchestrator.data.text_processor import TextProcessor
 from orchestrator.decoding.beam import Hypothesis, beam_search
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
+from orchestrator.specs.text_form import MARKS, join, not_running_text
 
 BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
 """Maximum source tokens and sentences of a batch on an accelerator, for up to two hypotheses per sentence. With more hypotheses, both fall
@@ -65,10 +67,16 @@ def lines_of(data: bytes) -> list[str]:
 def translate_lines(
     model: Any, text: TextProcessor, lines: Sequence[str], decode: DecodeSpec, warn: Callable[[str], None] = lambda line: None
 ) -> list[str]:
-    """Detokenised translations of raw source lines, in input order. A line without a visible character gives an empty line.
+    """Detokenised translations of source lines in running text or in the corpus's pieces, in input order.
+
+    A line without a visible character gives an empty line. `warn` names the first line with another subword mark or an escape.
 
     Lines are cut after MAX_SUBWORDS subwords, or where the learned positions leave room for EOS alone, with a message to `warn`.
     """
+    lines = [join(line, text.pieces) if text.pieces and MARKS[text.pieces].search(line) else line for line in lines]
+    odd = ((number, what) for number, line in enumerate(lines, start=1) if (what := not_running_text(line)))
+    for number, what in islice(odd, 1):
+        warn(f"stdin:{number}: found {what}; expected running text")
     limit = min(MAX_SUBWORDS, (getattr(model, "max_positions", None) or sys.maxsize) - 1)
     ids = text.encode_text([line[:MAX_CHARACTERS] if _visible(line) else "" for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):

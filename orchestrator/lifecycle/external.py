@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data.corpus import content_of, read_lines
-from orchestrator.data.pieces import MARKS
+from orchestrator.data.expected_text import mismatch, of_prepared
 from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
@@ -16,7 +16,7 @@ from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
-from orchestrator.specs.text_form import normalised
+from orchestrator.specs.text_form import MARKS, RAW, normalised
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, keys_for
@@ -48,6 +48,8 @@ def add(file: Path, row: Row, options: RowOptions, system: str) -> dict[str, Any
     hypotheses = normalised(hypotheses, prepared.normal_form)
     if hypotheses == list(prepared.sources(test)):
         log(f"warning: {name}: is the source text of test set {test}")
+    if not prepared.documents and (form := mismatch(hypotheses, RAW)):  # raw news highlights end in ` .`
+        log(f"warning: {name}: {form}; expected running text")
     translations = hashlib.sha256("\n".join(hypotheses).encode()).hexdigest()
     known = (ledger.read_train(keys.train) or {}).get("external")
     if known is not None and known["translations"] != translations:
@@ -62,6 +64,7 @@ def add(file: Path, row: Row, options: RowOptions, system: str) -> dict[str, Any
         tokens = prepared.tokenise_text(hypotheses, "tgt")
         record = score(hypotheses, tokens, prepared, test, spec.score) | {"decode_key": keys.decode}
         record |= {"doubts": doubts} if (doubts := metric_warnings(prepared, spec.data, spec.score)) else {}
+        record["text"] = of_prepared(prepared, [test])
         record["score"] = spec.score.model_dump(exclude_none=True)
         record["statistics"] = packed(of_translation(hypotheses, tokens, prepared, test, spec.score))
         origin = {"file": file.name, "sha256": content_of(file)[0], "translations": translations, "system": system}

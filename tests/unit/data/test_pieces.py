@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.data.check import check
-from orchestrator.data.pieces import MARKS, join
 from orchestrator.data.prepare import prepare
 from orchestrator.data.text import CorpusText
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.schema import DataSpec, Subword
-from orchestrator.specs.text_form import Pieces
+from orchestrator.specs.text_form import MARKS, Pieces, join
 
 CUT: dict[Pieces, Callable[[str], str]] = {
     "bpe": lambda line: " ".join(f"{word[:2]}@@ {word[2:]}" if len(word) > 2 else word for word in line.split()),

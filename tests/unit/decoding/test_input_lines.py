@@ -19,7 +19,7 @@ from orchestrator.specs.schema import DecodeSpec
 
 
 class Codec(TextProcessor):
-    documents = False
+    documents, pieces = False, None
 
     def __init__(self) -> None:
         """It has no vocabulary."""
@@ -42,6 +42,11 @@ def test_a_very_long_line_is_cut_and_told(monkeypatch) -> None:
     assert out == ["3", str(translate.MAX_SUBWORDS), str(translate.MAX_SUBWORDS)]
     assert translate.translate_lines(None, echo, ["\r", "\t ", "\xa0", "\u200b", "\ufeff\u2028", "ab"], Any)[:5] == ["0"] * 5, "no words"
     assert told == [f"stdin:2: found a line of 1000000 characters; its first {translate.MAX_SUBWORDS} subwords are translated"]
+    cut = ["ein Hund", "Hu@@ nd", "Frau &apos;s"]
+    for echo.pieces, said in ((None, "2: found the subword mark '@@'"), ("bpe", "3: found the escape '&apos;'")):
+        told.clear()
+        assert translate.translate_lines(None, echo, cut, Any, told.append)[1] == ("2" if echo.pieces else "3")
+        assert told == [f"stdin:{said}; expected running text"]
 
 
 def test_a_line_longer_than_the_learned_positions_is_cut_where_its_end_has_a_place() -> None:

@@ -140,6 +140,7 @@ def test_files_that_are_refused(change, options: tuple, expected: str, add, refe
 def test_rows_that_are_refused(add, references: list[str], cli, table: Path, cache: Path) -> None:
     source = prepare(resolve(table)[0].spec.data, None, cache).sources("test")
     assert "system.txt: is the source text of test set test" in add(text_of(source), "poor", "--seed", 1)[2]
+    assert "system.txt: looks tokenised (line 1: " in add(text_of([f"{line} , no ." for line in references]), "poor", "--seed", 2)[2]
     code, _, err = add(text_of(references), "base", "--seed", 1)
     assert code == 2 and "mine.yaml:7: demo/small/base: found a row of kind run; expected one of kind external" in err
     table.write_text(TABLE.replace("label: poor system", "model: {d_ff: 8}"), encoding="utf-8")
