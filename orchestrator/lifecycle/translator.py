@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.data.expected_text import TRAINING, of_files, unexpected
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.validation_bleu import tuned_decode
@@ -12,6 +13,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.lifecycle.loader import Translator
 from orchestrator.report.find import Finder
 from orchestrator.specs.controls import TUNED
+from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.names import as_targets
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions, quoted
@@ -36,7 +38,9 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
             command = f"nmt-ablate repro {task.train_key[:16]} --into FOLDER{folders.table_arguments} first, and FOLDER as --results"
         elif not row.id.endswith(TUNED) and Finder(Ledger(options.results), Data(options.data_dir, options.cache_dir)).trials(row):
             command += f", or {row.id}{TUNED}, as its search has chosen it"
-        raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command}")
+        changed = unexpected(task.spec.data.corpus, of_files(load_entry(task.spec.data.corpus), options.data_dir, TRAINING))
+        expected = "; ".join([*changed, f"expected {'the earlier text, or ' if changed else ''}{command}"])
+        raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; {expected}")
     prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
     for name in prepared.config["vocabularies"]:
         prepared.vocabulary(name)  # verified

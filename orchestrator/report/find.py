@@ -29,7 +29,7 @@ class SeedResult:
 
     stated: failed by the row's own rule (see `ledger.run_view`); then `params` is set and the BLEU is in the reason.
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
-    keys: keys of its records in the ledger. text: the text of training and test set (see `data.expected_text`).
+    keys: keys of its records in the ledger. text: the text of training and test sets (see `data.expected_text`).
     system: of an external row, the system that made its translations.
     changed: components that changed since the training (see `ledger.component_sources`).
     """
@@ -161,7 +161,9 @@ class Finder:
         )
         if outcome.status != "done" or scored is None:
             return made
-        text = record.get("text") or {}  # records of earlier versions have none
+        others = self._others(row)
+        sentences = {"pairs": {row.spec.score.test: scored.get("sentences")}}
+        texts = [each.get("text") or {} for each in (record, {"text": sentences}, scored, *others.values())]  # earlier versions stored none
         return replace(
             made,
             bleu=view.bleu,
@@ -170,17 +172,17 @@ class Finder:
             tokens_per_second=record.get("tokens_per_second"),
             sentences_per_second=view.sentences_per_second,
             capsule=view.capsule,
-            also=self._also(row) | figures_of(scored),
-            text=text | {"pairs": (text.get("pairs") or {}) | {row.spec.score.test: scored.get("sentences")}},
+            also={name: principal(other) for name, other in others.items()} | figures_of(scored),
+            text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in ("pairs", "sha256")},
         )
 
-    def _also(self, row: Row) -> dict[str, float]:
-        found: dict[str, float] = {}
+    def _others(self, row: Row) -> dict[str, Record]:
+        found: dict[str, Record] = {}
         for name, how in row.also.items():
             other = row.rescored(how)
             record = None if (keys := self.keys(other)) is None else self.score(other, keys)
             if record is not None:
-                found[name] = principal(record)
+                found[name] = record
         return found
 
     def _index(self, spec: RunSpec) -> dict[str, dict[int, Keys]]:

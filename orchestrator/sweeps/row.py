@@ -153,6 +153,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         if warnings := metric_warnings(prepared, task.spec.data, scoring.spec):
             scored["doubts"] = warnings
         record = {"decode_key": decode_key, "score": scoring.spec.model_dump(exclude_none=True)}
+        record["text"] = expected_text.of_prepared(prepared, [test])
         found = of_translation(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec, decoded.get("nll"))
         ledger.write_record(task.train_key, "score", score_key, record | scored | {"statistics": packed(found)})
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.data import own_corpus
 from orchestrator.data.expected_text import of_files, of_prepared, unexpected
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.results import Ledger
@@ -14,6 +15,7 @@ from orchestrator.specs import corpora
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import DataSpec, Subword
 from orchestrator.sweeps.plan import Data, plan
+from tests.unit.lifecycle.life import put
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -52,6 +54,19 @@ def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, cli) -> None:
     assert record["text"]["pairs"] == {"train": 60, "valid": 6}
     assert {split: len(sums) for split, sums in record["text"]["sha256"].items()} == {"train": 2, "valid": 2}
     assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
+
+
+def test_a_change_after_data_add_is_said(tiny: Path, spec, tmp_path, monkeypatch, cli) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    own_corpus.add("own", "de", "en", {name: [tiny / "tiny" / f"{name}.{side}" for side in "ab"] for name in ("train", "valid", "test")})
+    file, places = spec(text=HEAD.replace("iwslt14-de-en", "own")), ["--cache-dir", tmp_path / "cache", "--results", tmp_path / "results"]
+    assert cli("run", file, "--no-tracking", *places)[0] == 0 and "not the expected" not in cli("table", file, *places)[1]
+    said = "own: the text of {} here is not the expected one: "
+    put(tiny / "tiny" / "test.b", "other\n" * 6)
+    assert cli("run", file, "--no-tracking", *places)[0] == 0 and said.format("test") in cli("table", file, *places)[1]
+    put(tiny / "tiny" / "train.a", "other\n" * 60)
+    assert said.format("train") in cli("translate", file, *places)[2], "the weights are of the earlier text"
 
 
 def test_data_check_refuses_it(small: Path, cli) -> None:
