@@ -218,7 +218,8 @@ def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -
     It depends on the finished runs in the order of their ends, so that a store rebuilt from files has the same points.
     """
     ended = sorted((run for run in runs if run.result.state in STATUSES), key=lambda run: (run.result.ended, run.row, run.seed))
-    names = list(dict.fromkeys((*row_names(sweep).values(), *(run.row for run in ended))))
+    name_of = row_names(sweep)
+    names, planned = list(dict.fromkeys((*name_of.values(), *(run.row for run in ended)))), Counter(name_of[row.id] for row in sweep.rows)
     by_row: dict[str, list[RunResult]] = {name: [] for name in names}
     points, means, best = list[Point](), dict[str, float](), ""
     for number, run in enumerate(ended, 1):
@@ -228,7 +229,8 @@ def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -
         if means:
             best = max(filter(means.__contains__, names), key=means.__getitem__)
             points += [Point(name, mean, run.result.ended, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
-        if run.row in means and len(names) <= MAX_ROWS:
+        last = len(by_row[run.row]) == planned[run.row]  # the mean over fewer seeds would look like a change of the row
+        if last and run.row in means and len(names) <= MAX_ROWS:
             points.append(Point(f"rows/{run.row}", means[run.row], run.result.ended, number))
     lines, counts = [_line(row, own) for row, own in by_row.items()], Counter(states)
     status = ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*STATUSES, *counts)) if counts[state])
