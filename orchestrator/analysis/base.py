@@ -134,7 +134,7 @@ class Analysis:
     """The result of an analysis. `records` are the rows of the data file; a missing key is an empty cell.
 
     draw: fills an empty figure and may resize it; None if there is nothing to draw. notes: caveats for the reader. summary: lines of text
-    below the table on the terminal. shown: columns of that table (default: all).
+    below the table on the terminal. shown: columns of that table (default: all). heads: column -> its head, where they differ.
     width: of the figure in a paper, `column` (of one panel) or `page`.
     """
 
@@ -143,6 +143,7 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None
+    heads: dict[str, str] = field(default_factory=dict)
     width: str = "page"
 
     @property

@@ -45,10 +45,10 @@ Style = dict[str, Any]
 
 
 def colours(count: int) -> list[str]:
-    """Returns `count` different colours from the palette. If the palette has fewer, steps of viridis from dark to light."""
-    if count <= len(COLOURS):
-        return list(COLOURS[:count])
-    return [to_hex(colormaps["viridis"](i / (count - 1) * 0.93)) for i in range(count)]
+    """Returns `count` different colours for categories, none of which is more than another: from the smallest palette that has enough."""
+    many = [to_hex(colour) for name in ("tab20", "tab20b", "tab20c") for colour in colormaps[name].colors]  # type: ignore[attr-defined]
+    found = COLOURS if count <= len(COLOURS) else many
+    return list(found[:count]) if count <= len(found) else [to_hex(colormaps["hsv"](i / count)) for i in range(count)]
 
 
 def model_of(label: str) -> tuple[str, str]:

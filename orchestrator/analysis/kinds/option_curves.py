@@ -131,7 +131,7 @@ class OptionCurve:
             axes.axhspan(r["bleu"] - band, r["bleu"] + band, color=colour, alpha=0.12, linewidth=0)
         axes.set_xticks(list(places.values()), [str(value) for value in places])
         over = list(dict.fromkeys(r["over"] for r in records if r["over"]))
-        axes.set(xlabel=self.axis, ylabel="BLEU [%]", title=f"bars: 95 % interval over {' or '.join(over)}" if over else "")
+        axes.set(xlabel=self.axis, ylabel="BLEU", title=f"bars: 95 % interval over {' or '.join(over)}" if over else "")
         axes.grid(axis="y")
         figures.legend(figure, axes.get_legend_handles_labels()[0])
 

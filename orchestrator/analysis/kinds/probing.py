@@ -62,7 +62,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         notes.append(f"few test sentences: {', '.join(few)}; their accuracy says little")
     both = frame.rename(columns={"accuracy": "ours"}).set_index(["row", "column"])[["ours", "paper"]].astype(float)
     table = both.stack().unstack("column", sort=False)
-    return Analysis(records, notes=notes, summary=table_of("accuracy [%]", table, "{:.2f}"), shown=SHOWN)
+    return Analysis(records, notes=notes, summary=table_of("accuracy [%]", table, "{:.2f}"), shown=SHOWN, heads={"delta": "to paper"})
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:

@@ -82,7 +82,7 @@ def difficulty(context: AnalysisContext) -> Analysis:
             records.append(record)
     if len(paths) < SNAPSHOTS:
         notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {SNAPSHOTS}")
-    return Analysis(records, lambda figure, drawn: _draw(figure, drawn, "delta").set_ylabel("gain [BLEU]"), notes + compared(records))
+    return Analysis(records, lambda figure, drawn: _draw(figure, drawn, "delta").set_ylabel("delta of BLEU"), notes + compared(records))
 
 
 def bleu_of_groups(context: AnalysisContext, subject: Subject, groups: Groups) -> Records:
@@ -146,7 +146,7 @@ def quartiles(scores: Floats) -> list[list[int]]:
 
 def draw_length(figure: Figure, records: Records) -> None:
     axes = _draw(figure, records, "bleu")
-    axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU [%], {records[0]['metric']}, {records[0]['test']}")
+    axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU, {records[0]['metric']}, {records[0]['test']}")
 
 
 def _draw(figure: Figure, records: Records, value: str) -> Axes:

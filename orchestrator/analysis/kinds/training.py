@@ -169,4 +169,4 @@ def _draw_degradation(figure: Figure, records: Records) -> None:
     by_title = {title: [r for r in records if (r["measure"], r["data"]) == panel] for panel, title in TITLES.items()}
     panels, _ = figures.curves(figure, by_title, "step", "value", height=2.2, most=2)
     for axes, (measure, _) in zip(panels, TITLES, strict=True):
-        axes.set(xlabel="updates", ylabel="BLEU [%]" if measure == "bleu" else "nll per target token [nats]")
+        axes.set(xlabel="updates", ylabel="BLEU" if measure == "bleu" else "nll per target token [nats]")

@@ -93,7 +93,7 @@ def _print(kind: str, analysis: Analysis, files: dict[str, Path], name: str, as_
 
 def _table(analysis: Analysis, title: str) -> Table:
     columns = analysis.columns if analysis.shown is None else analysis.shown
-    values = {column: [record.get(column) for record in analysis.records] for column in columns}
+    values = {analysis.heads.get(column, column): [record.get(column) for record in analysis.records] for column in columns}
     numeric = [
         name for name, own in values.items() if all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in own)
     ]

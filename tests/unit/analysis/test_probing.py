@@ -13,6 +13,7 @@ from orchestrator.analysis import classifier
 from orchestrator.analysis.classifier import ClassifierSetting, Examples, Fitted, Probe, fit, search, share
 from orchestrator.analysis.kinds import probing
 from orchestrator.analysis.kinds.probing import analyse, classify, features
+from orchestrator.cli.commands.analyse import _table
 from orchestrator.data import toy
 from orchestrator.data.senteval import TASKS
 from orchestrator.errors import UserError
@@ -174,6 +175,7 @@ def test_papers_figures_stand_beside_ours(lab, tmp_path, monkeypatch) -> None:
     context.subjects[0] = lab.subject("base", asked)
     made = analyse(context)
     (record,) = made.records
+    assert [column.header for column in _table(made, "").columns][3:5] == ["paper", "to paper"]
     assert record["paper"] == 92.2 and record["delta"] == round(record["accuracy"] - 92.2, 4)
     assert made.summary[-1].split() == ["paper", "92.20"]
 
