@@ -19,12 +19,26 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 def page(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     file, results = many_rows(folder, 10, 3)
-    assert cli("report", file, "--results", results, "--cache-dir", folder / "cache", "--to", folder)[0] == 0
+    assert (
+        cli(
+            "report",
+            file,
+            "--baseline",
+            "fusion-hierarchical-both-sides-0",
+            "--results",
+            results,
+            "--cache-dir",
+            folder / "cache",
+            "--to",
+            folder,
+        )[0]
+        == 0
+    )
     return folder / "demo-many.html"
 
 
 @pytest.mark.usefixtures("chromium")
-@pytest.mark.parametrize(("width", "dark"), [(1400, True), (800, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, True), (800, False), (400, False)])
 def test_the_page_in_a_browser(page: Path, tmp_path: Path, width: int, dark: bool) -> None:
     asyncio.run(look(page, Path(os.environ.get("SCREENSHOTS", tmp_path)), width, dark=dark))
 
@@ -61,6 +75,7 @@ async def look(page: Path, shots: Path, width: int, *, dark: bool, of_table: boo
 
 async def check(tab: "Page", width: int, *, dark: bool) -> None:
     value = tab.evaluate
+    await value("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert await value("[document.documentElement.scrollWidth, document.body.scrollWidth]") == [width, width], "the body does not overflow"
     paper = await value("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")

@@ -21,7 +21,7 @@ def shown(table: Table) -> dict[str, dict[str, str]]:
     return {line[0]: {column.title: cell for column, cell in zip(found, line, strict=True)} for line in lines}
 
 
-CAPSULE = {"git_commit": "c" * 40, "libraries": {"torch": "2.0"}}
+CAPSULE = {"git_commit": "c" * 40, "lock_sha256": "d" * 64, "libraries": {"torch": "2.0"}}
 
 
 def write_run(
