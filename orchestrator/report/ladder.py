@@ -118,7 +118,7 @@ class Ladder:
     def title(self) -> str:
         return f"{self.table} at {counted(len(self.profiles), 'size')}"
 
-    HEADS = ("row", "metric", "size", "parameters", "effect", "verdict", "speed-up in compute", "in time")
+    HEADS = ("row", "metric", "size", "parameters", "delta", "verdict", "speed-up in compute", "in time")
 
     def cells(self) -> list[list[str]]:
         """Returns a line per row, metric and size, and a line per slope."""

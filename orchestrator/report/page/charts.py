@@ -1,18 +1,18 @@
-"""Charts as Vega-Lite specifications: learning curves; scores against parameters and speed; effects against size.
+"""Charts as Vega-Lite specifications: learning curves; scores against parameters and speed.
 
 Colours are CSS variables, so that one drawing suits light, dark and paper.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.report.figures import Ours
-from orchestrator.report.ladder import Ladder
+from orchestrator.report.ladder import MACHINE
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import short_id
 from orchestrator.tracking.history import number
 
@@ -41,6 +41,21 @@ def zero(axis: str) -> Spec:
     """Returns a line at 0 of `axis`."""
     line = layer({"type": "rule", "color": "var(--ink)"}, {axis: {"datum": 0, "type": "quantitative"}})
     return {"data": {"values": [{}]}, **line}
+
+
+FAR = 10.0
+"""Values with an absolute value above this many times its third quartile are named, not drawn: they would make the axis too wide."""
+
+
+def limit(values: Sequence[float]) -> float:
+    """Returns the largest absolute value to draw."""
+    return FAR * statistics.quantiles(map(abs, values), n=4, method="inclusive")[2] or math.inf
+
+
+def left_out(names: Sequence[str]) -> Spec:
+    """Returns the line below a chart that names what it leaves out; {} if it draws all."""
+    style = {"orient": "bottom", "anchor": "start", "fontSize": 11, "fontWeight": "normal", "color": "var(--ink)", "limit": 0}
+    return {"title": {"text": ["not drawn:", *names], **style}} if names else {}
 
 
 COLOURS = 8
@@ -95,8 +110,20 @@ def curves(section: Section) -> Spec | None:
     )
 
 
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right")
+
+
+def shape_of(section: Section) -> tuple[Spec, Spec]:
+    """Returns colours and shapes of points, one per row, with one legend."""
+    colour = colour_of(section)
+    legend = {name: value for name, value in colour["legend"].items() if name not in ("symbolType", "symbolStrokeWidth")}
+    domain = colour["scale"]["domain"]
+    shapes = {"domain": domain, "range": [*SHAPES, *["circle"] * len(domain)][: len(domain)]}
+    return colour | {"legend": legend}, colour | {"legend": legend, "scale": shapes}
+
+
 def colour_of(section: Section) -> Spec:
-    """Returns one colour per row. Rows without their own colour are grey and not in the legend."""
+    """Returns one colour per row. Rows without their own colour are grey, which the legend's title says."""
     own = [short_id(row_id) for row_id in chosen(section)]
     all_rows = [short_id(line.id) for line in section.table.rows if section.outcomes.get(line.id)]
     rest = [name for name in all_rows if name not in own]
@@ -104,7 +131,8 @@ def colour_of(section: Section) -> Spec:
     widest = 30 + 7 * max(map(len, own), default=0)  # pixels of an entry with its symbol
     legend = {
         "values": own,
-        "title": None,
+        "title": "grey: other rows" if rest else None,
+        "titleFontWeight": "normal",
         "orient": "bottom",
         "columns": {"expr": f"max(1, floor(width / {widest}))"},
         "columnPadding": 16,
@@ -170,21 +198,34 @@ def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
     ]
 
 
+LEAST_RATIO = 1.01
+"""Least ratio of the largest to the smallest size, or speed, of a chart."""
+
+
 def quality(section: Section) -> dict[str, Spec]:
-    """Returns chart name -> chart of the score against parameters or speed. Empty with less than two rows."""
+    """Returns chart name -> chart of the score against parameters or speed. Empty with less than two rows.
+
+    The runs' own speeds are drawn if all runs had equal machines.
+    """
     lines = [(line, line.ours, y) for line in section.table.rows if line.ours is not None and (y := line.score) is not None]
     if len(lines) < 2:
         return {}
     name = "ROUGE-L" if any(PRINCIPAL in ours.scores for _, ours, _ in lines) else "BLEU"
+    middle = statistics.median(y for *_, y in lines)
+    most = limit([y - middle for *_, y in lines])
+    far = [f"{short_id(line.id)} ({y:.2f})" for line, _, y in lines if abs(y - middle) > most]
+    lines = [each for each in lines if abs(each[2] - middle) <= most]
     timed = all(ours.train_speed for _, ours, _ in lines)
+    machines = {tuple((o.capsule or {}).get(name) for name in MACHINE) for line, *_ in lines for o in section.done(line.id)}
     relative = ("train_speed", "training speed, relative to the baseline")
     speed = relative if timed else ("tokens_per_second", "tokens/s of the runs themselves")
     made = {}
     for field, title, fewer in (("params", "parameters [millions]", True), (*speed, False)):
         known = [(line, ours, x, y) for line, ours, y in lines if (x := getattr(ours, field)) is not None]
         dots = [_dot(line, ours, x / 1e6 if field == "params" else x, y) for line, ours, x, y in known]
-        if len({dot["x"] for dot in dots}) > 1:
-            made[field] = _scatter(section, dots, title, name, fewer=fewer)
+        alike = not dots or max(dot["x"] for dot in dots) < LEAST_RATIO * min(dot["x"] for dot in dots)
+        if not alike and (field != "tokens_per_second" or len(machines) == 1):
+            made[field] = _scatter(section, dots, title, name, fewer=fewer) | left_out(far)
     return made
 
 
@@ -207,14 +248,14 @@ def _scatter(section: Section, dots: list[Spec], title: str, name: str, *, fewer
     x = quantity("x", title, scale={"domain": xs, "nice": False}, axis={"tickCount": 6})
     y = quantity("y", name, scale={"domain": ys, "nice": False})
     tips = [tip("row"), tip("label"), tip("x", title.partition(" [")[0].partition(",")[0]), tip("y", name, ".2f")]
-    colour = colour_of(section)
+    colour, shape = shape_of(section)
     step = {"strokeDash": [4, 3], "color": "var(--muted)", "strokeWidth": 1.2, "interpolate": "step-after" if fewer else "step-before"}
     layers = [{"data": {"values": best_rows}, **layer({"type": "line", **step}, {"x": x, "y": y})}]
     if any("low" in dot for dot in dots):
         ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
         layers.append(layer({"type": "rule", "opacity": 0.6}, ends))
     point = {"type": "point", "filled": True, "size": 60, "opacity": 1}
-    layers.append(layer(point, {"x": x, "y": y, "color": colour, "tooltip": tips}))
+    layers.append(layer(point, {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tips}))
     return chart(dots, 300, layer=layers)
 
 
@@ -223,32 +264,3 @@ def _domain(values: Sequence[float]) -> list[float]:
     low, high = min(values), max(values)
     margin = 0.07 * (high - low) or 1.0
     return [round(max(low - margin, 0.0) if low >= 0 else low - margin, 4), round(high + margin, 4)]
-
-
-def of_ladder(found: Ladder) -> Spec | None:
-    """Returns a panel per metric with a line per row over the parameters, and its intervals. None without a point."""
-    points: list[dict[str, Any]] = []
-    for line in found.lines:
-        for each in line.points:
-            if each.params:
-                known = None if each.effect.difference is None else each.effect.difference.other_sentences
-                ends = {} if known is None else {"low": known.low, "high": known.high}
-                about = {"row": short_id(line.row), "metric": line.metric, "size": each.profile, "x": each.params}
-                points.append(about | {"y": each.effect.delta, **ends})
-    rows = list(dict.fromkeys(point["row"] for point in points))
-    colours = [f"var(--c{i + 1})" if i + 1 < COLOURS else "var(--grey)" for i in range(len(rows))]
-    axis = {"values": sorted({point["x"] for point in points}), "format": ".2s", "labelOverlap": True}
-    panels = [_size_panel(metric, rows, colours, axis) for metric in dict.fromkeys(point["metric"] for point in points)]
-    return {"data": {"values": points}, "hconcat": panels} if points else None
-
-
-def _size_panel(metric: str, rows: list[str], colours: list[str], axis: Spec) -> Spec:
-    x = quantity("x", "parameters of the baseline", scale={"type": "log", "nice": False, "padding": 16}, axis=axis)
-    y = quantity("y", f"difference in {TITLES[metric]}")
-    colour = {"field": "row", "type": "nominal", "title": None, "scale": {"domain": rows, "range": colours}, "legend": {"orient": "top"}}
-    tips = [tip("row"), tip("size"), tip("y", "difference", "+.3f")]
-    line = layer({"type": "line", "point": {"filled": True}}, {"x": x, "y": y, "color": colour, "tooltip": tips})
-    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
-    bars = layer({"type": "rule", "opacity": 0.6}, ends, "isValid(datum.low)")
-    only = [{"filter": f"datum.metric == '{metric}'"}]
-    return {"width": 300, "height": 240, "transform": only, "layer": [zero("y"), line, bars]}

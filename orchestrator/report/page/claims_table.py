@@ -2,23 +2,24 @@
 
 import math
 import re
-import statistics
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from orchestrator.report.cells import state
 from orchestrator.report.effects import Effect
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement
-from orchestrator.report.page.charts import Spec, layer, quantity, zero
+from orchestrator.report.page.charts import Spec, layer, left_out, limit, quantity, zero
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import short_id
 
+_DELTAS = ("delta (paper)", "delta (ours)")
 _DETAILS = ("sd over seeds", "detectable (80 % power)", "seeds")
-HEADS = ("row", "system", "strongest control", "paper", "ours", *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
+HEADS = ("row", "system", "strongest control", *_DELTAS, *_DETAILS, "verdict", "test nll", "chrF", "precision, length")
 SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)
 
@@ -49,7 +50,7 @@ def begins_with_claims(sections: Sequence[Section]) -> bool:
     return len(sections) > 1 or any(section.second for section in sections)
 
 
-SHORT = ("row", "system", "strongest control", "paper", "ours", "verdict", "test nll", SECOND)
+SHORT = ("row", "system", "strongest control", *_DELTAS, "verdict", "test nll", SECOND)
 """Columns of the table of a front page."""
 
 
@@ -129,8 +130,6 @@ ROW = 18
 """Height of a row with one corpus in pixels. Each further corpus adds half of it."""
 LETTERS, LETTER = 60, 5.6
 """Longest label of a row in letters, and pixels per letter in the widest likely font."""
-FAR = 10.0
-"""A difference larger than this many times the third quartile is listed below the plot: drawing it would make the axis too wide."""
 SCORES = ("bleu", PRINCIPAL)
 """Metrics of the first panel. Claims about other metrics, except the nll, are not drawn."""
 WIDTHS = {"score": 300, "nll": 170}
@@ -142,11 +141,12 @@ def forest(sections: Sequence[Section], *, twice: bool = False) -> Spec | None:
     points = [point for section in sections for point in _points(section, twice, several=len(sections) > 1)]
     if len(points) < 2:
         return None
-    third = statistics.quantiles([abs(each["score"]) for each in points], n=4, method="inclusive")[2]
-    far = [f"{each['row'].partition(':')[0]} ({each['score']:+.2f})" for each in points if abs(each["score"]) > FAR * third]
-    points = [each for each in points if abs(each["score"]) <= FAR * third]
-    titles = {"score": " and ".join(dict.fromkeys(TITLES[each["metric"]] for each in points)) + ", better to the right"}
-    titles = {"score": titles["score"] + (f"; not drawn: {', '.join(far)}" if far else ""), "nll": "test nll, better to the left"}
+    _name_apart(points)
+    most = limit([each["score"] for each in points])
+    far = [_in_words(each) for each in points if abs(each["score"]) > most]
+    points = [each for each in points if abs(each["score"]) <= most]
+    metrics = " and ".join(dict.fromkeys(TITLES[each["metric"]] for each in points))
+    titles = {"score": f"delta of {metrics}, better to the right", "nll": "delta of test nll, better to the left"}
     corpora = list(dict.fromkeys(each["corpus"] for each in points))
     order = list(dict.fromkeys(each["row"] for each in points))
     if len(sections) == 1:
@@ -155,17 +155,31 @@ def forest(sections: Sequence[Section], *, twice: bool = False) -> Spec | None:
     panels = []
     for panel, title in titles.items():
         if any(panel in each for each in points):
-            y = {"field": "row", "type": "nominal", "sort": order, "title": None, "axis": axis if panel == "score" else None}
+            scale = {"domain": order}  # of both panels, also if the nll of a row is unknown
+            y = {"field": "row", "type": "nominal", "scale": scale, "title": None, "axis": axis if panel == "score" else None}
             panels.append(_panel(panel, title, y, corpora, len(order), paper=any("paper" in each for each in points)))
-    return {"data": {"values": points}, "hconcat": panels}
+    return {"data": {"values": points}, "hconcat": panels, **left_out(far)}
+
+
+def _name_apart(points: list[dict[str, Any]]) -> None:
+    """Gives one label to each claim: claims of equal labels have the whole address of their row, and corpora their languages if needed."""
+    if len({(each["claim"], each["row"], _plain(each["corpus"])) for each in points}) == len(points):
+        for each in points:
+            each["corpus"] = _plain(each["corpus"])
+    claims = Counter(row for row, _ in {(each["row"], each["claim"]) for each in points})
+    for each in points:
+        if claims[each["row"]] > 1:
+            each["row"] = f"{each['row'].rpartition(' (')[0]} ({each['claim']})"
+
+
+def _in_words(point: Mapping[str, Any]) -> str:
+    nll = f", test nll {point['nll']:+.3f}" if "nll" in point else ""
+    return f"{point['row']}: {TITLES[point['metric']]} {point['score']:+.2f}{nll}"
 
 
 def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]]:
-    """{"row", "corpus", "metric", "score", "score_low", "score_high", "nll", .., "paper"} of each claim about the score, and corpus."""
+    """{"row", "claim", "corpus", "metric", "score", "score_low", "score_high", "nll", .., "paper"} of each claim and corpus."""
     labels = {line.id: line.label.partition(" (")[0] for line in section.table.rows}
-    own = {_plain(str(line.ours.data)) for line in section.table.rows if line.ours}
-    others = [_plain(corpus) for corpus in section.second]
-    name = str if len({*others} - own) < len(others) else _plain  # two directions of a corpus have one plain name
     found = []
     for one, second in on_corpora(section):
         claim, effect = one.judgement.claim, one.judgement.effect
@@ -179,7 +193,7 @@ def _points(section: Section, twice: bool, several: bool) -> list[dict[str, Any]
         data = next((str(line.ours.data) for line in section.table.rows if line.id == claim.row and line.ours), "")
         for corpus, each in {data: one, **second}.items():
             if (found_there := each.judgement.effect) is not None:
-                point: dict[str, Any] = {"row": label, "corpus": name(corpus), "metric": found_there.metric}
+                point: dict[str, Any] = {"row": label, "claim": claim.row, "corpus": corpus, "metric": found_there.metric}
                 point |= {"paper": claim.effect} if each is one and claim.effect is not None else {}
                 found.append(point | _ends("score", found_there) | _ends("nll", each.nll.effect if each.nll is not None else None))
     return found

@@ -13,6 +13,7 @@ from orchestrator.report.formats import markdown_grid, markdown_ladder
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, search_charts
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table, forest
+from orchestrator.report.page.ladder_chart import of_ladder
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
@@ -40,7 +41,7 @@ def report(
     front = texts.get("", f"# {_md(title)}")
     files = dict[str, str]()
     for number, each in enumerate(ladders):
-        front, drawn = f"{front}\n\n## {_md(each.title)}", charts.of_ladder(each)
+        front, drawn = f"{front}\n\n## {_md(each.title)}", of_ladder(each)
         if drawn is not None:
             file = f"{name}-ladder{number or ''}.svg"
             files[file] = _svg(drawn, None)
@@ -128,7 +129,7 @@ _TITLES = {
     "effects": "differences to the strongest control, with their intervals",
     "curves": "learning curves: validation loss over updates, mean of seeds",
     "params": "BLEU against parameters",
-    "trials": "expected best of the search against its trials",
+    "trials": "expected best of the search against its trials; a stopped trial counts with its value at the rung",
     "draws": "validation metric of the trials against what they draw",
 }
 

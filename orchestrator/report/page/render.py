@@ -21,6 +21,7 @@ from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, search_charts
 from orchestrator.report.page.claims_table import answers, begins_with_claims, claims_table, forest
 from orchestrator.report.page.examples import examples
+from orchestrator.report.page.ladder_chart import of_ladder
 from orchestrator.report.page.provenance import provenance, varying
 from orchestrator.report.page.section import Section, headline
 from orchestrator.safe_text import json_text, visible
@@ -34,7 +35,7 @@ ASSETS = Path(__file__).parent / "assets"
 def page(title: str, sections: Sequence[Section], version: str, ladders: Sequence[Ladder] = ()) -> str:
     """Returns the page as HTML. version: of the product. ladders: tables at several sizes, which come first."""
     parts = [_part(section, index) for index, section in enumerate(sections)]
-    climbed = [{"ladder": each, "at": f"ladder{index}", "chart": charts.of_ladder(each)} for index, each in enumerate(ladders)]
+    climbed = [{"ladder": each, "at": f"ladder{index}", "chart": of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
     claims = _claims(sections) if begins_with_claims(sections) else None
     return rendered("page.html", title=title, version=version, charted=charted, parts=parts, ladders=climbed, claims=claims)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.report.page.charts import Spec, chart, colour_of, quantity, tip
+from orchestrator.report.page.charts import Spec, chart, colour_of, quantity, shape_of, tip
 from orchestrator.report.page.section import Section
 from orchestrator.scoring.significance.expected_best import expected_best
 from orchestrator.specs.row import short_id
@@ -24,7 +24,7 @@ def drawings(section: Section) -> dict[str, Spec]:
         values = [value for trial in record["trials"] if (value := _value(trial)) is not None]
         best = expected_best(values, larger=select in LARGER_IS_BETTER)
         curves += [{"row": short_id(row), "x": n, "y": round(y, 4)} for n, y in enumerate(best, 1)]
-    found = {"trials": _chart(section, curves, "trials", f"expected {metric} of the best", {"type": "line", "point": True})}
+    found = {"trials": _expected(section, curves, f"expected {metric} of the best")}
     if (axis := _axis(searches)) is not None:
         points = [
             {"row": short_id(row), "x": x, "y": round(y, 4), "t": trial["number"], "ended": trial["ended"] is not None}
@@ -32,7 +32,7 @@ def drawings(section: Section) -> dict[str, Spec]:
             for trial in record["trials"]
             if (y := _value(trial)) is not None and (x := trial["changes"].get(axis, record["written"].get(axis))) is not None
         ]
-        found["draws"] = _chart(section, points, axis, metric, {"type": "point", "filled": True, "size": 60}, log=axis in RATES)
+        found["draws"] = _draws(section, points, axis, metric)
     return found
 
 
@@ -50,13 +50,25 @@ def _axis(searches: Mapping[str, Mapping[str, Any]]) -> str | None:
     return next((name for name in RATES if name in common), common[0] if common else None)
 
 
-def _chart(section: Section, values: list[dict[str, Any]], x: str, y: str, mark: Spec, *, log: bool = False) -> Spec:
-    scale = {"type": "log", "nice": False, "padding": 12} if log else {"zero": False}
+def _expected(section: Section, values: list[dict[str, Any]], y: str) -> Spec:
+    axes = {"x": quantity("x", "trials", axis={"tickMinStep": 1}, scale={"zero": False}), "y": quantity("y", y, scale={"zero": False})}
+    tips = [tip("row"), tip("x", "trials"), tip("y", y, ".4f")]
+    return chart(values, 260, mark={"type": "line", "point": True}, encoding={**axes, "color": colour_of(section), "tooltip": tips})
+
+
+def _draws(section: Section, values: list[dict[str, Any]], key: str, y: str) -> Spec:
+    log, drawn = key in RATES, [each["x"] for each in values]
+    name = "learning rate" if key == RATES[0] else key
+    title = name + " (log scale)" * log + "; pale: stopped early" * any(each["ended"] for each in values)
+    ticks = [tick for e in range(-9, 3) for m in (1, 2, 5) if min(drawn) <= (tick := float(f"{m}e{e}")) <= max(drawn)]
+    axis = {"values": ticks, "format": "~g"} if log and len(ticks) > 1 else {"tickMinStep": 0 if log else 1}
+    colour, shape = shape_of(section)
     encoding = {
-        "x": quantity("x", x, axis={"tickMinStep": 0 if log else 1}, scale=scale),
+        "x": quantity("x", title, axis=axis, scale={"type": "log", "nice": False, "padding": 12} if log else {"zero": False}),
         "y": quantity("y", y, scale={"zero": False}),
-        "color": colour_of(section),
-        **({"opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1}} if mark["type"] == "point" else {}),
-        "tooltip": [tip("row"), tip("x", x), tip("y", y, ".4f")],
+        "color": colour,
+        "shape": shape,
+        "opacity": {"condition": {"test": "datum.ended", "value": 0.35}, "value": 1},
+        "tooltip": [tip("row"), tip("x", name), tip("y", y, ".4f")],
     }
-    return chart(values, 260, mark=mark, encoding=encoding)
+    return chart(values, 260, mark={"type": "point", "filled": True, "size": 60}, encoding=encoding)

@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from orchestrator.ledger.results import Ledger
+from orchestrator.report import ladder
 from orchestrator.report.effects import Effect
 from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder
@@ -15,6 +17,8 @@ from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import charts, markdown, render
 from orchestrator.report.page.claims_table import forest
+from orchestrator.report.page.ladder_chart import of_ladder
+from orchestrator.report.page.search_charts import RATES, drawings
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line, make
 from orchestrator.scoring.significance.verdicts import Verdict
@@ -24,6 +28,7 @@ from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import write_run
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
+TRIALS = [(1, 2.0, 0.004), (2, None, 0.03)]
 ROWS = (
     "  base: {label: Baseline, expect: {bleu: 27.64}}\n"
     f"  fused: {{label: {json.dumps(HOSTILE)}, model: {{d_ff: 48}}, expect: {{bleu: 28.09, delta: 0.45}}, assumed: [model.d_ff]}}\n"
@@ -105,14 +110,25 @@ def judged(row: str, against: str, metric: str, word: str, delta: float | None =
 @pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
 def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
     own = [judged(f"r{i}", "base", "bleu", "open", d, own=True) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
-    lines = [Line(one.claim.row, 80 * "r", "run", {}, Ours(status="done", data="toy"), judged=OfRow(one)) for one in own]
+    losses = [judged("r1", "base", "nll", "open"), *(judged("r", "base", "nll", "open", 0.1) for _ in own[1:])]
+    of_rows = [OfRow(*pair) for pair in zip(own, losses, strict=True)]
+    lines = [
+        Line(str(each.own and each.own.claim.row), 80 * "r", "run", {}, Ours(status="done", data="toy"), judged=each) for each in of_rows
+    ]
     claims = [
         judged("r0", "r1", "nll", "open", -0.01),
         judged("r0", "r2", "bleu", "open", 0.7),
     ]  # the first has no difference in BLEU: not drawn
     spec = forest([SimpleNamespace(table=SimpleNamespace(table="t", rows=lines, claims=claims), second={}, searches={})])  # type: ignore[list-item]
     assert spec is not None and len({each["row"] for each in spec["data"]["values"]}) == len(spec["data"]["values"]) == 5 + drawn
-    assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
+    omitted = spec.get("title", {}).get("text", ["", ""])[1]
+    assert omitted.startswith("r4: rr") is not drawn and omitted.endswith(" over base: BLEU -25.00, test nll +0.100") is not drawn
+    domains = [
+        layer["encoding"]["y"]["scale"]["domain"] for panel in spec["hconcat"] for layer in panel["layer"] if "y" in layer["encoding"]
+    ]
+    assert len(domains) == 4 and all(sorted(each) == sorted(p["row"] for p in spec["data"]["values"]) for each in domains), (
+        "one height a row"
+    )
 
 
 def test_two_directions_of_a_corpus_are_two_points() -> None:
@@ -122,6 +138,44 @@ def test_two_directions_of_a_corpus_are_two_points() -> None:
     spec = forest([SimpleNamespace(table=table, second={"toy-en-de": table}, searches={})])  # type: ignore[list-item]
     points = [("toy-de-en", 1.0), ("toy-en-de", None)]
     assert spec is not None and [(each["corpus"], each.get("paper")) for each in spec["data"]["values"]] == points
+    there = replace(own, claim=replace(own.claim, row="demo/other/r0"))
+    line = replace(lines[0], id="demo/other/r0", ours=Ours(status="done", data="toy-en-de"), judged=OfRow(there))
+    tables = [table, SimpleNamespace(table="o", rows=[line], claims=[])]
+    spec = forest([SimpleNamespace(table=each, second={}, searches={}) for each in tables])  # type: ignore[list-item]
+    points = [("r0 over base (demo/small/r0)", "toy"), ("r0 over base (demo/other/r0)", "toy")]
+    assert spec is not None and [(each["row"], each["corpus"]) for each in spec["data"]["values"]] == points
+
+
+def test_a_chart_of_quality_has_comparable_rows() -> None:
+    def quality(last: float, size: float, cpus: str) -> dict[str, Any]:
+        ours = [
+            Ours(status="done", bleu=bleu, params=int(1e6 * size**i), tokens_per_second=9.0 + i)
+            for i, bleu in enumerate((34, 35, 36, 35, last))
+        ]
+        lines = [Line(f"demo/small/r{i}", "r", "run", {}, each) for i, each in enumerate(ours)]
+        runs = {line.id: [SimpleNamespace(capsule={"cpu": cpu})] for line, cpu in zip(lines, cpus, strict=True)}
+        table = SimpleNamespace(rows=lines, base=lines[0].id)
+        return charts.quality(SimpleNamespace(table=table, outcomes=runs, done=runs.__getitem__))  # type: ignore[arg-type]
+
+    assert [*quality(35.5, 2, "aaaaa")] == ["params", "tokens_per_second"]
+    assert [*quality(35.5, 1.001, "aaaab")] == [], "sizes that differ by less than 1 %, and speeds of two processors"
+    failed = quality(8.6, 2, "aaaaa")["params"]
+    assert failed["title"]["text"] == ["not drawn:", "r4 (8.60)"] and [dot["y"] for dot in failed["data"]["values"]] == [34, 35, 36, 35]
+
+
+def test_a_line_joins_what_has_a_slope() -> None:
+    points = [ladder.Point(f"{n}", n, Effect("p/t/x", f"p/t/base{n}", "bleu", 0.5, (3, 3)), "open") for n in (1, 2)]
+    spec = of_ladder(Ladder("p/t", ["1", "2"], [ladder.Line("p/t/x", "bleu", points)]))
+    assert spec is not None and [(each["row"], each["joined"]) for each in spec["data"]["values"]] == [("x over base1 or base2", False)] * 2
+    assert of_ladder(Ladder("p/t", ["1"], [ladder.Line("p/t/x", "bleu", points[:1])])) is None
+
+
+def test_the_trials_of_a_search(section: Section) -> None:
+    trials = [{"number": i, "value": v, "at_rung": 4.0, "changes": {RATES[0]: rate}, "ended": None if v else 8} for i, v, rate in TRIALS]
+    record = {"tune": {"select": "valid/nll"}, "written": {RATES[0]: 0.1}, "trials": trials}
+    drawn = drawings(replace(section, searches={section.rows[0].id: record}))["draws"]["encoding"]
+    assert drawn["x"]["title"] == "learning rate (log scale); pale: stopped early" and drawn["x"]["axis"]["values"] == [0.005, 0.01, 0.02]
+    assert "symbolType" not in drawn["color"]["legend"] and drawn["shape"]["legend"] == drawn["color"]["legend"]
 
 
 def test_the_mean_of_curves_of_different_lengths(monkeypatch) -> None:
