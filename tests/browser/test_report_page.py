@@ -13,27 +13,14 @@ if TYPE_CHECKING:
     from benchmarks.devtools import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+BASE = "fusion-hierarchical-both-sides-0"
 
 
 @pytest.fixture(scope="module")
 def page(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     file, results = many_rows(folder, 10, 3)
-    assert (
-        cli(
-            "report",
-            file,
-            "--baseline",
-            "fusion-hierarchical-both-sides-0",
-            "--results",
-            results,
-            "--cache-dir",
-            folder / "cache",
-            "--to",
-            folder,
-        )[0]
-        == 0
-    )
+    assert cli("report", file, "--baseline", BASE, "--results", results, "--cache-dir", folder / "cache", "--to", folder)[0] == 0
     return folder / "demo-many.html"
 
 
@@ -86,12 +73,12 @@ async def check(tab: "Page", width: int, *, dark: bool) -> None:
 async def check_table(tab: "Page") -> None:
     value = tab.evaluate
     first = "document.querySelector('.sortable tbody tr').cells[0].textContent"
-    assert await value(first) == "fusion-hierarchical-both-sides-0"
+    assert await value(first) == BASE
     await value("document.querySelector('th.bleu button').click()")
     assert await value(first) == "fusion-linear-both-sides-9"
     assert await value("document.querySelectorAll('th.bleu[aria-sort=descending]').length") == 1
     await value("document.querySelector('th.bleu button').click()")
-    assert await value(first) == "fusion-hierarchical-both-sides-0"
+    assert await value(first) == BASE
 
     labels = await value("[...document.querySelectorAll('[data-spec=curves] .role-legend-label text')].map(each => each.textContent)")
     assert len(labels) == 8 and all(label.startswith("fusion-") and "…" not in label for label in labels)
