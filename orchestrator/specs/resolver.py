@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.safe_text import log_once
 from orchestrator.specs import check, corpora, index, profiles
+from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import Located, nearest, shown
 from orchestrator.specs.profiles import RATE, Override, Profile
 from orchestrator.specs.row import Row, other_scorings
@@ -203,11 +204,14 @@ def _named(table: TableFile, parsed: ParsedRow, name: str, *key: str | int, kind
 
 
 def _has_start(table: TableFile, parsed: ParsedRow) -> None:
-    """Raises UserError if the row in `init_from` does not keep the weights that this one starts from."""
+    """Raises UserError if the row in `init_from` does not keep the weights that this one starts from, or is of another width."""
     if parsed.head.init_from is not None:
         home, row = _named(table, parsed, parsed.head.init_from, "init_from")
-        parent, start = check.check(home.rows[row].spec), check.check(parsed.spec).decode.checkpoint
+        parent, own = check.check(home.rows[row].spec), check.check(parsed.spec)
+        start, width = own.decode.checkpoint, parent.model.d_model
         lacks = check.whole(parent.model_copy(update={"decode": parent.decode.model_copy(update={"checkpoint": start})}))
+        if own.model.d_model != width:
+            lacks.append(Problem(("model", "d_model"), f"found {own.model.d_model}; expected {width}, as"))
         raise_all(parsed.spec.line(p.path, f"{p.message} in {home.address}/{row}, whose weights it starts from") for p in lacks)
 
 

@@ -1,10 +1,13 @@
 """Checks before anything trains: corpora, positions, metrics, precision."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from models import inference
+from models.transformer import build
 from orchestrator.data import expected_text
 from orchestrator.data.integrity import DamagedError
 from orchestrator.data.prepare import Prepared, prepare
@@ -16,12 +19,14 @@ from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.live import phase
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Task
+from orchestrator.training.initial_weights import warm_start
 from orchestrator.training.runtime import best_device
 
 
 def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """Prepares the corpora of all tasks. Warns about metrics, vocabularies and texts. UserError: see `prepare`, `check_positions`."""
     warnings, differences, pieces = dict[str, None](), set[str](), dict[str | None, object]()
+    sizes: dict[str, tuple[int, int]] = {}
     for data, group in _by_data(tasks):
         with phase(f"preparing {data.corpus}"):
             prepared = prepare(data, data_dir, cache_dir)
@@ -32,12 +37,28 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
             prepared = prepare(data, data_dir, cache_dir, verify=True)
             found = _metric_warnings(prepared, data, group, scores)
         warnings |= dict.fromkeys(found)
+        sizes |= {task.train_key: (prepared.src_size, prepared.tgt_size) for task in group}
         pieces |= {task.train_key: prepared.stats["vocab_sha256"] for task in group}
         splits = {*expected_text.TRAINING, *(score.test for score in scores)}
         differences |= set(expected_text.unexpected(data.corpus, expected_text.of_prepared(prepared, splits)))
     others = (task.id for task in tasks if pieces.get(task.parent_key, own := pieces[task.train_key]) != own)
     warnings |= dict.fromkeys(f"{row}: starts from a row with another vocabulary; embeddings of equal size are copied" for row in others)
+    warnings |= dict.fromkeys(_other_shapes(tasks, sizes))
     log(*(f"warning: {line}" for line in [*warnings, *sorted(differences)]))
+
+
+def _other_shapes(tasks: Sequence[Task], sizes: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Returns a line per row with tensors that have other shapes in its parent. UserError: no tensor fits. sizes: of the vocabularies."""
+    by_key, problems, lines = {task.train_key: task for task in tasks}, list[str](), list[str]()
+    for task in {task.id: task for task in tasks if task.parent_key in by_key}.values():
+        with collecting(problems, f"{task.id}: "), torch.device("meta"):
+            own, its = (build(each.spec.model.model_dump(), *sizes[each.train_key]) for each in (task, by_key[str(task.parent_key)]))
+            names = warm_start(own, dict(its.named_parameters()))
+            if other := sorted({*names["fresh"]} & {*names["unused"]}):
+                more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+                lines.append(f"{task.id}: does not start from its parent's {', '.join(other[:3])}{more}, which have other shapes there")
+    raise_all(problems)
+    return lines
 
 
 def _metric_warnings(prepared: Prepared, data: DataSpec, tasks: Sequence[Task], scores: Sequence[ScoreSpec]) -> list[str]:

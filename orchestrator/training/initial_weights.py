@@ -9,14 +9,22 @@ from models.initialise import stream_seed
 from models.residuals import scaled
 from models.transformer import Transformer
 from orchestrator.data.prepare import Prepared
+from orchestrator.errors import UserError
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import UpdateLoader
 
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """Copies a parent's matching tensors into `model`. Returns names: "copied", "fresh" (only in the model), "unused" (of the parent)."""
+    """Copies a parent's matching tensors into `model`. Returns names: "copied", "fresh" (of the model), "unused" (of the parent).
+
+    A name that both have in other shapes is in "fresh" and "unused". UserError if no tensor matches.
+    """
     own = dict(model.named_parameters())
     copied = [name for name, parameter in own.items() if name in weights and weights[name].shape == parameter.shape]
+    if not copied:
+        raise UserError(
+            "init_from: found no tensor of the parent with the name and shape of one of this row; expected a parent of like sizes"
+        )
     with torch.no_grad():
         for name in copied:
             own[name].copy_(weights[name])

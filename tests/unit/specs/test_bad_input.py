@@ -142,6 +142,10 @@ ROWS = [
     ("{init_from: r}", "found the row itself"),
     ("  r: {init_from: base, train: {snapshots: 2}, decode: {checkpoint: average}}\n  base: {}", "snapshots .* in demo/small/base"),
     ("  r: {init_from: base, optim: {ema: 0.9}, decode: {checkpoint: ema}}\n  base: {}", "found ema; .* in demo/small/base"),
+    (
+        "  r: {init_from: base, model: {d_model: 8}}\n  base: {}",
+        "model.d_model: found 8; expected 16, as in demo/small/base, whose weights",
+    ),
     ("  r: {compare_with: bse}\n  base: {}", "rows.r.compare_with: found 'bse'; expected one of base, r; did you mean base"),
     ("{compare_with: quickstart/fusion/baseline}", "a row of another table"),
     ("  a: {compare_with: b}\n  b: {compare_with: c}\n  c: {compare_with: a}", "a -> b -> c -> a"),

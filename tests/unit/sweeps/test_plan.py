@@ -47,12 +47,15 @@ def test_a_parent_that_is_asked_for_at_one_seed_is_a_parent_at_another(spec, tmp
     assert alone.parents[1].keys == next(each.keys for each in made.rows if (each.id, each.seed) == ("demo/small/a", 2)), "its child's seed"
 
 
-def test_a_start_from_another_vocabulary_is_told(spec, tmp_path, capsys) -> None:
-    rows = resolve(spec("  a: {}\n  same: {init_from: a, data: {max_length: 9}}\n  b: {init_from: a, data: {subword: {size: 99}}}"))
+def test_a_start_from_another_vocabulary_or_from_other_shapes_is_told(spec, tmp_path, capsys) -> None:
+    rows = "  a: {}\n  same: {init_from: a, data: {max_length: 9}}\n  b: {init_from: a, data: {subword: {size: 99}}}\n"
+    rows = resolve(spec(rows + "  c: {init_from: a, model: {d_ff: 8}}"))
     options = ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path)
     preflight.prepare_corpora(make_tasks(rows, [1, 2], options), None, tmp_path)
-    told = [line for line in capsys.readouterr().err.splitlines() if "vocabulary" in line]
-    assert told == ["warning: demo/small/b: starts from a row with another vocabulary; embeddings of equal size are copied"]
+    told = [line for line in capsys.readouterr().err.splitlines() if "expected text" not in line]
+    assert told[0] == "warning: demo/small/b: starts from a row with another vocabulary; embeddings of equal size are copied"
+    assert [line.split(": ")[1] for line in told[1:]] == ["demo/small/b", "demo/small/c"] and "output.weight, " in told[1]
+    assert "feed_forward.inner.weight, " in told[2] and told[2].endswith(" and 9 more, which have other shapes there")
 
 
 def test_workers_of_the_command_line_win_over_the_rows(spec, tmp_path) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from models.transformer import build
+from orchestrator.errors import UserError
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.initial_weights import warm_start
@@ -57,6 +58,8 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
     child = fit(variant, prepared, tmp_path / "child", recorder, init_weights=parent.weights)
     assert child.status == "done" and report["unused"] == []
     assert recorder.reports[0]["warm_start"] == child.to_json()["warm_start"] == report
+    with pytest.raises(UserError, match="found no tensor of the parent"):
+        warm_start(model, {"output.weight": torch.zeros(1)})
 
 
 def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
