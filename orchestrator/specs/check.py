@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from models.config import options
 from models.registry import REGISTRIES
-from orchestrator.errors import UserError, raise_all
+from orchestrator.errors import raise_all
 from orchestrator.specs import corpora, public_tests
 from orchestrator.specs.base import Strict
 from orchestrator.specs.components import check_components, side_of, site_info, slots
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import Located, Position, nearest
+from orchestrator.specs.positions import Located, Position, describe, nearest
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
@@ -47,6 +47,7 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSp
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
+    problems += _unknown_corpus(data["data"].get("corpus") if isinstance(data.get("data"), dict) else None)
     if spec is not None:
         problems += whole(spec)
         precision = spec.decode.precision
@@ -55,6 +56,11 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSp
     raise_all(row.line(p.path, p.message) for p in problems)
     assert spec is not None
     return spec
+
+
+def _unknown_corpus(name: Any) -> list[Problem]:
+    known = corpora.list_entries() if isinstance(name, str) else [name]
+    return [] if name in known else [Problem(("data", "corpus"), f"found {describe(name)}; {nearest(name, known)}")]
 
 
 def valid(sections: dict[str, Any], name: str, like: RunSpec) -> RunSpec:
@@ -91,13 +97,10 @@ def whole(spec: RunSpec) -> list[Problem]:
         unless(train.patience is None or train.patience >= cuts, "train.patience", train.patience, why)
     tuned = decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", "decode.length_penalty.alpha", "tuned", "a number with rouge")
-    try:
-        info = (file := corpora.entry_file(data.corpus)).stat()
-        entry = _entry(data.corpus, file, (info.st_mtime_ns, info.st_size))
-    except UserError:
-        if data.corpus in corpora.list_entries():
-            raise
-        return [*found, Problem(("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora.list_entries())}")]
+    if _unknown_corpus(data.corpus):
+        return found
+    info = (file := corpora.entry_file(data.corpus)).stat()
+    entry = _entry(data.corpus, file, (info.st_mtime_ns, info.st_size))
     splits = [name for name in entry.splits if name != "train"] or ["valid", "test"]
     if spec.score.test not in splits and (reason := public_tests.refusal(spec.score.test, entry, splits)) is not None:
         found.append(Problem(("score", "test"), reason))

@@ -71,17 +71,18 @@ class RowClaim:
     source: str = "file"
 
 
-def check(document: Document, claims: Sequence[Claim], rows: Collection[str]) -> None:
+def check(document: Document, rows: Collection[str]) -> None:
     """Adds a problem for each row that a claim names and the file does not have, and for each second claim on the same difference."""
-    seen = set()
-    for i, claim in enumerate(claims):
-        difference = (claim.row, claim.against, claim.metric)
-        if difference in seen:
-            document.wrong(("claims", i), f"found another claim on {claim.row}, with the same against and metric; expected one")
-        seen.add(difference)
-        for key, name in (("row", claim.row), ("against", claim.against)):
-            if name is not None and name not in rows:
-                document.wrong(("claims", i, key), f"found '{shown(name)}': no such row; {nearest(name, rows)}")
+    seen = []
+    for path in document.below("claims"):
+        claim = {name[-1]: value for name, value in document.below(*path).items()}
+        difference = [claim.get(name) for name in ("row", "against", "metric")]
+        if difference in seen and isinstance(difference[0], str):
+            document.wrong(path, f"found another claim on {shown(difference[0])}, with the same against and metric; expected one")
+        seen.append(difference)
+        for key in ("row", "against"):
+            if isinstance(name := claim.get(key), str) and name not in rows:
+                document.wrong((*path, key), f"found '{shown(name)}': no such row; {nearest(name, rows)}")
 
 
 def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:

@@ -82,7 +82,8 @@ def _message(item: Any, path: KeyPath, model: type[BaseModel], siblings: tuple[s
         sign, name = _BOUNDS[kind]
         return f"found {describe(value)}; expected a number {sign} {ctx[name]}"
     if kind in ("too_short", "too_long"):
-        return f"found {ctx.get('actual_length')} items; expected {ctx.get('min_length', ctx.get('max_length'))}"
+        most = "at least" if kind == "too_short" else "at most"
+        return f"found {ctx.get('actual_length')} items; expected {most} {ctx.get('min_length', ctx.get('max_length'))}"
     if kind in _EXPECTED:
         return f"found {describe(value)}; expected {_EXPECTED[kind]}"
     return f"found {describe(value)}; {str(item['msg'])[:1].lower()}{str(item['msg'])[1:]}"
@@ -93,7 +94,9 @@ def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
     kept: list[str | int] = []
     for part in loc:
         known = _names(model, tuple(kept))
-        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith(("literal[", "list[")))
+        is_branch = (
+            isinstance(part, str) and part not in known and (part in _BRANCHES or part == "[key]" or part.startswith(("literal[", "list[")))
+        )
         if not is_branch:
             kept.append(part)
     return tuple(kept)

@@ -87,8 +87,17 @@ class Document(Located):
         self.file = file
         self.problems: list[str] = []
 
+    def below(self, *path: str | int) -> dict[KeyPath, Any]:
+        """Returns the items of the mapping or list at `path` by their paths; none if there is neither."""
+        value = functools.reduce(lambda part, name: _items(part).get(name), path, self.data)
+        return {(*path, name): item for name, item in _items(value).items()}
+
     def wrong(self, path: KeyPath, message: str) -> None:
         self.problems.append(self.at(path).line(message))
+
+
+def _items(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {}
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: set[KeyPath]) -> dict[str, Any]:

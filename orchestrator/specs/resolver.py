@@ -5,9 +5,8 @@ from typing import Any
 
 from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.safe_text import log_once
-from orchestrator.specs import check, corpora, index, profiles
-from orchestrator.specs.messages import Problem
-from orchestrator.specs.positions import Located, nearest, shown
+from orchestrator.specs import check, corpora, index, named_keys, profiles
+from orchestrator.specs.positions import KeyPath, Located, nearest, shown
 from orchestrator.specs.profiles import RATE, Override, Profile
 from orchestrator.specs.row import Row, other_scorings
 from orchestrator.specs.schema import RunSpec
@@ -99,22 +98,27 @@ def _relative_rate(row: Located, shared: Located) -> float:
 
 def check_written(table: TableFile) -> None:
     """Raises UserError with every problem of the file, sorted by line: structure, specs, references. The rows of a grid are not checked."""
-    problems = list(table.problems)
+    problems, specs = list(table.problems), list[RunSpec]()
+    scored = [parsed for parsed in table.written.values() if parsed.head.kind in SCORED]
+    for parsed in scored:
+        with collecting(problems):
+            specs.append(check.check(parsed.spec))
+            other_scorings(parsed.figures, specs[-1])
     for parsed in table.written.values():
-        if parsed.head.kind in SCORED:
-            with collecting(problems):
-                other_scorings(parsed.figures, check.check(parsed.spec))
         for reference in (subjects, compared_with, _no_circle, _has_start):
             with collecting(problems):
                 reference(table, parsed)
     problems += _misspelt(table)
+    if specs and len(specs) == len(scored) and table.grid is None:
+        problems += named_keys.check(table, specs)
     if table.grid is not None:
         with collecting(problems):
             names = table.grid.combinations
             if taken := [name for name in table.written if name in names]:
                 words = f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"
                 raise UserError(table.grid.position.line(words))
-    refuse(problems or _rungs(table))
+    consequence = ": missing; expected a value"
+    refuse([line for line in (*problems, *_rungs(table)) if not table.lacks_base or not line.endswith(consequence)])
 
 
 def _misspelt(table: TableFile) -> list[str]:
@@ -134,14 +138,17 @@ def _misspelt(table: TableFile) -> list[str]:
 
 
 def _rungs(table: TableFile) -> list[str]:
-    """Returns a line if the last rung is beyond the steps of every row."""
-    last = 0 if table.head.sweep is None else max(table.head.sweep.scheduler.rungs, default=0)
+    """Returns a line for each list of rungs whose last one is beyond the steps of every row."""
+    sweep, tune = table.head.sweep, table.head.tune
+    rungs: dict[KeyPath, list[int]] = {("sweep", "scheduler", "rungs"): [] if sweep is None else sweep.scheduler.rungs}
+    rungs["tune", "stop", "rungs"] = [] if tune is None or tune.stop is None else tune.stop.rungs
     specs = [parsed.spec for parsed in table.written.values() if parsed.head.kind == "run"] + [table.shared] * (table.grid is not None)
-    steps = [spec.data["train"].get("max_steps") for spec in specs]
-    if last and steps and all(isinstance(s, int) and s < last for s in steps):
-        position = table.document.at(("sweep", "scheduler", "rungs"))
-        return [position.line(f"found a rung at step {last}; expected at most train.max_steps, {max(steps)}")]
-    return []
+    steps = [spec.data.get("train", {}).get("max_steps") for spec in specs]
+    if not steps or not all(isinstance(s, int) for s in steps):
+        return []
+    beyond = {path: max(found) for path, found in rungs.items() if max(found, default=0) > max(steps)}
+    words = f"expected at most train.max_steps, {max(steps)}"
+    return [table.document.at(path).line(f"found a rung at step {last}; {words}") for path, last in beyond.items()]
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -210,9 +217,10 @@ def _has_start(table: TableFile, parsed: ParsedRow) -> None:
         parent, own = check.check(home.rows[row].spec), check.check(parsed.spec)
         start, width = own.decode.checkpoint, parent.model.d_model
         lacks = check.whole(parent.model_copy(update={"decode": parent.decode.model_copy(update={"checkpoint": start})}))
-        if own.model.d_model != width:
-            lacks.append(Problem(("model", "d_model"), f"found {own.model.d_model}; expected {width}, as"))
         raise_all(parsed.spec.line(p.path, f"{p.message} in {home.address}/{row}, whose weights it starts from") for p in lacks)
+        if own.model.d_model != width:
+            words = f"found '{row}', of d_model {width}; expected a row of d_model {own.model.d_model}, as this one"
+            raise UserError(table.document.at(("rows", parsed.name, "init_from")).line(words))
 
 
 def _no_circle(table: TableFile, parsed: ParsedRow, key: str = "init_from") -> None:

@@ -157,9 +157,12 @@ def with_figures(file: Located, document: Document, at: KeyPath) -> Located:
     """Returns a file's figures, overridden by the figures of the mapping at `at`. null removes a figure, or selects the file's value."""
     own = Located.of(document, at, lambda name: name in FigureHeader.model_fields)
     own.data = {name: value for name, value in own.data.items() if value is not None or name == "failed_below"}
+    for name, kind in (("also", dict), ("means", list)):  # values of other types are problems of the head
+        given = own.data.pop(name, None)
+        own.data[name] = {key: v for key, v in given.items() if isinstance(v, kind | None)} if isinstance(given, dict) else {}
     found = file.merged(own)
     for name in ("also", "means"):
-        found.data[name] = {figure: value for figure, value in found.data.get(name, {}).items() if value is not None}
+        found.data[name] = {figure: value for figure, value in found.data[name].items() if value is not None}
     return found
 
 

@@ -3,11 +3,12 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.base import Count, Strict
 from orchestrator.specs.claims import Claim
+from orchestrator.specs.positions import describe
 from orchestrator.specs.sweep import UNITS, SweepSpec
 from orchestrator.specs.tune import TuneSpec
 
@@ -36,9 +37,20 @@ else:
     AnalysisName = Literal[KINDS]
 TestName = Literal["both", "sign", "bootstrap"]
 """The tests whose p-values mark a row."""
-Also = dict[str, dict[str, Any] | None]
+
+
+def _figure(name: str) -> str:
+    if name in RESERVED:
+        raise ValueError("found a figure of this name; expected another: it is a column of reports")
+    if not FIGURE.fullmatch(name):
+        raise ValueError("found a figure of this name; expected letters, digits and _- (at most 32)")
+    return name
+
+
+FigureName = Annotated[str, AfterValidator(_figure)]
+Also = dict[FigureName, dict[str, Any] | None]
 """Figure name -> its differences to the row's `score` section; null removes the file's figure."""
-Means = dict[str, list[str] | None]
+Means = dict[FigureName, list[str] | None]
 """Figure name -> the figures that it averages; null removes the file's figure."""
 
 
@@ -91,15 +103,6 @@ class FigureHeader(Strict):
     controls: list[ControlKind] | None = None
     """Matched controls of each variant: its baseline with the variant's parameters (params), or its training operations (flops)."""
 
-    @model_validator(mode="after")
-    def _names(self) -> "FigureHeader":
-        for section in ("also", "means"):
-            for name in getattr(self, section):
-                if not FIGURE.fullmatch(name) or name in RESERVED:
-                    wanted = "another name: it is a column of reports" if name in RESERVED else "letters, digits and _- (at most 32)"
-                    raise ValueError(f"{section} has the figure {name[:80]!r}; expected {wanted}")
-        return self
-
 
 class RowHeader(FigureHeader):
     """Head of a row: its keys other than the spec, in a table's file and in a file printed by `show`."""
@@ -130,8 +133,8 @@ class RowHeader(FigureHeader):
                 raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
             plain = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300) or (name == "bleu" and value == FAILED)
             if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
-                shown = value if isinstance(value, str) else type(value).__name__
-                raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
+                shown = repr(value[:60]) if isinstance(value, str) else describe(value)
+                raise ValueError(f"expect {name} is {shown}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
         if isinstance(self.workers, list) and (len(self.workers) != 2 or self.workers[0] >= self.workers[1]):
             raise ValueError(f"workers is {self.workers}; expected the fewest and the most, such as [2, 8]")
         if self.of and self.kind != "analysis":
@@ -151,7 +154,7 @@ class RowHead(RowHeader):
     """Head of a row in a table's file: its keys other than the sections and figures."""
 
     init_from: str | None = None
-    """Name or address of the row whose trained weights this one starts from; null: random weights."""
+    """Name or address of the row whose trained tensors of equal name and shape this one starts from; null: random weights."""
     compare_with: str | None = None
     """Name of the row of this table with which the row is compared; null: the row that it starts from, else the table's baseline."""
     use: list[str] = Field(default_factory=list)

@@ -56,6 +56,8 @@ class TableFile:
     templates: dict[str, Template] = field(default_factory=dict)
     figures: Located = field(default_factory=lambda: Located({}, Position("", ())))
     grid: Grid | None = None
+    lacks_base: bool = False
+    """Whether a file that it extends could not be read, so that keys and templates may be missing."""
 
     @property
     def problems(self) -> list[str]:
@@ -131,13 +133,13 @@ def _read(path: Path) -> TableFile:
         if isinstance(table.document.data.get("grid"), dict):
             table.grid = read_grid(table.document)
             check_means(table.figures, table.document)
-        claims.check(table.document, table.head.claims, table.rows)
-        for i, profile in enumerate(table.head.ladder):
-            if not profile.endswith(".yaml") and profile not in profile_names():
-                table.document.wrong(("ladder", i), f"found {shown(profile)!r}; {nearest(profile, profile_names())}")
-        for i, name in enumerate(table.head.control_rows):
-            if name not in table.rows:
-                table.document.wrong(("control_rows", i), f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")
+        claims.check(table.document, table.rows)
+        for at, profile in table.document.below("ladder").items():
+            if isinstance(profile, str) and not profile.endswith(".yaml") and profile not in profile_names():
+                table.document.wrong(at, f"found {shown(profile)!r}; {nearest(profile, profile_names())}")
+        for at, name in table.document.below("control_rows").items():
+            if isinstance(name, str) and name not in table.rows:
+                table.document.wrong(at, f"found '{shown(name)}': no such row; {nearest(name, table.rows)}")
     return table
 
 
@@ -145,13 +147,14 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     document, data = table.document, table.document.data
     head, sections = _part(table, (), TableHead)
     table.shared.home = document.at(())
+    table.lacks_base = data.get("extends") is not None
     if isinstance(data.get("extends"), str):
         _extend(table, data["extends"], chain)
     table.shared = table.shared.merged(sections)
     if head is not None:
         table.head = head
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
-        table.figures = with_figures(table.figures, document, ())
+    table.figures = with_figures(table.figures, document, ())
     for section, add in (("templates", _template), ("rows", _row)):
         named = data.get(section)
         for name, value in named.items() if isinstance(named, dict) else ():
@@ -190,7 +193,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         _fill(parent, chain)
         table.problems.extend(parent.problems)
         table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
-        table.shared.home = table.document.at(())
+        table.shared.home, table.lacks_base = table.document.at(()), parent.lacks_base
 
 
 def _template(table: TableFile, name: str, value: Any) -> None:
@@ -214,8 +217,8 @@ def _row(table: TableFile, name: str, value: Any) -> None:
     if not isinstance(value, (dict, type(None))):
         document.wrong(path, f"found {describe(value)}; expected a mapping")
         return
-    valid, own = _part(table, path, RowHead)
-    head = valid or RowHead()
+    head, own = _part(table, path, RowHead)
+    head = head or RowHead()
     if first := next((name for name in own.data if head.kind != "run" and (head.kind, name) not in EXTERNAL), None):
         document.wrong((*path, first), f"found in a row of kind {head.kind}; expected only in rows of kind run")
     base, assumed = table.shared, list[str]()
@@ -223,10 +226,10 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         if used in table.templates:
             base = base.merged(table.templates[used].spec)
             assumed += table.templates[used].assumed
-        else:
+        elif not table.lacks_base:
             document.wrong((*path, "use", i), f"found '{shown(used)}'; {nearest(used, table.templates)}")
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
-    figures = Located({}, position) if valid is None else row_figures(table.figures, document, path, head.kind)
+    figures = row_figures(table.figures, document, path, head.kind)
     spec = base.merged(own)
     if head.kind == "external":  # it has no model and no training
         spec.data = defaults() | {"train": {"max_steps": 1}} | {part: spec.data[part] for part in ("data", "score") if part in spec.data}

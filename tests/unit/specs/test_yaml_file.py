@@ -34,7 +34,7 @@ def test_lines_of_keys_and_items() -> None:
         ("a: !!python/object/apply:os.system [x]", 1, "tags are not allowed"), ("a: !x 1", 1, "tags are not allowed"),
         ("a: !!str 1", 1, "tags are not allowed"), ("a: &x 1\nb: *x", 2, "aliases are not allowed"), ("a: 012", 1, "leading zeros"),
         ("a: 1\nb:\tc", 2, "tab"), ("a: 1\n---\nb: 2", 2, "second document"), ("? [x]\n: 1", 1, "as a key"), ("a: [1, 2", 1, "not YAML"),
-        ("a: b: c", 1, "not YAML"), ("a: 123456789012345678901", 1, "18 characters"), ('a: "\\ud800"', 1, "surrogate"),
+        ("a: b: c", 1, "not YAML"), ('a: "\\ud800"', 1, "surrogate"),
         ("a: " + "[" * 60 + "]" * 60, 1, "nesting"), ("[" * 20000, 1, "nested"), ("a\0b: 1", 1, "U+0000"),
     ],
 )  # fmt: skip
