@@ -16,7 +16,7 @@ from orchestrator.cli.commands.run import checked
 from orchestrator.cli.output import echo
 from orchestrator.engines.ray.address import find_dashboard, find_token
 from orchestrator.engines.ray.jobs import api, upload
-from orchestrator.errors import Detached, UserError, raise_all
+from orchestrator.errors import ClusterError, Detached, UserError, raise_all
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import provenance
 from orchestrator.ledger.keys import component_versions
@@ -81,24 +81,31 @@ def submit(
             environment = {"working_dir": folder, "env_vars": dict(job.env)}
             api.start(client, entrypoint=job.command, submission_id=id, runtime_env=environment, metadata=metadata)
     if wait:
-        follow_job(url, id)
+        follow_job(url, id, known=True)
     typer.echo(id)
 
 
-def follow_job(address: str | None, id: str) -> NoReturn:
-    """Prints the job's logs on stdout and exits with its exit code."""
+def follow_job(address: str | None, id: str, *, known: bool = False) -> NoReturn:
+    """Prints the job's logs on stdout and exits with its exit code. known: whether the head has the job.
+
+    UserError: the job cannot be found. ClusterError: the head is lost while this follows the job.
+    """
     url, token = find_dashboard(address), find_token()
     again = f"To follow it again:  nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(url)}"
     try:
         with api.user_errors(url, token):
             client = api.connect(url, token)
+            known = known or client.get_job_info(id) is not None
             log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
             job = api.follow(client, id, partial(print, end="", flush=True))
     except KeyboardInterrupt:
         raise Detached(f"detached; {id} continues. {again}") from None
-    except UserError:
-        log(f"{id}: {again}")
-        raise
+    except UserError as error:
+        if not known:
+            raise
+        if api.UNKNOWN not in str(error):
+            log(f"{id}: {again}")
+        raise ClusterError(*error.lines) from None
     code = api.exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
     log(f"{id}: {job.status.value}, exit code {code}{reason}")

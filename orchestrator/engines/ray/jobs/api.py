@@ -22,6 +22,8 @@ PASSING = (requests.exceptions.ConnectionError, requests.exceptions.Timeout, req
 TRIES, PATIENCE = 90, 120.0
 """Attempts to start a job, two seconds apart; seconds without an answer, after which its log is no longer followed."""
 
+UNKNOWN = "the head does not know the job; if it was started anew, the same `nmt-ablate submit` resumes from the last checkpoints"
+
 
 @contextmanager
 def user_errors(address: str, token: str) -> Iterator[None]:
@@ -36,7 +38,7 @@ def user_errors(address: str, token: str) -> Iterator[None]:
         problem = f"this is no Ray dashboard ({type(error).__name__})"
     except RuntimeError as error:
         text = " ".join(str(error).replace(token, "***").split())
-        problem = f"Ray refused: {shown(text[-300:], 300)}"
+        problem = UNKNOWN if re.search(r"Job \S+ does not exist", text) else f"Ray refused: {shown(text[-300:], 300)}"
     else:
         return
     raise UserError(f"{address}: {problem}") from None

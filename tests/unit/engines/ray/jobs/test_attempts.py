@@ -9,6 +9,7 @@ from requests.exceptions import ChunkedEncodingError
 
 from orchestrator.cli.commands import submit
 from orchestrator.engines.ray.jobs.api import exit_code, follow, last_attempt
+from orchestrator.errors import CommandError
 
 BASE = "sweep-0123456789abcdef"
 
@@ -69,3 +70,18 @@ def test_which_job_stands_for_a_sweep(last, again, id, new, monkeypatch, capsys)
     monkeypatch.setattr(submit.api, "connect", lambda *_: client)
     submit.submit(print, [], {}, None, wait=False, again=again, dry_run=False)
     assert capsys.readouterr().out == f"{id}\n" and started == ([id] if new else [])
+
+
+LOST = RuntimeError("404: Job sweep-1 does not exist.")
+
+
+@pytest.mark.parametrize(("error", "known", "code"), [(LOST, True, 5), (ConnectionError(), True, 5), (LOST, False, 2)])
+def test_a_lost_head_and_an_unknown_job(error, known, code, monkeypatch, capsys):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "x" * 32)
+    monkeypatch.setattr(submit.api, "connect", lambda *_: SimpleNamespace(get_job_info=Mock(side_effect=error)))
+    monkeypatch.setattr(submit.api, "PATIENCE", 0.0)
+    with pytest.raises(CommandError) as caught:
+        submit.follow_job(None, BASE, known=known)
+    said = capsys.readouterr().err
+    assert caught.value.code == code and ("following" in said) == known
+    assert ("the same `nmt-ablate submit`" in str(caught.value), "--attach" in said) == (error is LOST, error is not LOST)
