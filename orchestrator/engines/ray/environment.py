@@ -69,9 +69,10 @@ def configure(results: Path) -> None:
     The token file is created here with mode 0600, because Ray's own is world-readable.
     """
     defaults = mapped(__file__, "settings.txt")
-    if "RAY_ADDRESS" not in os.environ:
+    if os.environ.get("RAY_ADDRESS", "localhost:").rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]"):
         # Despite its name it applies to any system: the node's address is 127.0.0.1, and Ray listens on no other
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    if "RAY_ADDRESS" not in os.environ:
         defaults["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] = "0"  # a process of each Train run; this machine is not taken away
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

@@ -44,6 +44,10 @@ def test_nodes_have_what_the_product_sets_on_a_cluster_of_its_own(monkeypatch, t
         ray_environment.configure(tmp_path)
         patch.setattr(os, "environ", {})
         ray_environment.configure(tmp_path)
+        for address, alone in (("127.0.0.1:6379", "0"), ("localhost:6379", "0"), ("10.0.0.1:6379", None), ("auto", None)):
+            patch.setattr(os, "environ", own := {"RAY_ADDRESS": address})
+            ray_environment.configure(tmp_path)
+            assert own.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == alone, address
     assert len(token.read_text()) == 64 and token.stat().st_mode & 0o777 == 0o600, "a power cut left it empty"
     product.pop("RAY_ADDRESS", None)
     assert len(product) > 5
