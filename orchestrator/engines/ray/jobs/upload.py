@@ -1,6 +1,5 @@
 """The upload of a job: a copy of the checkout's files, without secrets and what .rayignore names. Ray packs it."""
 
-import json
 import os
 import re
 import shutil
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from orchestrator.errors import UserError, raise_all
+from orchestrator.files import atomic
 from orchestrator.ledger.provenance import CODE, COMMIT_FILE, git, run_git
 from orchestrator.specs.positions import display, shown
 
@@ -62,7 +62,8 @@ def collect(root: Path, needed: Collection[Path] = ()) -> Upload:
     wanted = sorted(name for name in tracked | new if (root / name).resolve() == root / name and (root / name).is_file())
     upload = Upload(root, tuple(name for name in wanted if not is_secret(name)), tuple(filter(is_secret, wanted)))
     there = {root / name for name in upload.files}
-    problems = [f"{display(path)}: not in the upload of {display(root)}" for path in needed if path.resolve() not in there]
+    expected = f"not in the upload of {root}; expected a file inside this checkout that git does not ignore"
+    problems = [f"{display(path)}: {expected}" for path in needed if path.resolve() not in there]
     if upload.bytes >= MAX_BYTES:
         problems.append(f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}; expected large files in .rayignore")
     raise_all(problems)
@@ -85,12 +86,13 @@ def copy(upload: Upload, folder: Path, token: str) -> None:
             continue
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(upload.root / name, target)
+        with atomic.naming(target):  # not the source: the folder of temporary files may be full
+            shutil.copy(upload.root / name, target)
         if token and token.encode() in target.read_bytes():
             problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out of the checkout")
     raise_all(problems)
     commit, dirty = git()
-    (folder / COMMIT_FILE).write_text(json.dumps({"git_commit": commit, "dirty_sha256": dirty}), encoding="utf-8")
+    atomic.write_json(folder / COMMIT_FILE, {"git_commit": commit, "dirty_sha256": dirty})
 
 
 def mib(size: int) -> str:

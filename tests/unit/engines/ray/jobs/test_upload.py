@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path, PurePath
+from unittest.mock import Mock
 
 import pytest
 
@@ -93,12 +94,18 @@ def test_a_spec_that_the_job_could_not_read_is_named(checkout, tmp_path_factory)
     outside = tmp_path_factory.mktemp("home") / "s.yaml"
     outside.write_text("x")
     lines = refused(upload.collect, checkout, [outside, checkout / "tracked/deploy.pem", checkout / "search_spaces/a.yaml"])
-    assert [text in line for text, line in zip(("s.yaml: not in", "deploy.pem: not in"), lines, strict=True)] == [True] * 2
+    assert [
+        text in line for text, line in zip((f"s.yaml: not in the upload of {checkout};", "deploy.pem: not in"), lines, strict=True)
+    ] == [True] * 2
 
 
 def test_the_copy_carries_the_commit(checkout, tmp_path, monkeypatch):
     there = tmp_path / "there"
     monkeypatch.setattr(upload, "git", lambda: (COMMIT, DIRTY))
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copy", Mock(side_effect=OSError(28, "No space left on device", "a source")))
+        with pytest.raises(OSError, match=str(there)):
+            upload.copy(upload.collect(checkout), there, "t0ken")
     upload.copy(upload.collect(checkout), there, "t0ken")
     copied = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.is_file()}
     assert copied == {*TRACKED, "search_spaces/untracked.yaml", provenance.COMMIT_FILE} - {"sub/.rayignore"}
