@@ -8,7 +8,7 @@ from typer import Argument, Option
 from orchestrator.cli.options import AsJson, Results, TrackingUri
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
-from orchestrator.files.folders import need_folder
+from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger import object_store
 from orchestrator.paths import published_ledgers
 from orchestrator.safe_text import log
@@ -82,6 +82,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     from orchestrator.tracking.environment import checked_uri, default_uri, reason, redact
 
     need_folder(results, "--results")
+    make(results, "--results")
     uri = checked_uri(tracking_uri)
     try:
         with console(stderr=True).status("updating MLflow") as status:
@@ -120,6 +121,7 @@ def gc(
     from orchestrator.tables import filled_table
 
     need_folder(results, "--results")
+    make(results if delete else None, "--results")
     removed, kept, notes = garbage.collect(results, weights=weights, delete=delete)
     size = sum(item.size for item in removed)
     if as_json:

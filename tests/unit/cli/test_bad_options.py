@@ -1,5 +1,6 @@
 """Bad options and arguments: exit 2, one line that says what, where and what was expected, and nothing is started."""
 
+import os
 import re
 
 import typer
@@ -34,6 +35,7 @@ CASES = [
     *(([*command, "file"], [f"{command[-1]} file: found a file; expected a folder"]) for command in FOLDERS),
     *((["status", "--results", value], ["--results ", message]) for value, message in NOT_FOLDERS.items()),
     (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
+    *(([*command, "--results", "locked"], ["--results locked: may not be written"]) for command in (["gc", "--delete"], ["reconcile"])),
     (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
     (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
     (["status", "--results", "n" * 300], ["File name too long"]),
@@ -57,12 +59,13 @@ CASES = [
 def test_every_bad_option_is_one_line_before_anything_starts(spec, tmp_path, capfd, monkeypatch) -> None:
     spec("  one: {}\n")
     (tmp_path / "file").write_text("x")
-    for name in ("full/x", "results/sweeps"):
+    for name in ("full/x", "results/sweeps", "locked"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "dangling").symlink_to("absent")
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(object_store, "_mirrors", {})
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "locked")  # root may write everywhere
     before = sorted(path.name for path in tmp_path.rglob("*"))
     monkeypatch.setattr(main, "app", typer.main.get_command(main.app))  # built once
     wrong = []
