@@ -12,7 +12,7 @@ from rich.console import Console
 from orchestrator.cli import results as results_command
 from orchestrator.cli.commands import submit
 from orchestrator.cli.commands.run import _print_next_commands
-from orchestrator.errors import Detached, UserError
+from orchestrator.errors import ClusterError, Detached
 from orchestrator.sweeps.options import ExecutionOptions
 
 PLACE = Path("/a b/c;d 'e'")
@@ -45,8 +45,8 @@ def test_after_an_import_and_detached(monkeypatch, capsys) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "")
     monkeypatch.setattr(submit.api, "connect", Mock(side_effect=[KeyboardInterrupt, RuntimeError("status code 503")]))
-    for error in (Detached, UserError):
+    for error in (Detached, ClusterError):
         with pytest.raises(error) as caught:
-            submit.follow_job("http://h:1/a?b&c", "job 1")
+            submit.follow_job("http://h:1/a?b&c", "job 1", known=True)
         told = str(caught.value) if error is Detached else capsys.readouterr().err.splitlines()[-1]
         assert words(told) == ["submit", "--attach", "job 1", "--address", "http://h:1/a?b&c"]
