@@ -35,6 +35,13 @@ class Component(nn.Module):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         """Returns one line on what is wrong with the options, or None. `Bounds` are checked before.
         site: side, num_layers, encoder_layers, decoder_layers, d_model, num_heads, norm."""
+        return None
+
+    @classmethod
+    def refusal(cls, site: dict[str, Any], **options: Any) -> str | None:
+        """Returns the line of `check`, or else one on `norm_orders`, `min_layers` or `read_if`, or None."""
+        if (own := cls.check(site, **options)) is not None:
+            return own
         if site["norm"] in Component.norm_orders and site["norm"] not in cls.norm_orders:
             return f"found norm {site['norm']}; expected {' or '.join(cls.norm_orders)} with {cls.registry} {cls.kind}"
         if site["num_layers"] < cls.min_layers:

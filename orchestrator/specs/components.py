@@ -65,7 +65,7 @@ def check_component(
 ) -> tuple[dict[str, Any] | None, list[Problem]]:
     """Returns the component with its defaults filled in, and its problems.
 
-    `site` (see `site_info`) is passed to the class's own `check`; None skips that check.
+    `site` (see `site_info`) is passed to the class's `refusal`; None skips it.
     """
     known = REGISTRIES[registry]
     if not isinstance(value, dict):
@@ -81,7 +81,7 @@ def check_component(
         options = model.model_validate(value).model_dump()
     except ValidationError as error:
         return None, problems_of(error, model, at)
-    own = None if site is None else getattr(known.get(kind), "check", None)
+    own = None if site is None else known.get(kind).refusal
     refusal = None if own is None else own(site, **{name: option for name, option in options.items() if name != "kind"})
     return options, [Problem(at, refusal)] if refusal else []
 

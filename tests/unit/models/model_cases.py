@@ -38,7 +38,7 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     if kind_name in CONVOLUTIONAL or kind_name == "multistep":
         return config("post", **convolutional(kind, component))
     if kind in STACK_KINDS:
-        check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
+        check, at = REGISTRIES[kind].get(kind_name).refusal, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
         plain = {key: value for key, value in component.items() if key != "kind"}
         stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
         if kind in ("residual", "layer", "connection") and not any(stands.values()):

@@ -40,3 +40,9 @@ def test_options_are_plain_values(registry: str, name: str) -> None:
 
 def test_every_registry_has_its_place_in_a_spec() -> None:
     assert {*components.SLOTS.values(), "regularizer"} == set(REGISTRIES)
+
+
+def test_a_check_of_its_own_leaves_the_rules_of_all_components_on(monkeypatch) -> None:
+    monkeypatch.setattr(REGISTRIES["connection"].get("hierarchical"), "min_layers", 4)
+    (problem,) = check_component("connection", {"kind": "hierarchical"}, {"num_layers": 2, "norm": "pre"})[1]
+    assert "needs at least 4 layers" in problem.message
