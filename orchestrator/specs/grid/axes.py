@@ -180,7 +180,7 @@ def _check(document: Document, path: KeyPath, wanted: Any, values: list[Any]) ->
         for i, value in enumerate(wanted if isinstance(wanted, list) else [wanted]):
             if not _matches(value, values):
                 at = (*path, i) if isinstance(wanted, list) else path
-                document.wrong(at, f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}")
+                document.wrong(at, f"found {describe(value)}; {nearest(str(value), {text(v) for v in values})}")
     elif not wanted:
         document.wrong(path, "found an empty comparison; expected one such as {at_least: 12}")
     else:

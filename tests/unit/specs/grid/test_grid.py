@@ -91,7 +91,7 @@ def test_a_number_drawn_twice_is_one_row(grid) -> None:
         ("a: {key: model.d_ff, loguniform: {low: 2, high: 1}}", "expected low below high"),
         ("a: {key: model.<side>.num_layers, grid: [3]}", "found <side>; expected none (an axis of kind words)"),
         ("a: {key: model.d_ff, grid: [3], when: {b: 1}}\n    b: {key: model.d_model, grid: [8]}", "a.when.b: unknown axis, or one below"),
-        ("a: {key: model.d_ff, grid: [8, 16]}\n    b: {key: model.d_model, grid: [8], when: {a: 12}}", "found 12; expected one of 16, 8"),
+        ("a: {zip: {model.d_ff: [16, 16, 8]}}\n    b: {key: model.d_model, grid: [8], when: {a: 12}}", "found 12; expected one of 16, 8"),
         ("a: {key: model.d_ff, grid: [8, 16]}\n    b: {key: model.d_ff, grid: [24]}", "b.grid[0]: sets model.d_ff, which"),
         ("a: {key: model.d_ff, grid: [8, 8]}", "found a value twice"),
         ("a: {grid: {x: {model.d_ff: 8}, X: {model.d_ff: 16}}}", "found the name X for [a x] and [a X]"),
