@@ -33,8 +33,7 @@ class Component(nn.Module):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """Returns one line on what is wrong with the options, or None. `Bounds` are checked before.
-        site: side, num_layers, encoder_layers, decoder_layers, d_model, num_heads, norm."""
+        """Returns what is wrong, or None. site: side, num_layers, encoder_layers, decoder_layers, d_model, num_heads, norm."""
         return None
 
     @classmethod
