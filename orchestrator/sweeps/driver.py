@@ -29,7 +29,7 @@ from orchestrator.sweeps.budget import budgeted, devices_of
 from orchestrator.sweeps.live import LiveProgress, phase
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parts import check_initial
-from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, view_of
+from orchestrator.sweeps.row import Result, needs_training, spec_is_damaged, stopped_record, view_of
 from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
 
@@ -178,10 +178,7 @@ class Sweep:
             rung = stopped.get(task.name)
             if rung is None or view_of(task, self.ledger).steps >= rung:  # its record is of this rung or of later updates
                 continue
-            metrics = self.ledger.read_rungs(task.train_key).get(rung, {})
-            measured = {"tokens_per_second": metrics.get("train/tokens_per_second"), "valid": {"nll": metrics.get("valid/nll")}}
-            about = {"status": "stopped", "reason": f"stopped by ASHA at step {rung}", "steps": rung, "params": metrics.get("params")}
-            self._write_train(task, about | measured)
+            self._write_train(task, stopped_record(task, rung))
 
     def _write_train(self, task: Task, record: dict[str, Any]) -> None:
         task.run_dir.mkdir(parents=True, exist_ok=True)

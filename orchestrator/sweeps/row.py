@@ -34,6 +34,7 @@ from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
 from orchestrator.training.metrics import HistoryReporter, RungReporter, RungWriter
 from orchestrator.training.runtime import Reporter, Runtime
+from orchestrator.training.state import Progress, TrainResult
 from orchestrator.training.trainer import Trainer
 
 
@@ -117,6 +118,19 @@ def _train(
         ledger.write_capsule(task.train_key, collect(device=str(runtime.device), threads=spec.train.threads))
         ledger.write_train(task.train_key, record)
     return record
+
+
+def stopped_record(task: Task, rung: int) -> dict[str, Any]:
+    """Returns the training record of a run whose process Ray ended at a rung, before it could write one: from the rung's checkpoint."""
+    reason = f"stopped by ASHA at step {rung}"
+    object_store.pull(task.run_dir)
+    saved = Store(task.run_dir, task.train_key).latest(lambda path, problem: None, repair=False)
+    if saved is None or saved.step != rung:  # damaged
+        return {"status": "stopped", "reason": reason, "steps": rung}
+    progress, weights = Progress(**saved.state["progress"]), saved.tensors["model"]
+    result = TrainResult("stopped", reason, progress, sum(tensor.numel() for tensor in weights.values()), weights)
+    world = {"world_size": progress.workers[-1][1], "executed_steps": executed_steps(task.run_dir / "journal.jsonl")}
+    return world | result.to_json()
 
 
 def spec_is_damaged(task: Task, ledger: Ledger) -> bool:

@@ -80,8 +80,10 @@ def test_a_sweep_with_asha_and_a_two_worker_row(swept):
     assert {name: row["status"] for name, row in rows.items()} == {"baseline": "done", "slow": "stopped", "two-workers": "done"}
     assert rows["slow"]["steps"] in (10, 20) and rows["slow"]["bleu"] is None
     assert rows["baseline"]["signature"].startswith("BLEU|nrefs:1")
-    (two,) = [json.loads(p.read_text()) for p in base.glob("results/*/train.json") if rows["two-workers"]["keys"]["train"] in p.read_text()]
+    found = {record["key"]: record for record in (json.loads(path.read_text()) for path in base.glob("results/*/train.json"))}
+    one, two = (found[rows[name]["keys"]["train"]] for name in ("slow", "two-workers"))
     assert two["world_size"] == 2
+    assert found[rows["baseline"]["keys"]["train"]].keys() - one.keys() <= {"ended_by", "text"}, "a stopped run has its sources and sha256"
     token = base / "results" / "ray" / "auth_token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
 
