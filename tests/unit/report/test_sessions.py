@@ -130,7 +130,7 @@ def test_a_session_before_the_judging_runs_a_claim_in_both_orders_and_a_failed_s
             "{model: {d_ff: 48}, optim: {schedule: {warmup: 8}}}", "[model.d_ff]",
             ["claims[0].changes: fused differs in optim.schedule.warmup, too; expected it to differ from demo/small/base only in what"],
         ),
-        ("{model: {encoder: {connection: {kind: dense}}}}", "[model.decoder]", ["fused differs in model.encoder.connection, too; expected it"]),
+        ("{model: {encoder: {connection: {kind: dense}}}}", "[model.decoder]", ["fused differs in model.encoder.connection, too"]),
         ("{train: {max_steps: 8}}", "null", ["fused differs in train.max_steps; expected it"]),
         ("{kind: external}", "[model]", []),
     ],
