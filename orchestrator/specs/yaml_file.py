@@ -133,6 +133,8 @@ class _Reader(yaml.SafeLoader):
             self.wrong(node, path, f"found {shown(text)}; expected a number without leading zeros, or quotes around text")
         elif number["float"]:
             return float(text)
+        elif len(text) > 300:
+            self.wrong(node, path, f"found {shown(text, 30)}; expected a number of at most 300 characters")
         else:
             return int(text, 0) if len(text) <= 18 else float(int(text, 0))  # a schema refuses it where it expects a whole number
         return None
