@@ -36,10 +36,10 @@ def check_url(url: str) -> str:
 
 
 class Bucket:
-    """A bucket behind an obstore `store`. Safe to use from several threads."""
+    """A bucket behind an obstore `store`; `quick`: the same with a short timeout, for small answers. Safe to use from several threads."""
 
-    def __init__(self, url: str, store: Any) -> None:
-        self.url, self._store = url, store
+    def __init__(self, url: str, store: Any, quick: Any = None) -> None:
+        self.url, self._store, self._quick = url, store, quick or store
 
     @classmethod
     def open(cls, url: str) -> "Bucket":
@@ -51,17 +51,17 @@ class Bucket:
             from obstore.store import from_url
         except ImportError:
             raise UserError(f"--results {url}: needs the package obstore; expected pip install '.[s3]' in the checkout") from None
-        client: Any = {"connect_timeout": "5s", "timeout": "120s", "allow_http": True}  # for an endpoint that says http:
+        client: Any = {"connect_timeout": "5s", "allow_http": True}  # for an endpoint that says http:
         retry: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
         try:
-            return cls(url, from_url(url, client_options=client, retry_config=retry))
+            return cls(url, *(from_url(url, client_options=client | {"timeout": limit}, retry_config=retry) for limit in ("120s", "10s")))
         except Exception as error:  # obstore has many exception classes without a useful common base
             raise UserError(f"--results {url}: {clean(error)}") from None
 
-    def get(self, name: str) -> tuple[bytes, Meta] | None:
-        """Content and metadata of an object; None if it does not exist."""
+    def get(self, name: str, *, small: bool = False) -> tuple[bytes, Meta] | None:
+        """Content and metadata of an object; None if it does not exist. small: as a claim, which a server sends within seconds."""
         with suppress(FileNotFoundError), self._naming("read", name):
-            answer = self._store.get(name)
+            answer = (self._quick if small else self._store).get(name)
             return bytes(answer.bytes()), answer.meta
         return None
 
@@ -75,7 +75,7 @@ class Bucket:
         mode: Any = "create" if etag is None else {"e_tag": etag}
         with self._naming("write", name):
             try:
-                return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
+                return str(self._quick.put(name, content, mode=mode, use_multipart=False)["e_tag"])
             except Exception as error:
                 if type(error).__name__ in _CONFLICTS:
                     raise LostRace(name) from error
@@ -83,12 +83,12 @@ class Bucket:
 
     def list(self, prefix: str | None = None) -> list[Meta]:
         with self._naming("list", prefix or "objects"):
-            return [meta for chunk in self._store.list(prefix) for meta in chunk]
+            return [meta for chunk in self._quick.list(prefix) for meta in chunk]
 
     def delete(self, name: str) -> None:
         """Deletes an object; a missing one is no error."""
         with suppress(FileNotFoundError), self._naming("delete", name):
-            self._store.delete(name)
+            self._quick.delete(name)
 
     @contextmanager
     def _naming(self, verb: str, name: str) -> Iterator[None]:

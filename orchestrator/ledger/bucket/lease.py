@@ -33,7 +33,7 @@ PATIENCE = "NMT_REMOTE_PATIENCE"
 
 def read(bucket: Bucket, group: str) -> tuple[dict[str, Any], Meta | None]:
     """Returns (claim, metadata of its object), ({}, None) if the group was never taken. RemoteError if the object is damaged."""
-    answer = bucket.get(claim_of(group))
+    answer = bucket.get(claim_of(group), small=True)
     if answer is None:
         return {}, None
     try:

@@ -234,7 +234,7 @@ class Mirror:
             with suppress(LostRace):
                 self.bucket.put_if(_PROBE, b"", etag)
                 raise UserError(f"{self.url}: the server ignores If-None-Match or If-Match; expected one with conditional writes")
-        answer = self.bucket.get(_PROBE)
+        answer = self.bucket.get(_PROBE, small=True)
         self._clock = timedelta() if answer is None else answer[1]["last_modified"] - datetime.now(UTC)
 
     def age(self, meta: Meta) -> timedelta:

@@ -15,6 +15,7 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach, lease
+from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.layout import claim_of, group_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -143,6 +144,10 @@ def test_a_file_that_a_user_removed_here_comes_back(machines: Machines) -> None:
 
 def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys) -> None:
     mirror = machines.machine("one")
+    quick = Bucket(URL, None, machines)  # a claim does not wait as long as an upload
+    etag = quick.put_if(claim_of("sweeps/x"), b"{}", None)
+    assert [meta["e_tag"] for meta in (lease.read(quick, "sweeps/x")[1], *quick.list())] == [etag] * 2
+    quick.delete(claim_of("sweeps/x"))
     lock = lock_of(mirror).acquire()
     machines.down = True
     train(mirror, lock)
