@@ -20,6 +20,7 @@ _KNOWN = {
     "Connection refused": "connection refused",
     "Name or service not known|Failed to resolve|getaddrinfo|could not translate host name": "no such host",
     "timed out": "no answer in time",
+    r"too many 5\d\d error responses": "the server answers with an error of its own",
     r"(?:error code|\bstatus|^)\s*401\b|\b401 (?:Client|Unauthorized)": "login refused; set MLFLOW_TRACKING_USERNAME and "
     "MLFLOW_TRACKING_PASSWORD",
 }

@@ -6,6 +6,7 @@ from collections import Counter
 
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile
+from orchestrator.tracking.environment import reason
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
 
@@ -61,3 +62,7 @@ def test_server_down_costs_one_warning_and_no_time(fake_results, monkeypatch) ->
         assert time.monotonic() - before < 2
     assert len(said) == 2 and "training" not in said[1] and "reconcile" in said[1]
     assert "cannot be written" in said[0] and "\n" not in said[0] and "hunter2" not in said[0]
+    assert (
+        reason(OSError(f"{uri}/api (Caused by ResponseError('too many 500 error responses'))"))
+        == "the server answers with an error of its own"
+    )
