@@ -212,10 +212,10 @@ def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
 
 
 def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *, paper: bool) -> Spec:
-    """Returns a panel: a line at zero, intervals and points per corpus, and the paper's value as a diamond."""
+    """Returns a panel: a line at zero, intervals and points per corpus, and the claimed difference as a diamond."""
     x = quantity(panel, title, axis={"tickCount": 6 if panel == "score" else 4})
     legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 30}
-    domain = [*corpora, *(["the paper"] if paper else [])]
+    domain = [*corpora, *(["claimed"] if paper else [])]
     colour = {"scale": {"domain": domain, "range": [*_COLOURS[: len(corpora)], "var(--c2)"][: len(domain)]}, "legend": legend}
     shape = {"scale": {"domain": domain, "range": [*["circle"] * len(corpora), "diamond"][: len(domain)]}, "legend": legend}
     corpus = {"field": "corpus", "type": "nominal"}
@@ -228,7 +228,7 @@ def _panel(panel: str, title: str, y: Spec, corpora: Sequence[str], rows: int, *
         layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, dots, f"isValid(datum.{panel})"),
     ]
     if paper and panel == "score":
-        the = {"datum": "the paper"}
+        the = {"datum": "claimed"}
         diamonds = {"y": y, **({"yOffset": {"datum": corpora[0]}} if len(corpora) > 1 else {}), "x": {**x, "field": "paper"}}
         diamonds |= {"color": {**the, **colour}, "shape": {**the, **shape}}
         layers.append(layer({"type": "point", "size": 50, "opacity": 1}, diamonds, "isValid(datum.paper)"))

@@ -93,7 +93,7 @@ def _claims(sections: Sequence[Section], name: str, *, twice: bool = False) -> t
     lines = "\n".join(f"- {_md(table)}: {_md(why)}: {_md(', '.join(rows))}" for table, why, rows in left)
     folded = [_folded("Claims that have no verdict here, and why", lines)] if left and not twice else []
     figures = {} if plot is None else {f"{name}-claims.svg": _svg(plot, None)}
-    image = [f'<img src="{_address(file)}" alt="{_TITLES["effects"]}; a diamond is the paper\'s">' for file in figures]
+    image = [f'<img src="{_address(file)}" alt="{_TITLES["effects"]}; a diamond is the claimed difference">' for file in figures]
     return [*image, "## Claims", grid, *folded], figures
 
 
