@@ -86,34 +86,30 @@ class Sweep:
         preflight.check_metrics(pending)
         preflight.check_precision(pending)
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)
-        failures: dict[str, str] = {}
-        if pending:
-            with self._tracking():
-                with budgeted(self.options, pending):
-                    failures = self._run_pending(pending)
-                object_store.pull(self.options.results)
-                self._record_stopped()
-                for task in self.tasks:  # for readers of the ledger; the next call retries them
-                    reason = failures.get(task.name)
-                    if reason is not None and LockedError.NAMED not in reason and view_of(task, self.ledger).trained not in FINISHED:
-                        self._write_train(task, {"status": "failed", "reason": reason, "steps": 0})
-        else:
+        if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
-            with self._tracking():  # MLflow may lack results of runs without tracking, or of a call that was killed
-                pass
+        with self._tracking():  # MLflow may lack results of runs without tracking, or of a call that was killed
+            failures = self._run_pending(pending) if pending else {}
         return [self._result(task, failures) for task in self.tasks]
 
     def _run_pending(self, pending: list[Task]) -> dict[str, str]:
-        """Runs parents before children. Returns the failures."""
+        """Runs parents before children, and records stopped and failed runs. Returns the failures."""
         failures: dict[str, str] = {}
         search = None if self.asha is None else self.asha.path
-        session = self.engine.session(self.options, max(task.workers for task in pending))
-        with LiveProgress(pending, self.console, self.ledger, search, self.options.engine).following(), session:
-            for level in topological_levels(pending):
-                blocked = self._blocked(level, failures)
-                failures |= blocked
-                jobs = group_jobs([task for task in self._start_order(level) if task.name not in blocked])
-                failures |= self.engine.run(jobs, self.asha, self.options) if jobs else {}
+        with budgeted(self.options, pending):
+            session = self.engine.session(self.options, max(task.workers for task in pending))
+            with LiveProgress(pending, self.console, self.ledger, search, self.options.engine).following(), session:
+                for level in topological_levels(pending):
+                    blocked = self._blocked(level, failures)
+                    failures |= blocked
+                    jobs = group_jobs([task for task in self._start_order(level) if task.name not in blocked])
+                    failures |= self.engine.run(jobs, self.asha, self.options) if jobs else {}
+        object_store.pull(self.options.results)
+        self._record_stopped()
+        for task in self.tasks:  # for readers of the ledger; the next call retries them
+            reason = failures.get(task.name)
+            if reason is not None and LockedError.NAMED not in reason and view_of(task, self.ledger).trained not in FINISHED:
+                self._write_train(task, {"status": "failed", "reason": reason, "steps": 0})
         return failures
 
     def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
