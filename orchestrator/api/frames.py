@@ -261,7 +261,7 @@ def compare(a: Target, b: Target, *, metric: str | None = None, seeds: Iterable[
     if (found := judged.get((ours.id, base.id, metric))) is None:
         known = ", ".join(own for row, against, own in judged if (row, against) == (ours.id, base.id))
         raise UserError(f"{a}: no {metric} of both rows; expected one of {known}")
-    effect = found.effects[0] if found.effects else None
+    effect = found.effect
     answer = None if effect is None or effect.difference is None else effect.difference.other_sentences
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
     ending = TUNED if family.searches else ""

@@ -1,7 +1,6 @@
 """`run` and `sweep`."""
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,9 +33,8 @@ from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import make_tasks
 from orchestrator.tracking.environment import checked_uri
+from orchestrator.tuning.search import Execute
 from orchestrator.tuning.trials import Tuning
-
-Engine = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 
 def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
@@ -105,7 +103,7 @@ def execute_rows(
         tune.check(tuning, trainable, options)
         results = tune.execute_tuned(trainable, tuning, seeds, options, _execute)
     else:
-        engine: Engine = partial(looks.execute_looks, request) if options.until_decided and request is not None else execute
+        engine: Execute = partial(looks.execute_looks, request) if options.until_decided and request is not None else execute
         results = _execute(engine, trainable, seeds, options)
     out = console(stderr=options.as_json)
     tables = _print_results(results, request, out, options)
@@ -131,7 +129,7 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
     return trainable, options
 
 
-def _execute(engine: Engine, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
+def _execute(engine: Execute, rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[Result]:
     """Runs `engine`. A sweep that reaches its cap on device-hours exits like an interrupted sweep."""
     try:
         with stdout_to_stderr():

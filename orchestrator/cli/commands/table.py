@@ -80,12 +80,10 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
     file, address, rows, finder, options = family.file, family.address, family.rows, family.finder, request.options
     named = family.named(request.rows)
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind in SCORED}
-    base = None
-    if baseline is not None:
-        base = runs.get(baseline.removeprefix(f"{address}/"))
-        if base is None:
-            hint = nearest(baseline.removeprefix(f"{address}/"), runs)
-            raise UserError(f"--baseline {shown(baseline)}: no such row of {address}; {hint}")
+    asked = None if baseline is None else baseline.removeprefix(f"{address}/")
+    if asked is not None and asked not in runs:
+        raise UserError(f"--baseline {shown(str(baseline))}: no such row of {address}; {nearest(asked, runs)}")
+    base = None if asked is None else runs[asked]
     sets = options.sets or []
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
@@ -105,6 +103,6 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
     )
     made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
     searches = {row: record for row, record in family.searches.items() if row in named}
-    asked = quoted(["--baseline", short_id(base)] if base is not None else []) + options.judged
     own = [row for row in rows if row.id in named]
-    return Section(made, own, made.outcomes, finder, base, scale, options.arguments, asked, searches=searches)
+    given = quoted([] if base is None else ["--baseline", short_id(base)])
+    return Section(made, own, made.outcomes, finder, base, scale, options.arguments, given + options.judged, searches=searches)
