@@ -41,10 +41,9 @@ def resolve(
 
     A table includes the controls that its rows request, each below its variant. A single row includes only `given` controls.
 
-    Args:
-        data: vocabulary sizes and lengths, on which controls depend.
-        given: kinds of controls that replace the ones in the files.
-        preparing: whether to prepare corpora that controls need; for commands that train afterwards.
+    data: vocabulary sizes and lengths, on which controls depend.
+    given: kinds of controls that replace the ones in the files.
+    preparing: whether to prepare corpora that controls need; for commands that train afterwards.
 
     Raises UserError as `specs.rows.resolve` does, and if `target` is a control that cannot be resolved.
     """

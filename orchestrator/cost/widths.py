@@ -23,8 +23,7 @@ def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSp
     First only `d_ff` changes, or `widths` for layers without a feed-forward network, such as convolutions. If this misses the target,
     d_model changes in steps of twice `num_heads`, nearest values first. The inner width changes in proportion and is then fitted alone.
 
-    Args:
-        sizes: source and target vocabulary sizes.
+    sizes: source and target vocabulary sizes.
 
     UserError: no width can change, or no model is within TOLERANCE.
     """

@@ -26,8 +26,6 @@ SAMPLE = 2000
 
 Files = Mapping[str, Sequence[Path]]
 """Files of each split."""
-TEMPLATE = Path(__file__).with_name("new_table.yaml")
-"""The table that `new` writes; `${NAME}` is filled in."""
 
 
 def add(
@@ -35,12 +33,11 @@ def add(
 ) -> tuple[Path, Report]:
     """Checks parallel files and writes their entry to the user's own search spaces.
 
-    Args:
-        src, tgt: Language codes.
-        files: Source file and references of train, valid and test sets.
-        raw: Test set -> untokenised references.
-        about: Comment at the start of the entry.
-        form: `text`, `pieces`, `normal_form` (default NFC) and `cleaned` of the entry.
+    src, tgt: Language codes.
+    files: Source file and references of train, valid and test sets.
+    raw: Test set -> untokenised references.
+    about: Comment at the start of the entry.
+    form: `text`, `pieces`, `normal_form` (default NFC) and `cleaned` of the entry.
 
     Returns the entry's file and the report of the check. The entry holds absolute paths, numbers of pairs and sha256: the files stay where
     they are. Raises UserError with everything that is wrong, for a name that is taken, and for unknown language codes.
@@ -100,7 +97,7 @@ def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
     pairs = len(sample) + sum(1 for _ in rows)
     joint = 2 * len(source & target) > len(source | target)
     size = 8000 if pairs >= 100_000 or len(source | target) > 1000 else 4000 if pairs >= 10_000 else 1000
-    text = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+    text = Template(Path(__file__).with_name("new_table.yaml").read_text(encoding="utf-8")).substitute(
         address=address,
         paper=paper,
         table=table,

@@ -192,9 +192,8 @@ class Layout:
 def layout(table: Table, names: Sequence[str] = ()) -> Layout:
     """Chooses columns.
 
-    Args:
-        names: names of columns, in their order. A name shows the paper's column and ours; `all` shows every column. Default: all columns
-            except added parameters, other controls, speeds without a measurement and columns with equal values in all rows.
+    names: names of columns, in their order. A name shows the paper's column and ours; `all` shows every column. Default: all columns
+        except added parameters, other controls, speeds without a measurement and columns with equal values in all rows.
 
     UserError for a name that the table does not have.
     """

@@ -32,14 +32,13 @@ BLEU, CHRF, NLL, VALID_NLL = "bleu", "chrf", "nll", "valid/nll"
 class Comparisons:
     """The judgements of a whole table.
 
-    Args:
-        rows: rows of the table, with its matched controls.
-        starts: row -> the row with which it is compared (`specs.row`).
-        stated: claims of the table's file. They add to the differences that the paper reports and replace equal ones.
-        usual: `starts` without `--baseline`, for the claims; default: starts.
-        setting: how our setting differs from the paper's.
-        planned: row -> the number of looks that a sweep plans for it. A claim with an earlier look keeps its earlier number.
-        recording: whether to record this look in the results folder.
+    rows: rows of the table, with its matched controls.
+    starts: row -> the row with which it is compared (`specs.row`).
+    stated: claims of the table's file. They add to the differences that the paper reports and replace equal ones.
+    usual: `starts` without `--baseline`, for the claims; default: starts.
+    setting: how our setting differs from the paper's.
+    planned: row -> the number of looks that a sweep plans for it. A claim with an earlier look keeps its earlier number.
+    recording: whether to record this look in the results folder.
     """
 
     def __init__(

@@ -18,17 +18,16 @@ NOT_RUN, NOT_COMPARED = "not run", "not compared"
 class Judgement:
     """A claim on one metric with the evidence of our runs.
 
-    Args:
-        claim: the claim with the addresses of its rows. Its effect is None if it predicts at most the sign on this metric.
-        stated: False: the claim is about another metric and predicts only the sign here. claimed: whether an effect is claimed.
-        effects: the difference to each control at `level`, the strongest first; empty without results.
-        p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed, and if
-            failed seeds or a control forbid a verdict.
-        unmet: controls with which the row was not compared, each with the reason.
-        look: number of times that the claim was judged with new seeds. level: significance level of this look.
-        chrf: for a claim on BLEU, the difference in chrF to the strongest control. Verdicts ignore it.
-        setting: how our setting differs from the paper's.
-        own: whether it compares a row with its usual comparison row, on the row's own metric or its nll.
+    claim: the claim with the addresses of its rows. Its effect is None if it predicts at most the sign on this metric.
+    stated: False: the claim is about another metric and predicts only the sign here. claimed: whether an effect is claimed.
+    effects: the difference to each control at `level`, the strongest first; empty without results.
+    p: p-value of the claim, adjusted for the `family` claims of the table (Holm). raw: before adjustment. None with one seed, and if
+        failed seeds or a control forbid a verdict.
+    unmet: controls with which the row was not compared, each with the reason.
+    look: number of times that the claim was judged with new seeds. level: significance level of this look.
+    chrf: for a claim on BLEU, the difference in chrF to the strongest control. Verdicts ignore it.
+    setting: how our setting differs from the paper's.
+    own: whether it compares a row with its usual comparison row, on the row's own metric or its nll.
     """
 
     claim: RowClaim

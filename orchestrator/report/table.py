@@ -90,15 +90,14 @@ def make(
 ) -> Table:
     """Makes the table of resolved rows.
 
-    Args:
-        columns: order of the reported columns; default: order of appearance.
-        scale: how our setting differs from the published one, for a note.
-        base: row to compare with; default: the row that a row starts from if it is in the table, else the table's `baseline`.
-        stated: claims of the table's file, which are judged together with the paper's differences.
-        full_size: whether the models have the published sizes, so that their parameters are compared with the reported ones.
-        given: options that the rows need on a command line besides their address.
-        named: the rows to show; None: all. All rows are judged, and relative figures are relative to all.
-        recording: whether to record this look, if `base` is the default.
+    columns: order of the reported columns; default: order of appearance.
+    scale: how our setting differs from the published one, for a note.
+    base: row to compare with; default: the row that a row starts from if it is in the table, else the table's `baseline`.
+    stated: claims of the table's file, which are judged together with the paper's differences.
+    full_size: whether the models have the published sizes, so that their parameters are compared with the reported ones.
+    given: options that the rows need on a command line besides their address.
+    named: the rows to show; None: all. All rows are judged, and relative figures are relative to all.
+    recording: whether to record this look, if `base` is the default.
     """
     seeds, whole = list(seeds), rows
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}

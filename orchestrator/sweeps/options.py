@@ -74,15 +74,14 @@ def file_name(name: str, most: int = 200) -> str:
 class ExecutionOptions(RowOptions):
     """How rows are executed. Nothing here is part of a key. Other fields are the options of the same names (`cli.options`).
 
-    Args:
-        engine: `local`, `ray`, or `auto`, in whose place `engines.execute.choose_engine` puts one of them.
-        name: Name of the sweep.
-        sweep: The `sweep` section of the spec as plain data, resources included.
-        claims: Claims of the tables, as `specs.claims.as_data` gives them.
-        mirrors: Read-only ledgers that complement `results`.
-        dropped: Runs, as `ROW:SEED`, that a look has dropped.
-        train_only: Read no test set: runs are trained, and neither decoded nor scored.
-        until: Row -> the rung at which its runs save and stop.
+    engine: `local`, `ray`, or `auto`, in whose place `engines.execute.choose_engine` puts one of them.
+    name: Name of the sweep.
+    sweep: The `sweep` section of the spec as plain data, resources included.
+    claims: Claims of the tables, as `specs.claims.as_data` gives them.
+    mirrors: Read-only ledgers that complement `results`.
+    dropped: Runs, as `ROW:SEED`, that a look has dropped.
+    train_only: Read no test set: runs are trained, and neither decoded nor scored.
+    until: Row -> the rung at which its runs save and stop.
     """
 
     engine: str = "local"

@@ -36,12 +36,11 @@ STOP_POLL_EVERY = 10  # steps between two agreements of several CPU workers on w
 class Trainer:
     """One training, from the last good checkpoint in `store`, or from scratch, to the end of `spec.train`.
 
-    Args:
-        reporters: Receive the metrics at every report of the main worker.
-        rungs: Steps at which a validation is reported after its checkpoint is durable. Rungs never change the weights.
-        init_weights: Weights of a trained parent; tensors with matching name and shape are copied.
-        rung_metrics: Additional metrics at rungs and at the end.
-        origin: Component sources of the training (`ledger.component_sources`), for its record.
+    reporters: Receive the metrics at every report of the main worker.
+    rungs: Steps at which a validation is reported after its checkpoint is durable. Rungs never change the weights.
+    init_weights: Weights of a trained parent; tensors with matching name and shape are copied.
+    rung_metrics: Additional metrics at rungs and at the end.
+    origin: Component sources of the training (`ledger.component_sources`), for its record.
     """
 
     def __init__(

@@ -52,10 +52,9 @@ def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
 class Search:
     """A search over arms, whose trials `execute` trains.
 
-    Args:
-        execute: runs rows with seeds under options and returns their results (see `sweeps.driver.execute`).
-        options: options of the sweep.
-        suggest: returns the next point of an arm, for sampler `tpe`.
+    execute: runs rows with seeds under options and returns their results (see `sweeps.driver.execute`).
+    options: options of the sweep.
+    suggest: returns the next point of an arm, for sampler `tpe`.
     """
 
     def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger, suggest: Suggest | None = None) -> None:

@@ -46,10 +46,9 @@ def only(target: object, rows: list[Row], kinds: Sequence[str] = ("run",)) -> Ro
 class Family:
     """A table whose claims are judged together, with access to its results.
 
-    Args:
-        rows: all rows of the file, and every matched control with results.
-        seeds: seeds to search for, besides the seeds in the ledger.
-        searches: row -> the search that chose its configuration (`tuning.choice`); empty: the rows are as written.
+    rows: all rows of the file, and every matched control with results.
+    seeds: seeds to search for, besides the seeds in the ledger.
+    searches: row -> the search that chose its configuration (`tuning.choice`); empty: the rows are as written.
     """
 
     address: str

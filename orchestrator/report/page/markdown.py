@@ -21,9 +21,6 @@ from orchestrator.safe_text import markdown as _md
 from orchestrator.safe_text import visible
 from orchestrator.tables import counted
 
-WIDTH = {"curves": 760}
-"""Width of a chart in pixels. Other charts are `NARROW`, so that two fit side by side on GitHub."""
-NARROW = 360
 KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system": "system", "device": "device", "cpu": "cpu", "gpu": "gpu"}
 """Field of an environment -> its name on the page. Unknown fields are left out."""
 
@@ -33,9 +30,8 @@ def report(
 ) -> dict[str, str]:
     """Returns pages and figures: file name -> content. Tables of several papers have a front page, and a page per paper.
 
-    Args:
-        name: name of the front page without its suffix. The names of the other files begin with it.
-        texts: paper, or "" for the front page -> Markdown at the start of its page, instead of the title.
+    name: name of the front page without its suffix. The names of the other files begin with it.
+    texts: paper, or "" for the front page -> Markdown at the start of its page, instead of the title.
     """
     texts, papers = texts or {}, list(dict.fromkeys(_paper(section) for section in sections))
     front = texts.get("", f"# {_md(title)}")
@@ -76,7 +72,9 @@ def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
         own = {key: spec for key, spec in drawn.items() if spec is not None}
         at = f"{name}-{sections.index(section)}" if section.searches else name
         files = {key: f"{at}-{key if key in _TITLES else 'speed'}.svg" for key in own}
-        figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
+        figures |= {
+            files[key]: _svg(spec, 760 if key == "curves" else 360) for key, spec in own.items()
+        }  # pixels; two of 360 fit on GitHub
         parts += _part(section, files, named=several)
     return figures | {f"{name}.md": _joined(parts)}
 

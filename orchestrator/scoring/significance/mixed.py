@@ -83,9 +83,8 @@ def unpaired(a: Floats, b: Floats) -> Spread | None:
 class MixedModel(Generic[Name]):
     """The model of the rows that were scored alike.
 
-    Args:
-        floor: variance of other runs of the same recipe, which counts as one more row.
-        blocks: row -> seed -> the kind of device that trained it. Absent: one kind. "": unknown, nothing is subtracted.
+    floor: variance of other runs of the same recipe, which counts as one more row.
+    blocks: row -> seed -> the kind of device that trained it. Absent: one kind. "": unknown, nothing is subtracted.
 
     tau2: variance of the seeds' effects. moderated: row -> s~^2, empty if no row has two seeds. prior: s_0^2.
     """

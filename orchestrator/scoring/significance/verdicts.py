@@ -68,12 +68,11 @@ def judge(
 ) -> Verdict:
     """Returns the verdict on a difference.
 
-    Args:
-        found: difference to the strongest control; None if an arm has one seed.
-        p: p-value of the claim, adjusted for the table's other claims; default: p of `found`.
-        controls: number of controls from which the strongest was chosen.
-        level: level of significance, and of the intervals.
-        digits: decimals of differences in the reason.
+    found: difference to the strongest control; None if an arm has one seed.
+    p: p-value of the claim, adjusted for the table's other claims; default: p of `found`.
+    controls: number of controls from which the strongest was chosen.
+    level: level of significance, and of the intervals.
+    digits: decimals of differences in the reason.
     """
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
