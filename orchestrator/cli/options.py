@@ -22,8 +22,7 @@ def folder(name: str, text: str, variable: str | None = None) -> Any:
 
 
 Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
-SCALES = f"Scale: {', '.join(profile_names())}, or a file."
-Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help=SCALES)]
+Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help=f"Scale: {', '.join(profile_names())}, or a file.")]
 Seed = Annotated[int | None, Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, Option("--seeds", metavar="1,4-6,..", help="Seeds; default: those of the file (with --tune: seeds.judge).")]
 DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]
@@ -70,9 +69,8 @@ SOME: dict[str, Any] = {
 def expand_options(*some: str, **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces a command's parameter `options`, a dataclass, by one option for each of its fields in SHARED.
 
-    Args:
-        some: Fields of SOME that this command also accepts.
-        defaults: Fields whose default differs for this command.
+    some: Fields of SOME that this command also accepts.
+    defaults: Fields whose default differs for this command.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -22,7 +22,6 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 
 MAX_LINE_BYTES = 1_000_000
-BLOCK = 1 << 16  # bytes that are decoded at once
 _MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}
 """Compression -> the first bytes of its files."""
 
@@ -67,7 +66,7 @@ def iter_lines(path: Path) -> Iterator[str]:
     Raises UserError like `open_text`, for a line over MAX_LINE_BYTES, for lines that end in CR alone, and at the first line that is not
     UTF-8 or has a NUL, with its number and the offset of the byte.
     """
-    done, rest, size = 0, b"", min(BLOCK, MAX_LINE_BYTES)
+    done, rest, size = 0, b"", min(1 << 16, MAX_LINE_BYTES)  # bytes that are decoded at once
     with open_text(path) as file:
         while block := file.read(size):
             head, end, tail = block.rpartition(b"\n")

@@ -15,8 +15,6 @@ from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.text_form import normalised
 
-MAX_FIELD = 10_000_000  # characters of a CSV field
-
 
 class CorpusText:
     """Text in files, or of the built-in languages. held_out: valid and the test sets."""
@@ -70,7 +68,7 @@ def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None
 
     Raises UserError for missing columns, a record without them, text that is not UTF-8, and fewer records than `records` needs.
     """
-    csv.field_size_limit(MAX_FIELD)
+    csv.field_size_limit(10_000_000)  # characters
     start, stop = records or (0, None)
     number = 0
     try:

@@ -22,8 +22,6 @@ CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
 """Paths that the hash of uncommitted changes covers: edits of specs, documents and stored results do not affect a run."""
 
 LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "sacremoses", "safetensors", "mlflow")
-TIMEOUT = 10.0
-"""Seconds for one git command."""
 COMMIT_FILE = ".nmt-source.json"
 """File in an uploaded checkout, which has no .git, that holds the commit it was made from."""
 
@@ -81,7 +79,7 @@ def run_git(*arguments: str, root: Path | None = None) -> bytes | None:
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ["git", "-C", str(root or ROOT), "-c", "core.fsmonitor=false", *arguments]
     try:
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=True)
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=10.0, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout

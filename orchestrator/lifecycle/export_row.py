@@ -37,8 +37,6 @@ DecodeSpec = LengthPenalty = object
 '''
 SCRIPT = Path(__file__).with_name("translate.txt")
 """The translation script."""
-CARD = Path(__file__).with_name("model_card.md")
-"""The model card; `$NAME` is filled in."""
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
@@ -141,7 +139,7 @@ def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     for name, found in metadata["scores"].items():
         figures = ", ".join(f"{title} {_figure(found[key])}" for key, title in TITLES.items() if key in found)
         scores.append(f"| {markdown(name)} | {figures} | {markdown(str(found.get('signature', '')))} |")
-    return Template(CARD.read_text(encoding="utf-8")).substitute(
+    return Template(Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")).substitute(
         name=f"{markdown(metadata['id'])}, seed {metadata['seed']}",
         about=f"{markdown(metadata['label'])}. A translation model from {source} to {target}",
         facts="\n".join(f"| {markdown(name)} | {_text(value)} |" for name, value in facts.items()),

@@ -32,8 +32,6 @@ WRAPPED = 36
 """Number of characters from which a text is wrapped."""
 COLUMN = 52
 """Number of characters that fit one column of a paper. A wider table spans both columns."""
-FLOAT = Path(__file__).with_name("table.tex")
-"""Template around the rows in LaTeX; `$NAME` is replaced."""
 OF_PAPER = ("row", "system", "params", "bleu", "delta", "verdict", "nll", *ROUGE)
 OF_NOTES = ("against", "data", "steps", "seeds")
 """Columns of LaTeX, and columns that its notes replace, unless the caller names columns."""
@@ -58,7 +56,7 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
     beside = " The paper's figures beside ours." if any(line.reported for line in table.rows) else ""
     width = sum(2 + min(WRAPPED, max(map(len, (column.title, *column.cells)))) for column in made.columns)
-    return Template(FLOAT.read_text(encoding="utf-8")).substitute(
+    return Template(Path(__file__).with_name("table.tex").read_text(encoding="utf-8")).substitute(
         title=visible(" ".join(table.table.split())),
         kind="table*" if width > COLUMN else "table",
         caption=f"{name}.{beside}",
@@ -164,8 +162,6 @@ def _line(values: Sequence[str], widths: Sequence[int]) -> str:
 FIRST_TO_GO = ("chrf_delta", "parts", "params", "chrf", "system", "steps", "data", "seeds", "status", "nll")
 LAST_TO_GO = ("against", *ROUGE, "bleu", "delta", "verdict")
 """Columns in the order in which a narrow terminal leaves them out. Between both go the paper's figures, then other columns."""
-TEXT_WIDTH = 18
-"""Width to which long texts are folded if need be."""
 
 
 def show(console: Console, table: Table, names: Sequence[str] = ()) -> None:
@@ -234,4 +230,4 @@ def _least(column: Column) -> int:
     if column.numeric or column.name == "row":
         return _longest(column)
     words = max(len(word) for text in (column.title, *column.cells) for word in text.split())
-    return max(words, min(_longest(column), TEXT_WIDTH))
+    return max(words, min(_longest(column), 18))  # long texts are folded

@@ -22,7 +22,6 @@ from orchestrator.tables import counted
 
 NLL = "nll"
 MACHINE = ("device", "cpu", "threads")  # fields of a capsule in which trainings with comparable seconds agree
-UNEVEN = 1.25  # minimum ratio of tokens per parameter between sizes for a note
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ def _notes(sizes: Sequence[Size]) -> list[str]:
     notes = ["verdict: of each size alone, as its table has it", "each doubling: of the parameters of the row that a row is compared with"]
     ratio = {size.profile: size.tokens_per_parameter(str(size.section.table.base)) for size in sizes}
     known = {profile: each for profile, each in ratio.items() if each is not None}
-    if known and max(known.values()) > UNEVEN * min(known.values()):
+    if known and max(known.values()) > 1.25 * min(known.values()):  # a smaller difference has no note
         said = ", ".join(f"{each:.1f} ({profile})" for profile, each in known.items())
         notes.append(f"tokens per parameter of the baseline differ between sizes: {said}")
     if len(sizes) < LEAST_SIZES:

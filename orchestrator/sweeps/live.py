@@ -25,10 +25,6 @@ from orchestrator.sweeps.task import Task
 POLL_SECONDS = 0.5
 SILENCE = 25.0
 """Without a terminal: seconds without output after which a line reports the progress."""
-OTHER_LINES = 10
-"""Lines of the screen that the rows of the table leave free for its frame, the summary and the prompt."""
-QUIET = 1.0
-"""Without a terminal: seconds after which a phase is reported."""
 
 
 @contextmanager
@@ -39,7 +35,7 @@ def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str],
         with console.status(visible(what)) as status:
             yield lambda text: status.update(visible(text))
         return
-    timer = threading.Timer(QUIET, log, (what,))
+    timer = threading.Timer(1.0, log, (what,))  # a short phase prints no line
     timer.start()
     try:
         yield lambda text: None
@@ -133,7 +129,7 @@ class LiveProgress:
         """Returns the table: active runs, then finished runs, as far as the screen has room, and a summary of all runs."""
         runs = list(self.runs.values())
         urgent = sorted(runs, key=lambda run: 0 if run.status in WORKING else 1 if run.status in ENDED else 2)
-        names = {run.name for run in urgent[: max(1, self.console.height - OTHER_LINES)]}
+        names = {run.name for run in urgent[: max(1, self.console.height - 10)]}  # less frame, summary and prompt
         more = f"{len(runs) - len(names)} runs are not shown; " if len(names) < len(runs) else ""
         table = runs_table([run for run in runs if run.name in names])
         for column in table.columns:  # a long name must not take a second line

@@ -22,9 +22,6 @@ from orchestrator.specs.schema import DataSpec, RunSpec
 from orchestrator.sweeps import parts
 from orchestrator.tables import counted
 
-NO_WEIGHTS = "a row starts from its weights, which are not here"
-"""Reason for which a finished row is new: it is trained again, translated and scored."""
-
 UNDECODED = "its decoding needs its weights, which are not here"
 """Reason for which a row trains again that has a finished training."""
 
@@ -205,7 +202,7 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:
     return [
-        replace(row, status="new", reason=NO_WEIGHTS, trained=None, scored=())
+        replace(row, status="new", reason="a row starts from its weights, which are not here", trained=None, scored=())
         if row.status == "done" and row.keys.train in without_weights
         else row
         for row in rows

@@ -35,8 +35,6 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-BOOKKEEPING = ("total_steps", "rung")
-"""Entries of a report that are no figures of the run: a chart of them says nothing."""
 FIRST = ("valid/nll", "train/nll")
 """Written before the others: the UI's comparison opens with the metric that a run had first."""
 
@@ -53,7 +51,7 @@ def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> list[Point]
         if not isinstance(step, int):
             continue
         time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
-        figures = {name: item for name, item in line.items() if name not in ("step", "t", "key", *BOOKKEEPING)}
+        figures = {name: item for name, item in line.items() if name not in ("step", "t", "key", "total_steps", "rung")}
         for key, value in flatten({name: figures[name] for name in FIRST if name in figures} | figures):
             if (metric_value := number(value)) is None or step <= last.get(key, -1):
                 continue

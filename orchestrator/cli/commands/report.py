@@ -22,8 +22,6 @@ from orchestrator.sweeps.options import ExecutionOptions, RowOptions, file_name
 from orchestrator.tracking.artifacts import log_page, page_of
 from orchestrator.tracking.environment import reason
 
-LONGEST = 100
-"""Maximum length of a page's name, for file systems."""
 MOST_ROWS = 500
 """Sweeps with more rows write no page themselves: 100 rows with three seeds have 3 MB."""
 
@@ -70,7 +68,7 @@ def report(
         found |= {(section.table.table, tuple((row.id, row.source_file) for row in section.rows)): section for section in own}
         names.append(address_of(target, request.rows, request.found))
     name = sweep_name("+".join(dict.fromkeys(names)), options.ladder or options.profile, options.sets, parse(options.controls))
-    name = file_name(name, LONGEST)
+    name = file_name(name, 100)  # file systems take no longer names of the page and its figures
     made = list(found.values())
     texts = {} if text is None else _texts(text, {section.table.table.partition("/")[0] for section in made})
     if as_markdown:

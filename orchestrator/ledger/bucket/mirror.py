@@ -23,8 +23,6 @@ from orchestrator.ledger.bucket.bucket import Bucket, LostRace, Meta
 from orchestrator.ledger.layout import LOOKS, claim_of, files_in, group_of, groups_in, is_needed, is_shared, on_demand, writing_order
 from orchestrator.paths import user_cache
 
-AT_ONCE = 8
-"""Groups fetched concurrently."""
 TRIES = 4
 """Attempts at uploading a group whose files are being replaced."""
 _PROBE = ".probe"
@@ -105,7 +103,7 @@ class Mirror:
         for meta in self.bucket.list(folder):
             if (group := group_of(meta["path"])) is not None:
                 listed.setdefault(group, []).append(meta)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(8) as pool:  # groups that are fetched concurrently
             list(pool.map(self._pull, listed, listed.values()))
 
     def pull(self, path: Path) -> None:

@@ -43,13 +43,9 @@ def zero(axis: str) -> Spec:
     return {"data": {"values": [{}]}, **line}
 
 
-FAR = 10.0
-"""Values with an absolute value above this many times its third quartile are named, not drawn: they would make the axis too wide."""
-
-
 def limit(values: Sequence[float]) -> float:
-    """Returns the largest absolute value to draw."""
-    return FAR * statistics.quantiles(map(abs, values), n=4, method="inclusive")[2] or math.inf
+    """Returns the largest absolute value to draw: ten times the third quartile. Larger ones are named, for they make the axis too wide."""
+    return 10.0 * statistics.quantiles(map(abs, values), n=4, method="inclusive")[2] or math.inf
 
 
 def left_out(names: Sequence[str]) -> Spec:
@@ -198,10 +194,6 @@ def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
     ]
 
 
-LEAST_RATIO = 1.01
-"""Least ratio of the largest to the smallest size, or speed, of a chart."""
-
-
 def quality(section: Section) -> dict[str, Spec]:
     """Returns chart name -> chart of the score against parameters or speed. Empty with less than two rows.
 
@@ -223,7 +215,7 @@ def quality(section: Section) -> dict[str, Spec]:
     for field, title, fewer in (("params", "parameters [millions]", True), (*speed, False)):
         known = [(line, ours, x, y) for line, ours, y in lines if (x := getattr(ours, field)) is not None]
         dots = [_dot(line, ours, x / 1e6 if field == "params" else x, y) for line, ours, x, y in known]
-        alike = not dots or max(dot["x"] for dot in dots) < LEAST_RATIO * min(dot["x"] for dot in dots)
+        alike = not dots or max(dot["x"] for dot in dots) < 1.01 * min(dot["x"] for dot in dots)  # within one percent
         if not alike and (field != "tokens_per_second" or len(machines) == 1):
             made[field] = _scatter(section, dots, title, name, fewer=fewer) | left_out(far)
     return made

@@ -43,9 +43,6 @@ def provenance(section: Section) -> tuple[list[RunLine], dict[str, dict[str, Any
     return runs, environments
 
 
-ABSENT = "–"
-
-
 def varying(section: Section) -> tuple[list[str], dict[str, list[str]]]:
     """Returns the spec keys that differ between rows, and their values in each row (by short name)."""
     specs = {row.id: row.spec for row in section.rows if row.spec is not None}
@@ -56,5 +53,5 @@ def varying(section: Section) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _text(spec: dict[str, Any], key: str) -> str:
-    value = spec.get(key, ABSENT)
+    value = spec.get(key, "–")
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)  # as YAML has them
