@@ -73,7 +73,11 @@ class Sweep:
         self.file = SweepFile.of(options.results, options.slug)
         if (other := self.file.record().get("name") or options.name) != options.name:
             raise UserError(f"{display(self.file.path)}: belongs to {other}, found {options.name}; expected another --results")
-        self.asha = self._asha()
+        self.scheduler = Scheduler(**options.scheduler)
+        self.asha: Asha | None = None
+        if (s := self.scheduler).kind == "asha":
+            pinned, keys = {task.name for task in tasks if task.pinned}, {task.name: task.train_key for task in tasks}
+            self.asha = Asha(s.rungs, s.reduction_factor, s.metric, pinned, self.file.asha, keys)
 
     def run(self) -> list[Result]:
         self._write_sweep()
@@ -155,17 +159,10 @@ class Sweep:
         order: list[str] = []
         for level in topological_levels(self.tasks):  # finished tasks too: an interruption changes no order
             rest = [task.name for task in level if not task.pinned]
-            random.Random(Scheduler(**self.options.scheduler).shuffle_seed).shuffle(rest)
+            random.Random(self.scheduler.shuffle_seed).shuffle(rest)
             order += [*(task.name for task in level if task.pinned), *rest]
         place = {name: number for number, name in enumerate(order)}
         return sorted(tasks, key=lambda task: place[task.name])
-
-    def _asha(self) -> Asha | None:
-        s = Scheduler(**self.options.scheduler)
-        if s.kind != "asha":
-            return None
-        pinned, keys = {task.name for task in self.tasks if task.pinned}, {task.name: task.train_key for task in self.tasks}
-        return Asha(s.rungs, s.reduction_factor, s.metric, pinned, self.file.asha, keys)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""
