@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from orchestrator.errors import UserError
@@ -142,11 +143,7 @@ def _measured(line: Line, column: str) -> str:
 
 def seed_list(seeds: Sequence[int]) -> str:
     """Returns `1-3, 7`: three or more consecutive seeds are shown by first and last."""
-    runs: list[list[int]] = []
-    for seed in seeds:
-        if not runs or seed != runs[-1][-1] + 1:
-            runs.append([])
-        runs[-1].append(seed)
+    runs = [[seed for _, seed in run] for _, run in groupby(enumerate(seeds), lambda each: each[1] - each[0])]
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 

@@ -35,10 +35,13 @@ def notes(
     """Returns one line of text per note. `measured`: the speed measurement of RESULTS/speed, if there is one."""
     paper = "; not comparable with the paper's numbers" if any(row.expect for row in rows) else ""
     found = [f"ours: {scale}{paper}"] if scale else []
-    found += _signatures(rows, outcomes)
+    done = [(short_id(row.id), o) for row in rows for o in outcomes[row.id] if o.status == "done"]
+    signatures = grouped((name, o.signature) for name, o in done if o.signature)  # rows with different ones are not compared
+    found += [f"signature: {signatures}"] if signatures else []
     found += _texts(rows, outcomes)
-    found += _seeds(ours)
-    found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
+    if len({tuple(one.seeds) for one in ours.values() if one is not None and one.bleu is not None}) > 1:
+        found.append("rows have different seeds: a part of a difference may come from the seeds")
+    found += _differences([o for _, o in done])
     found += _effects([each.own for each in judged.values() if each.own is not None], [one for one in claims if not one.own])
     found += _speed(rows, base, measured)
     return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind in SCORED]
@@ -64,12 +67,6 @@ def grouped(named: Iterable[tuple[str, str]]) -> str:
     return "; ".join(value if len(found) == 1 else f"{value}: {', '.join(names)}" for value, names in found.items())
 
 
-def _signatures(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
-    """What computed the scores. Rows with different signatures are not compared."""
-    text = grouped((short_id(row.id), o.signature) for row in rows for o in outcomes[row.id] if o.status == "done" and o.signature)
-    return [f"signature: {text}"] if text else []
-
-
 def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
     """Texts of training or test that differ from what the catalogue expects for their corpus, and corpora with several training texts."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
@@ -78,13 +75,6 @@ def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) ->
     named = sorted(corpus for corpus, _ in texts)
     mixed = [f"{corpus}: runs on different training texts are mixed" for corpus in named if named.count(corpus) > 1]
     return list(dict.fromkeys([*mixed, *(line for corpus, text in distinct.values() for line in unexpected(corpus, text))]))
-
-
-def _seeds(ours: Mapping[str, Ours | None]) -> list[str]:
-    """A warning if the rows are means over different seeds."""
-    if len({tuple(one.seeds) for one in ours.values() if one is not None and one.bleu is not None}) < 2:
-        return []
-    return ["rows have different seeds: a part of a difference may come from the seeds"]
 
 
 def _differences(done: Sequence[SeedResult]) -> list[str]:
