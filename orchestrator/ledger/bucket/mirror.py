@@ -95,8 +95,6 @@ class Mirror:
             finally:
                 atomic.write_text(self.root / ".remote" / "index" / f"{group}.json", json.dumps(vars(index)))
 
-    # ------------------------------------------------------------ fetching
-
     def pull_all(self, folder: str | None = None) -> None:
         """Updates every group, or those with objects in a folder. RemoteError if the server does not answer."""
         listed: dict[str, list[Meta]] = {group: [] for group in (groups_in(self.root) if folder is None else ())}
@@ -180,8 +178,6 @@ class Mirror:
     def _group_at(self, path: Path) -> str | None:
         return group_of(path.absolute().relative_to(self.root).as_posix())
 
-    # ------------------------------------------------------------ uploading
-
     def upload(self, group: str, before_each: Callable[[], None]) -> None:
         """Uploads the changed files of a group that this process has, and deletes the objects of files that were removed."""
         with self.exclusive(group) as index:
@@ -220,8 +216,6 @@ class Mirror:
         """Claims the group of a lock file; None for a lock that only this machine uses."""
         group = self._group_at(lock)
         return None if group is None else leases.take(self, group, timeout)
-
-    # ------------------------------------------------------------ the server, and other machines
 
     def check_server(self) -> None:
         """UserError if the server ignores the conditions of a PUT, on which claims depend. Compares the clocks. Once per process."""
