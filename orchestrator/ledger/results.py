@@ -117,8 +117,6 @@ class Ledger:
                     rungs[int(path.stem)] = record
         return dict(sorted(rungs.items()))
 
-    # ------------------------------------------------------------ provenance, spec and history
-
     def read_capsule(self, train_key: str) -> Record | None:
         return self._find(train_key, "capsule.json", train_key)
 
@@ -157,8 +155,6 @@ class Ledger:
                 by_step[step] = by_step.get(step, {}) | report
         return [by_step[step] for step in sorted(by_step)]
 
-    # ------------------------------------------------------------ all records
-
     def runs(self) -> list[str]:
         """The train keys of all runs with at least one readable record. Other files are ignored."""
         keys = (self.reader.key(path) for root in (self.root, *self.mirrors) for path in packed.runs(root))
@@ -191,8 +187,6 @@ class Ledger:
         run = self.run_dir(train_key)
         directories = (run, *(run / name for name in FOLDERS))
         return [path for directory in directories for path in atomic.remove_temporary(directory)]
-
-    # ------------------------------------------------------------ files
 
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""
