@@ -150,9 +150,6 @@ def seed_list(seeds: Sequence[int]) -> str:
 ALL = "all"
 LEFT_OUT = ("params_added", "controls")
 """Columns that are shown only on request."""
-UNITS = {"params": "M", "params_added": "M"}
-"""Units at the end of each cell of a column. The head of the column may show the unit instead."""
-BEST = ("bleu", "chrf", *ROUGE)
 ALWAYS = ("row", "system", "bleu", "delta", "verdict", "nll", "status")
 
 
@@ -195,7 +192,7 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
     UserError for a name that the table does not have.
     """
     found, corpora = columns(table), {line.ours.data for line in table.rows if line.ours is not None and line.score is not None}
-    scores = frozenset((*BEST, *table.scores) if len(corpora) == 1 else ())
+    scores = frozenset(("bleu", "chrf", *ROUGE, *table.scores) if len(corpora) == 1 else ())
     if names:
         known = list(dict.fromkeys(column.name for column in found))
         for name in names:
@@ -213,16 +210,16 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
 
 
 def with_units(found: Sequence[Column]) -> list[Column]:
-    """Moves a unit to the head of its columns if all their cells have it: `params, M` instead of 88.0M in each."""
+    """Moves the M of parameters to the head of its columns if all their cells have it: `params, M` instead of 88.0M in each."""
     made = list(found)
-    for name, unit in UNITS.items():
+    for name in ("params", "params_added"):
         own = [c for c in made if c.name == name]
-        if not all(cell.endswith(unit) for c in own for cell in c.cells if cell):
+        if not all(cell.endswith("M") for c in own for cell in c.cells if cell):
             continue
         for c in own:
             base, bracket, rest = c.title.partition(" (")
-            cells = [cell.removesuffix(unit) for cell in c.cells]
-            made[made.index(c)] = replace(c, title=f"{base}, {unit}{bracket}{rest}", cells=cells)
+            cells = [cell.removesuffix("M") for cell in c.cells]
+            made[made.index(c)] = replace(c, title=f"{base}, M{bracket}{rest}", cells=cells)
     return made
 
 

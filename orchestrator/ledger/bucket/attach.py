@@ -9,8 +9,6 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket.bucket import Bucket, check_url
 from orchestrator.ledger.bucket.mirror import Mirror, scratch_of
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|s3:")
-
 
 def place(value: str | Path) -> Path:
     """Returns `--results` as a folder: itself, or the updated scratch copy of the bucket that it names.
@@ -18,7 +16,7 @@ def place(value: str | Path) -> Path:
     UserError (one line) for a URL that names no bucket, a server that does not answer, and the path of a scratch copy.
     """
     text = str(value)
-    if _URL.match(text) is not None and not text.startswith("file://"):
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*://|s3:", text) and not text.startswith("file://"):
         mirror = opened(text)
         try:
             mirror.pull_all()
