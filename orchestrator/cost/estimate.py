@@ -22,7 +22,7 @@ from orchestrator.cost.work import Lengths
 from orchestrator.data.prepare import prepare
 from orchestrator.files.canonical import canonical, digest
 from orchestrator.files.documents import read_or_tell, write_document
-from orchestrator.ledger.keys import model_meaning, short, training_key
+from orchestrator.ledger.keys import model_meaning, training_key
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import memory, parts
@@ -136,7 +136,7 @@ class Costs:
         self.write(about, measures)
 
     def write(self, about: dict[str, Any], measures: dict[str, Any]) -> None:
-        write_document(self.folder / f"{short(digest(about))}.json", {"about": about, "measures": measures}, digest(about))
+        write_document(self.folder / f"{digest(about)[:16]}.json", {"about": about, "measures": measures}, digest(about))
 
     def of_all(self, rows: Sequence[Row]) -> dict[str, Cost]:
         """Costs of the rows and of the rows that they start from, by id."""

@@ -131,11 +131,6 @@ def split_key(manifest: dict[str, Any], split: str) -> str:
     return digest([known[split], manifest["form"]] if "form" in manifest else known[split])
 
 
-def short(key: str) -> str:
-    """The first 16 digits of a key, used as the name of its directory or file."""
-    return key[:16]
-
-
 def component_versions(model: Any) -> dict[str, int]:
     """The declared version of each component class that a ModelSpec uses: `{"connection/dense": 1, ...}`."""
     used = {(registry, component["kind"]) for _, registry, component in slots(_dump("model", model))}

@@ -25,7 +25,6 @@ from orchestrator.files.documents import checked, read_or_tell, sealed, write_do
 from orchestrator.files.folders import no_file
 from orchestrator.files.json_lines import records_or_warning
 from orchestrator.ledger import packed
-from orchestrator.ledger.keys import short
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.records import FOLDERS, Record, RunReader
 from orchestrator.ledger.run_lock import RunLock
@@ -47,7 +46,7 @@ class Ledger:
 
     def run_dir(self, train_key: str) -> Path:
         """Directory to which the run is written. It need not exist."""
-        return self.root / short(checked(train_key))
+        return self.root / checked(train_key)[:16]
 
     def read_train(self, train_key: str) -> Record | None:
         return self._find(train_key, "train.json", train_key)
@@ -67,7 +66,7 @@ class Ledger:
 
     def decoding_is_damaged(self, train_key: str, decode_key: str) -> bool:
         """Whether a decoding in `root` is damaged, and no mirror has it."""
-        path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.json"
+        path = self.run_dir(train_key) / "decode" / f"{checked(decode_key)[:16]}.json"
         there = os.path.lexists(path) or os.path.lexists(path.with_suffix(".txt"))
         without_texts = (self.record(train_key, "decode", decode_key) or {}).get("has_texts") is False
         return there and not without_texts and self.read_decode(train_key, decode_key) is None
@@ -80,7 +79,7 @@ class Ledger:
         if any("\n" in line for line in hypotheses):
             raise ValueError("a hypothesis holds a line feed")
         data = "".join(f"{line}\n" for line in hypotheses).encode()
-        path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.txt"
+        path = self.run_dir(train_key) / "decode" / f"{checked(decode_key)[:16]}.txt"
         if read_bytes(path) != data:
             packed.refuse_packed(path.parents[1])
             if no_file(path) is not None:
@@ -93,12 +92,12 @@ class Ledger:
 
     def record(self, train_key: str, folder: str, key: str) -> Record | None:
         """A record of the run in `folder`: score, tune, or decode, without its texts (speed, and the sha256 of the hypotheses)."""
-        return self._find(train_key, f"{folder}/{short(checked(key))}.json", key)
+        return self._find(train_key, f"{folder}/{checked(key)[:16]}.json", key)
 
     def write_record(self, train_key: str, folder: str, key: str, record: Mapping[str, Any]) -> None:
         """Writes a record of the run into `folder`: score, tune, search (of an arm, in the folder of its trial 0; see `tuning.choice`), or
         decode, which must say `has_texts: false` without its texts."""
-        self._write(train_key, f"{folder}/{short(checked(key))}.json", key, {**record, "train_key": train_key}, folder)
+        self._write(train_key, f"{folder}/{checked(key)[:16]}.json", key, {**record, "train_key": train_key}, folder)
 
     def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> Record:
         """Commits the metrics of a rung and returns the record on disk: the first commit of a step is final."""
@@ -177,7 +176,7 @@ class Ledger:
 
     def write_document(self, folder: str, key: str, record: Mapping[str, Any]) -> Path:
         """Writes a sealed document beside the runs. A bucket takes it over when the lock is released."""
-        path = self.root / folder / f"{short(key)}.json"
+        path = self.root / folder / f"{key[:16]}.json"
         with RunLock(path.with_suffix(".lock")).acquire(timeout=30):
             write_document(path, record, key)
         return path
@@ -190,7 +189,7 @@ class Ledger:
 
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""
-        own, *others = [root / short(checked(train_key)) for root in (self.root, *self.mirrors)]
+        own, *others = [root / checked(train_key)[:16] for root in (self.root, *self.mirrors)]
         mine = self._weights(own, train_key) if others else None
         return [own, *(other for other in others if mine is None or self._weights(other, train_key) in (None, mine))]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.ledger.keys import Keys, short
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.records import Record
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -82,10 +82,9 @@ class RunView:
     def read(cls, ledger: Ledger, scorings: Mapping[str, Keys], failed_below: float | None = None, *, texts: bool = False) -> "RunView":
         """Reads a run. UserError if a file holds the record of another key.
 
-        Args:
-            scorings: keys by name of the scoring, the row's own ("") first. One without a score key is not expected.
-            failed_below: the row's bound, see `outcome_of`.
-            texts: whether a score counts as missing while its translations are damaged, because `run` makes both again.
+        scorings: keys by name of the scoring, the row's own ("") first. One without a score key is not expected.
+        failed_below: the row's bound, see `outcome_of`.
+        texts: whether a score counts as missing while its translations are damaged, because `run` makes both again.
         """
         train = scorings[""].train
         training = None if train is None else ledger.read_train(train)
@@ -152,7 +151,7 @@ class RunView:
         """The intact files by name: train.json, spec.yaml, capsule.json, hypotheses.txt, score.json. A packed run has none."""
         train, decode, score = self.keys.train or "", self.keys.decode or "", self.keys.score or ""
         wanted = {name: (name, train) for name in ("train.json", "spec.yaml", "capsule.json")}
-        wanted |= {"hypotheses.txt": (f"decode/{short(decode)}.txt", decode), "score.json": (f"score/{short(score)}.json", score)}
+        wanted |= {"hypotheses.txt": (f"decode/{decode[:16]}.txt", decode), "score.json": (f"score/{score[:16]}.json", score)}
         reader, found = self.ledger.reader, dict[str, Path]()
         for run in self.ledger.places(train) if train else []:
             for name, (file, key) in wanted.items():
