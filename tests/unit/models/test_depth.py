@@ -80,7 +80,7 @@ def test_running_mix_has_the_gradients_of_the_plain_sum(loss):
         torch.testing.assert_close(one, two)
 
 
-def saved(model):
+def saved(model, *given):
     """(bytes that autograd keeps for the backward pass, parameters aside; the output), in training."""
     seen: dict[int, int] = {}
 
@@ -89,7 +89,7 @@ def saved(model):
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        output = model.train()(*batch())
+        output = model.train()(*given)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     return sum(size for place, size in seen.items() if place not in own), output
 
@@ -99,7 +99,7 @@ def test_what_dlcl_saves_grows_with_depth_and_not_with_its_square():
 
     def held(connection, layers):
         sides = {side: {"num_layers": layers, "connection": {"kind": connection}} for side in ("encoder", "decoder")}
-        size, output = saved(build(config("pre", **sides), VOCAB, VOCAB, 1))
+        size, output = saved(build(config("pre", **sides), VOCAB, VOCAB, 1), *batch())
         return size + sum(m._states.y.numel() * 4 for h in (output.encoder, output.decoder) for m in h.memo.values())
 
     more = [held("dlcl", layers) - held("residual", layers) for layers in (4, 8, 16)]
@@ -187,6 +187,6 @@ def test_recomputed_layers_give_the_same_bits_under_dropout(case):
 
 def test_recomputed_layers_hold_their_inputs_alone():
     model = build(config("pre", encoder={"num_layers": 12}), VOCAB, VOCAB, 1)
-    all_states = saved(model)[0]
+    all_states = saved(model, *batch())[0]
     model.recompute(True)
-    assert saved(model)[0] < 0.3 * all_states
+    assert saved(model, *batch())[0] < 0.3 * all_states

@@ -16,31 +16,28 @@ once = quick(ONCE)
 
 
 @once
-def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
+def test_decoding_by_words_pieces_and_beams_that_share_cells_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
     with torch.no_grad():
         encoded, cache = model.encode(src), Cache()
         pieces = torch.cat([model.decode(piece, encoded, cache) for piece in tgt.split([1, 1, 2, 1, 1], dim=1)], dim=1)
+        for step, whole in beams(model):
+            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
     assert cache.length == tgt.shape[1]
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
 @once
-def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
-    with torch.no_grad():
-        for step, whole in beams(tiny(case)):
-            torch.testing.assert_close(step, whole, atol=5e-5, rtol=1e-4)
-
-
-@once
-def test_no_position_sees_a_later_one(case):
+def test_a_position_sees_the_source_and_no_later_position(case):
     model = tiny(case)
     src, tgt = batch()
-    changed = tgt.clone()
+    changed, other = tgt.clone(), src.clone()
     changed[:, 4:] = (changed[:, 4:] + 3) % (VOCAB - 4) + 4
+    other[:, 1] = (other[:, 1] + 5) % (VOCAB - 4) + 4
     with torch.no_grad():
         before, after = full(case), model(src, changed).hidden
+        assert (before - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
     torch.testing.assert_close(before[:, :4], after[:, :4], atol=1e-6, rtol=0)
     assert (before[:, 4:] - after[:, 4:]).abs().max() > 1e-3
 
@@ -54,16 +51,6 @@ def test_padding_changes_nothing(case):
         padded = model(torch.nn.functional.pad(src[:1], (0, 3)), torch.nn.functional.pad(tgt[:1, :5], (0, 2))).hidden[:, :5]
     atol = 1e-5 if case[0] == "residual" else 2e-6  # some divide by the size of a state
     torch.testing.assert_close(padded, alone, atol=atol, rtol=1e-4)
-
-
-@once
-def test_source_and_target_words_matter(case):
-    model = tiny(case)
-    src, tgt = batch()
-    other = src.clone()
-    other[:, 1] = (other[:, 1] + 5) % (VOCAB - 4) + 4
-    with torch.no_grad():
-        assert (full(case) - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
 
 
 @once
@@ -91,12 +78,17 @@ def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, mon
 
 
 @once
-def test_same_seed_same_model_and_meta_count(case):
+def test_same_seed_same_model_and_a_new_module_shifts_no_other_initial_value(case):
+    """Named streams: what this variant shares with the plain model starts from the same numbers, unless it scales them."""
     one, two = tiny(case), fresh(case)
     for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
         assert torch.equal(p, q), name
     with torch.device("meta"):
         assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
+    plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
+    scaled = {f"{name}.weight" for name, m in one.named_modules() if isinstance(m, torch.nn.Linear) and hasattr(m, "initial_gain")}
+    shared = [(n, p) for n, p in one.named_parameters() if n in plain and plain[n].shape == p.shape and n not in scaled]
+    assert shared and all(torch.equal(p, plain[n]) for n, p in shared)
 
 
 @once
@@ -108,20 +100,6 @@ def test_bf16_autocast_stays_close(case):
     assert torch.isfinite(half).all()
     cosine = torch.nn.functional.cosine_similarity(full(case).flatten(), half.flatten(), dim=0)
     assert cosine > 0.99
-
-
-@once
-def test_a_new_module_shifts_no_other_initial_value(case):
-    """Named streams: what this variant shares with the plain model starts from the same numbers, unless it scales them."""
-    plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
-    scaled = {
-        f"{name}.weight"
-        for name, module in tiny(case).named_modules()
-        if isinstance(module, torch.nn.Linear) and hasattr(module, "initial_gain")
-    }
-    shared = [(n, p) for n, p in tiny(case).named_parameters() if n in plain and plain[n].shape == p.shape and n not in scaled]
-    assert shared
-    assert all(torch.equal(p, plain[n]) for n, p in shared)
 
 
 @pytest.mark.slow

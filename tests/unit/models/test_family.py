@@ -81,21 +81,6 @@ def test_deltas_are_routed_beside_the_stream():
     assert len(state.sources) == 4 and torch.equal(state.sources[-1], y)
 
 
-@pytest.mark.parametrize("start", ["xavier", "identity"])
-def test_identity_hyper_connections_keep_every_stream(start):
-    one, (_, y) = off_start(sublayer(kind="manifold_hyper", streams=3, manifold="identity", start=start)), x_and_y()
-    s, r, seen = streams(), one.residual, []
-    got = one(s, lambda q: seen.append(q) or y)
-    for b in range(2):
-        for t in range(3):
-            raw = rms(s[b, t].flatten()) @ r.phi
-            pre, post = (1 / (1 + (-r.scale[i] * raw[c] - r.bias[c]).exp()) for i, c in enumerate((slice(0, 3), slice(3, 6))))
-            close(seen[0][b, t], one.norm(pre @ s[b, t]))
-            for a in range(3):
-                close(got[b, t, a], s[b, t, a] + 2 * post[a] * y[b, t])
-    assert torch.equal(r.weights(s)["keep"], torch.eye(3)) and r.phi.shape == (24, 6) and r.scale.shape == (2,)
-
-
 def test_streams_start_with_a_scale_of_their_own():
     model = model_of("pre", kind="manifold_hyper", stream_scale=True)
     r, (x, _) = model.encoder.residual, x_and_y()

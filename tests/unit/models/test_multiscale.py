@@ -18,10 +18,6 @@ ABLATIONS = {
 }
 
 
-def linear(m, x):
-    return x @ m.weight.T + (0 if m.bias is None else m.bias)
-
-
 def gru(cell, h, x):
     """One position: h [D], x [D]."""
     d = len(h)
@@ -30,10 +26,6 @@ def gru(cell, h, x):
     z = sigmoid(w[d : 2 * d] @ x + b[d : 2 * d] + u[d : 2 * d] @ h + c[d : 2 * d])
     new = torch.tanh(w[2 * d :] @ x + b[2 * d :] + r * (u[2 * d :] @ h + c[2 * d :]))
     return (1 - z) * new + z * h
-
-
-def ffn(cell, h, x):
-    return linear(cell.outer, torch.clamp(linear(cell.inner, torch.cat((h, x))), min=0))
 
 
 def fused(fusion, a_h, q, x, c):
@@ -74,7 +66,7 @@ def encode(model, h_0):
         blocks.append(layer_norm(x, stack.aggregation.norm) if model.config.norm == "pre" else x)
         if stack.context is not None:
             cell = stack.context.cell
-            step = gru if hasattr(cell, "state") else ffn
+            step = gru if hasattr(cell, "state") else lambda cell, h, x: feed_forward(cell, torch.cat((h, x)))
             c = torch.stack([step(cell, c[s], blocks[-1][s]) for s in range(len(c))])
             contexts.append(c)
     return blocks, contexts

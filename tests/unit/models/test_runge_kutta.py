@@ -16,46 +16,31 @@ def model_of(layers: int = 3, connection: str = "residual", decoder: dict[str, A
     return build(config("pre", encoder=encoder, decoder={"num_layers": 2} | (decoder or {})) | NO_DROPOUT, VOCAB, VOCAB, 1)
 
 
-def x_of() -> torch.Tensor:
-    return torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(3))
-
-
 @pytest.mark.parametrize("function", ["branch", "layer"])
-@pytest.mark.parametrize("kind", ["gate", "fixed", "learned", "ema"])
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("gate", None), ("fixed", (0.5, 0.5)), ("learned", (1.0, 1.0)), ("ema", (0.25, 0.5)),
+        ("fixed", (1 / 6, 1 / 3, 1 / 3, 1 / 6)), ("ema", (1 / 16, 1 / 8, 1 / 4, 1 / 2)),
+    ],
+)  # fmt: skip
 @torch.no_grad()
-def test_two_evaluations(kind, function):
-    layer = model_of(kind="runge_kutta", coefficients=kind, function=function).encoder.layers[1].eval()
-    x, flow = x_of(), Flow()
+def test_two_and_four_evaluations(kind, weights, function):
+    order = len(weights or (1, 2))
+    layer = model_of(kind="runge_kutta", order=order, coefficients=kind, function=function).encoder.layers[1].eval()
+    x, flow = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(3)), Flow()
 
     def f(h):
         return layer.once(h, (), None, (), flow)[0] - (0.0 if function == "layer" else h)
 
-    one = f(x)
-    two = f(x + one)
-    if kind == "gate":
-        g = torch.sigmoid(torch.cat((one, two), -1) @ layer.own.weight[0] + layer.own.bias)[..., None]
-        want = x + g * one + (1 - g) * two
-    else:
-        a, b = {"fixed": (0.5, 0.5), "learned": (1.0, 1.0), "ema": (0.25, 0.5)}[kind]
-        want = x + a * one + b * two
+    found = [f(x)]
+    for share in (1.0,) if order == 2 else (0.5, 0.5, 1.0):
+        found.append(f(x + share * found[-1]))
+    if weights is None:
+        g = torch.sigmoid(torch.cat(found, -1) @ layer.own.weight[0] + layer.own.bias)[..., None]
+        weights = (g, 1 - g)
+    want = x + sum(w * each for w, each in zip(weights, found, strict=True))
     torch.testing.assert_close(layer(x, (), None, (), flow)[0], want, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize(("kind", "weights"), [("fixed", (1 / 6, 1 / 3, 1 / 3, 1 / 6)), ("ema", (1 / 16, 1 / 8, 1 / 4, 1 / 2))])
-@torch.no_grad()
-def test_four_evaluations(kind, weights):
-    layer = model_of(kind="runge_kutta", order=4, coefficients=kind).encoder.layers[1].eval()
-    x = x_of()
-
-    def f(h):
-        return layer.once(h, (), None, (), Flow())[0] - h
-
-    one = f(x)
-    two = f(x + one / 2)
-    three = f(x + two / 2)
-    four = f(x + three)
-    want = x + sum(w * g for w, g in zip(weights, (one, two, three, four), strict=True))
-    torch.testing.assert_close(layer(x, (), None, (), Flow())[0], want, atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()

@@ -19,15 +19,10 @@ DOCUMENTS = torch.tensor(
 SPLIT = [[[5, 6, 3], [7, 8, 9, 3], [4, 5, 3]], [[5, 3], [6, 7, 3]], [[9, 8, 7, 6]], [[3], [3], [4, 3]]]
 
 
-def hierarchical(norm="pre", **more):
-    model = build(config(norm, bridge={"kind": "hierarchical_document", "doc_layers": 2}, **more), VOCAB, VOCAB, 3)
-    return model.eval()
-
-
 @torch.no_grad()
 def test_equals_the_equation():
     """Each sentence alone through the encoder, s_i its end state, g = Transformer(s + position), memory LN(w_ij + g_i)."""
-    model = hierarchical()
+    model = build(config("pre", bridge={"kind": "hierarchical_document", "doc_layers": 2}), VOCAB, VOCAB, 3).eval()
     memory = model.encode(DOCUMENTS).memories[0][0]
     for row, sentences in enumerate(SPLIT):
         states = []
@@ -42,9 +37,5 @@ def test_equals_the_equation():
         expected = torch.cat([bridge.norm(w + g_i) for w, g_i in zip(states, g, strict=True)])
         torch.testing.assert_close(memory.keys[row, : len(expected)], expected, atol=2e-5, rtol=1e-4)
         assert memory.mask[row].sum() == len(expected)
-
-
-def test_nothing_to_read():
-    with torch.no_grad():
-        states = hierarchical().encode(torch.zeros((2, 3), dtype=torch.long)).memories[0][0].keys
-    assert states.shape[:2] == (2, 3) and states.isfinite().all()
+    states = model.encode(torch.zeros((2, 3), dtype=torch.long)).memories[0][0].keys
+    assert states.shape[:2] == (2, 3) and states.isfinite().all(), "nothing to read"

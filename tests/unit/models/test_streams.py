@@ -51,7 +51,13 @@ def test_sub_layers_take_turns_in_what_stream_they_read_first():
     assert firsts(kind="manifold_hyper", streams=5) == [i % 5 for i in range(12)]
 
 
-@pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"positive": "sigmoid", "post_scale": 1.0}, {"manifold": "permutations"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"dynamic": False}, {"positive": "sigmoid", "post_scale": 1.0}, {"manifold": "permutations"}, {"manifold": "identity"},
+        {"manifold": "identity", "start": "identity"},
+    ],
+)  # fmt: skip
 def test_manifold_hyper_connections_by_their_equation(options):
     one, (_, y) = off_start(sublayer(kind="manifold_hyper", streams=3, **options)), x_and_y()
     s, r, seen = torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3)), one.residual, []
@@ -62,9 +68,11 @@ def test_manifold_hyper_connections_by_their_equation(options):
             if options.get("dynamic", True):
                 v = s[b, t].flatten()
                 raw = (v / (v.square().mean() + 1e-6).sqrt()) @ r.phi
-                logits = torch.cat((r.scale[0] * raw[:3], r.scale[1] * raw[3:6], r.scale[2] * raw[6:])) + r.bias
+                logits = torch.cat([scale * part for scale, part in zip(r.scale, raw.split((3, 3, len(raw) - 6)), strict=False)]) + r.bias
             pre, post = 1 / (1 + (-logits[:3]).exp()), options.get("post_scale", 2.0) / (1 + (-logits[3:6]).exp())
-            if "manifold" in options:
+            if options.get("manifold") == "identity":
+                m = torch.eye(3)
+            elif "manifold" in options:
                 share, m = logits[6:].exp() / logits[6:].exp().sum(), torch.zeros(3, 3)
                 for p, order in zip(share, itertools.permutations(range(3)), strict=True):
                     for a in range(3):

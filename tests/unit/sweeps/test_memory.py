@@ -11,6 +11,7 @@ import torch
 from models.transformer import build
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.memory import PROCESS, estimate
+from tests.unit.models.test_depth import saved
 from tests.unit.training.support import changed
 
 PROBE = """
@@ -61,17 +62,7 @@ def test_the_estimate_is_near_the_peak(repository, d, layers, vocabulary, pairs)
 def test_documents_store_the_weights_of_their_attention() -> None:
     """Against what autograd keeps for the backward pass of two documents of 400 tokens."""
     spec = changed(data={"truncate": {"src": 400}}, batch={"unit": "sentences", "size": 2})
-    model, found = build(spec.model.model_dump(), 40, 40).train(), dict[int, int]()
-    parameters, kept = {p.untyped_storage().data_ptr() for p in model.parameters()}, list[torch.Tensor]()
-
-    def keep(t: torch.Tensor) -> torch.Tensor:
-        kept.append(t)  # so that its address is not used again
-        found[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        model(torch.full((2, 400), 5), torch.full((2, 60), 5))
-    real = sum(size for address, size in found.items() if address not in parameters)
+    real, _ = saved(build(spec.model.model_dump(), 40, 40), torch.full((2, 400), 5), torch.full((2, 60), 5))
     assert 0.6 * real <= estimate(spec, 0, 40) - PROCESS["cpu"] <= 1.6 * real
 
 

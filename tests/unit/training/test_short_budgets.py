@@ -43,12 +43,6 @@ def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> Non
     assert rates(schedule, 10) == pytest.approx(expected)
 
 
-def test_the_last_rate_lies_above_min_lr() -> None:
-    for kind in ("wsd", "cosine"):
-        parsed = Schedule.model_validate({"kind": kind, "lr": 2.0, "warmup": 2, "min_lr": 0.5})
-        assert learning_rate(parsed, 10, 64, length=10) > 0.5 == learning_rate(parsed, 11, 64, length=10)
-
-
 def test_the_average_is_the_recurrence_written_out() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)
