@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from models.attention import padding_bias
-from models.cache import Cache
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.training.objective import Normalizer, Objective
-from tests.unit.models.model_cases import CASES, ONCE, batch, fresh
+from tests.unit.models.model_cases import CASES, batch, fresh
 from tests.unit.models.test_layout import objective
 
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
@@ -19,7 +18,7 @@ INDUCTOR = [
     ("aggregation", "mlrf-self-attention", "post"), ("self_attention", "multi_layer", "post"), ("extra_encoder", "biarn", "post"),
     ("residual", "hyper", "pre"), ("residual", "depth_attention", "pre"),
 ]  # fmt: skip
-"""Compiled by inductor, which takes half a minute each; all cases are captured as graphs."""
+"""Compiled by inductor, which takes half a minute each; test_layouts captures graphs."""
 
 
 def loss_of(module: Objective, device: torch.device, bf16: bool = False):
@@ -55,13 +54,6 @@ def test_bf16_is_fp32_but_for_rounding(case, cuda):
     assert all(torch.isfinite(grad).all() for grad in grads.values())
 
 
-@pytest.mark.parametrize("case", ONCE, ids="-".join)
-def test_a_captured_graph_computes_the_same(case, cuda):
-    eager, captured = objective(case, cuda), objective(case, cuda)
-    captured.model.compile_layers(backend="aot_eager")
-    same(loss_of(captured, cuda), loss_of(eager, cuda))
-
-
 @pytest.mark.parametrize("case", INDUCTOR, ids="-".join)
 @pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
 def test_compiled_code_computes_the_same(case, bf16, cuda):
@@ -71,17 +63,6 @@ def test_compiled_code_computes_the_same(case, bf16, cuda):
 
 
 @every_case
-def test_step_by_step_decoding_equals_the_full_forward(case, cuda):
-    model = fresh(case).to(cuda)
-    src, tgt = (ids.to(cuda) for ids in batch())
-    with torch.no_grad():
-        encoded, cache = model.encode(src), Cache()
-        steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
-        full = model(src, tgt).hidden
-    torch.testing.assert_close(steps, full, atol=5e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("case", ONCE, ids="-".join)
 def test_beam_search_finds_what_it_finds_on_a_cpu(case, cuda):
     model = fresh(case)
     src, _ = batch()
