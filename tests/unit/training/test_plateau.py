@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.analysis.kinds.loss_curves import losses_of, measures
 from orchestrator.specs.schema import Schedule
 from orchestrator.training import phases
 from orchestrator.training.batches import UpdateLoader
@@ -41,7 +42,8 @@ def test_the_smallest_rate_is_still_trained_with():
 def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validations):
     validations([5.0, 4.0, 4.1, 4.2, 4.3, 4.4])
     recorder = Recorder()
-    spec = changed(optim=OPTIM, train={"validate_every": 2, "max_steps": 40})
+    batch = {"unit": "sentences", "size": len(prepared.pairs("train")) // 2}
+    spec = changed(optim=OPTIM, batch=batch, train={"validate_every": 2, "max_steps": 40})
     result = fit(spec, prepared, tmp_path / "run", recorder)
     record = result.to_json()
     assert (record["status"], record["ended_by"], record["steps"]) == ("done", "min_lr", 12)
@@ -52,6 +54,12 @@ def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, validation
     assert list(rates.values()) == pytest.approx([0.25, 0.25, 0.25, 0.025, 0.0025, 0.00025]), "the report tells the update's own rate"
     assert [m["train/rate_cuts"] for m in recorder.reports if "train/rate_cuts" in m][-1] == 3
     assert recorder.reports[-1]["ended_by"] == "min_lr"
+    found = {m["measure"]: (m.get("step"), m["value"]) for m in measures(losses_of(recorder.reports, record), None, None)}
+    assert found["best_valid_nll"][1] == record["valid"]["best_nll"] == 4.0, "the analysis reads what the training wrote"
+    assert found["epochs_to_first_cut"] == (6, record["rate_cuts"][0]["epoch"]) and found["epochs_to_end"] == (12, record["epochs"]) == (
+        12,
+        6,
+    )
 
 
 def test_what_ends_other_trainings(prepared, tmp_path):
