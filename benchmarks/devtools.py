@@ -1,4 +1,4 @@
-"""Headless Chromium over the DevTools protocol, for pages behind a login; waits for page content instead of fixed times."""
+"""Headless Chromium over the DevTools protocol, which waits for page content instead of fixed times."""
 
 import asyncio
 import base64
@@ -41,11 +41,6 @@ class Page:
                 return answer["result"]
         raise RuntimeError("the browser is gone")
 
-    async def login(self, user: str, password: str) -> None:
-        token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        await self.call("Network.enable")
-        await self.call("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {token}"})
-
     async def evaluate(self, script: str) -> Any:
         answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
@@ -69,10 +64,6 @@ class Page:
             if time.monotonic() - started > limit:
                 raise TimeoutError(f"{condition}: not within {limit:.0f} s; the page says: {(await self.text())[:2000]}")
             await asyncio.sleep(0.1)
-
-    async def until_shown(self, *words: str, limit: float = 120.0) -> float:
-        found = " && ".join(f"document.body.innerText.includes({json.dumps(word)})" for word in words)
-        return await self.until(f"document.body && {found}", limit)
 
     async def screenshot(self, path: Path) -> None:
         answer = await self.call("Page.captureScreenshot", format="png")

@@ -57,6 +57,7 @@ def test_run_list_and_a_run(results: Path, server: Served, browse: Callable[...,
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
     assert "fake sweep" in listed and "Model training" in listed and "2 done, 1 stopped" in listed and "best: dense" in listed
+    assert "tokens_per_second" in listed
     dense = runs["dense s1"].info.run_id
     page = browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", "--dump-dom")
     assert "dense s1" in page

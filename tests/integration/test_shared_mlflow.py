@@ -1,6 +1,5 @@
-"""The shared server as `cluster/mlflow/serve.sh` starts it, PostgreSQL behind it: many writers, an outage, logins, and its pages."""
+"""The shared server as `cluster/mlflow/serve.sh` starts it, PostgreSQL behind it: many writers, an outage, and logins."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from benchmarks.synthetic_ledger import fill
 from orchestrator.paths import ROOT
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
-from orchestrator.tracking.ui import runs_page
 from tests.command import call
 
 pytestmark = [
@@ -141,37 +139,3 @@ def test_a_run_by_the_command_line_never_waits_for_the_server(server: SharedServ
     assert [entry.info.status for entry in found] == ["FINISHED"]
     assert not (tmp_path / "results" / "mlflow.db").exists()
     assert server.password not in wrong + down + late + out + server.log.read_text(errors="replace")
-
-
-@pytest.mark.usefixtures("chromium")
-def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, tmp_path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from benchmarks.devtools import browser
-    from orchestrator.tracking.artifacts import log_analysis
-
-    fill(tmp_path, 40, reports=REPORTS, name="synthetic/page")
-    figure = tmp_path / "figure.png"
-    Figure(figsize=(3.2, 2.4), dpi=100).savefig(figure)
-    reconcile(tmp_path, server.uri)
-    assert log_analysis(tmp_path, "synthetic figure", "length", [figure], {}, {}, server.uri) is None
-    store = MlflowStore(tmp_path, server.uri)
-    (analysis,) = store.find({"nmt.kind": "analysis"})
-    best = max(
-        (run for run in store.find({"nmt.sweep": "synthetic-page"}) if "bleu" in run.data.metrics), key=lambda run: run.data.metrics["bleu"]
-    )
-    shots = Path(os.environ.get("SCREENSHOTS", tmp_path))
-
-    async def look() -> None:
-        async with browser() as page:
-            await page.login(server.user, server.password)
-            await page.open(runs_page(server.uri, store.experiment))
-            await page.until_shown("synthetic/page", "bleu", "tokens_per_second", "status", limit=300)
-            await page.screenshot(shots / "mlflow-server-runs.png")
-            await page.open(f"{server.uri}/#/experiments/{store.experiment}/runs/{best.info.run_id}")
-            await page.until_shown(best.info.run_name, "tokens_per_second", f"{best.data.metrics['bleu']:.2f}"[:4])
-            await page.open(f"{server.uri}/#/experiments/{store.experiment}/runs/{analysis.info.run_id}/artifacts/figure.png")
-            await page.until("[...document.querySelectorAll('img')].some(i => i.naturalWidth === 320 && i.naturalHeight === 240)")
-            assert page.errors == []
-
-    asyncio.run(look())

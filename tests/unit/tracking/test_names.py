@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.tracking.artifacts import log_analysis
 from orchestrator.tracking.history import MAX_KEY, valid_name
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.store import MlflowStore
@@ -48,6 +49,10 @@ def test_a_sweep_with_a_profile_and_overrides_ends_on_a_server(fake_results, tmp
         (child,) = (run for run in store.find({"nmt.sweep": SWEEP}) if run.data.tags["nmt.kind"] == "run")
         assert "train.json" in {file.path for file in store.client.list_artifacts(child.info.run_id)}
         check_lineage(store.client, store.experiment, child)
+        record = fake_results.run_dir(row) / "train.json"
+        assert log_analysis(fake_results.root, "lengths", "length", [record], {}, {}, running.url) is None
+        (analysis,) = store.find({"nmt.kind": "analysis"})
+        assert [file.path for file in store.client.list_artifacts(analysis.info.run_id)] == [record.name]
 
 
 def test_a_run_has_its_data_its_model_and_links_the_report(fake_results) -> None:
