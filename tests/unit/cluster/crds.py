@@ -39,22 +39,18 @@ def resource(api: str, kind: str, required: str = "spec", **fields: Schema) -> S
 
 RAY_CLUSTER = record(
     "headGroupSpec",
-    texts="rayVersion managedBy",
+    texts="rayVersion",
     flags="suspend enableInTreeAutoscaling",
-    objects="gcsFaultToleranceOptions",
-    headServiceAnnotations=TEXTS,
     authOptions=record(mode=choice("disabled", "token"), secretName=TEXT),
     autoscalerOptions=record(
         texts="image",
         counts="idleTimeoutSeconds",
         objects="resources securityContext",
         version=choice("v1", "v2"),
-        upscalingMode=choice("Default", "Aggressive", "Conservative"),
     ),
     headGroupSpec=record(
         "template",
-        flags="enableIngress",
-        objects="template headService",
+        objects="template",
         rayStartParams=TEXTS,
         serviceType=choice("ClusterIP", "NodePort", "LoadBalancer"),
     ),
@@ -62,7 +58,7 @@ RAY_CLUSTER = record(
         record(
             "groupName template",
             texts="groupName",
-            counts="replicas minReplicas maxReplicas numOfHosts idleTimeoutSeconds",
+            counts="replicas minReplicas maxReplicas idleTimeoutSeconds",
             flags="suspend",
             objects="template",
             rayStartParams=TEXTS,
@@ -71,8 +67,8 @@ RAY_CLUSTER = record(
 )
 RAY_JOB = record(
     "entrypoint rayClusterSpec",
-    texts="entrypoint runtimeEnvYAML managedBy",
-    counts="backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished",
+    texts="entrypoint",
+    counts="backoffLimit ttlSecondsAfterFinished",
     flags="shutdownAfterJobFinishes suspend",
     objects="submitterPodTemplate",
     submissionMode=choice("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"),
@@ -81,11 +77,10 @@ RAY_JOB = record(
 )
 KUEUE = "kueue.x-k8s.io/v1beta2"
 FLAVOR = record("name resources", name=TEXT, resources=several(record("name nominalQuota", name=TEXT, nominalQuota=QUANTITY)))
-COHORT = choice("Never", "LowerPriority", "Any")
 CLUSTER_QUEUE = record(
     namespaceSelector=ANY,
     queueingStrategy=choice("StrictFIFO", "BestEffortFIFO"),
-    preemption=record(withinClusterQueue=choice("Never", "LowerPriority", "LowerOrNewerEqualPriority"), reclaimWithinCohort=COHORT),
+    preemption=record(withinClusterQueue=choice("Never", "LowerPriority", "LowerOrNewerEqualPriority")),
     resourceGroups=several(record("coveredResources flavors", coveredResources=several(TEXT), flavors=several(FLAVOR)), most=16),
 )
 SCHEMAS = {

@@ -32,12 +32,10 @@ def core_objects() -> list[dict[str, Any]]:
 
 
 def ray_templates() -> dict[str, dict[str, Any]]:
-    ray = ray_objects()
-    found = {"submitter": ray["RayJob"]["spec"]["submitterPodTemplate"]}
-    for kind, spec in (("cluster", ray["RayCluster"]["spec"]), ("job", ray["RayJob"]["spec"]["rayClusterSpec"])):
-        found[f"{kind}-head"] = spec["headGroupSpec"]["template"]
-        found |= {f"{kind}-{group['groupName']}": group["template"] for group in spec["workerGroupSpecs"]}
-    return found
+    """A job's cluster is the cluster."""
+    job = ray_objects()["RayJob"]["spec"]
+    found = {"submitter": job["submitterPodTemplate"], "cluster-head": job["rayClusterSpec"]["headGroupSpec"]["template"]}
+    return found | {f"cluster-{group['groupName']}": group["template"] for group in job["rayClusterSpec"]["workerGroupSpecs"]}
 
 
 def pods() -> dict[str, dict[str, Any]]:
@@ -101,13 +99,9 @@ def amount(text: str) -> float:
     return float(text.removesuffix(unit)) * units.get(unit, 1.0)
 
 
-def test_a_job_s_cluster_is_the_cluster():
-    ray = ray_objects()
-    assert ray["RayJob"]["spec"]["rayClusterSpec"] == ray["RayCluster"]["spec"]
-
-
-def test_drivers_sit_on_the_head():
+def test_a_job_s_cluster_is_the_cluster_whose_drivers_sit_on_the_head():
     spec = ray_objects()["RayCluster"]["spec"]
+    assert ray_objects()["RayJob"]["spec"]["rayClusterSpec"] == spec
     # KubeRay hands the text to a shell: the outer quotes are the shell's
     assert json.loads(json.loads(spec["headGroupSpec"]["rayStartParams"]["resources"])) == {DRIVER: 64}
     assert all("resources" not in group["rayStartParams"] for group in spec["workerGroupSpecs"])

@@ -14,19 +14,13 @@ from orchestrator.paths import ROOT
 MLFLOW = ROOT / "cluster" / "mlflow"
 
 
-def compose() -> dict:
-    return yaml.safe_load((MLFLOW / "compose.yaml").read_text())
-
-
-def test_compose_listens_on_loopback_and_keeps_the_database_inside():
-    services = compose()["services"]
+def test_compose_listens_on_loopback_keeps_the_database_inside_and_demands_secrets_of_the_environment():
+    compose = yaml.safe_load((MLFLOW / "compose.yaml").read_text())
+    services = compose["services"]
     assert all(port.startswith("127.0.0.1:") for port in services["mlflow"]["ports"])
     assert "ports" not in services["postgres"] and services["postgres"]["networks"] == ["inside"]
-    assert compose()["networks"]["inside"] == {"internal": True}
-
-
-def test_compose_s_secrets_come_from_the_environment_and_are_demanded():
-    for service in compose()["services"].values():
+    assert compose["networks"]["inside"] == {"internal": True}
+    for service in services.values():
         for name, value in service["environment"].items():
             if re.search("PASSWORD|SECRET", name):
                 assert re.fullmatch(r"\$\{NMT_MLFLOW_\w+:\?\}", value), name

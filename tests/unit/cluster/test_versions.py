@@ -24,13 +24,10 @@ def test_the_lock_leaves_torch_alone():
     assert locked()["mlflow"] == "3.17.2"
 
 
-def test_ray_is_the_locked_one_in_the_image_and_in_the_manifests():
+def test_ray_is_the_locked_one_in_image_and_manifests_and_torch_the_makefile_s():
     assert re.findall(r"^ARG RAY_VERSION=(\S+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE) == [locked()["ray"]]
     found = re.findall(r"^\s*rayVersion: \"?([\d.]+)\"?", "\n".join(p.read_text() for p in CLUSTER.rglob("*.yaml")), re.MULTILINE)
     assert found == [locked()["ray"]] * 2
-
-
-def test_torch_is_the_makefile_s():
     (torch,) = re.findall(r"^TORCH := torch==(\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert re.findall(r"^ARG TORCH_VERSION=(\S+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE) == [torch, torch]
 

@@ -57,16 +57,13 @@ def test_empty_training_lines_are_a_warning(tiny, tiny_entry):
     assert report.warnings == [f"{path}: line 1: empty, the first of 2 such lines; these pairs are left out"]
 
 
-def test_a_missing_file_names_its_neighbour_and_the_way_to_get_it(tiny, tiny_entry):
+def test_a_missing_file_names_its_neighbour_and_the_way_to_get_it_and_a_folder_its_option(tiny, tiny_entry):
     (tiny / "tiny" / "train.a").rename(tiny / "tiny" / "trian.a")
     (line,) = check(tiny_entry(), tiny).problems
     assert "tiny/train.a[.gz]: no such file (there is trian.a)" in line and "write it yourself" in line
-
-
-@pytest.mark.parametrize("where", [None, "nowhere"])
-def test_a_missing_directory_is_one_line(tmp_path, tiny_entry, where):
-    (line,) = check(tiny_entry(), where and tmp_path / where).problems
-    assert "--data-dir" in line
+    for missing in (None, tiny / "nowhere"):
+        (line,) = check(tiny_entry(), missing).problems
+        assert "--data-dir" in line
 
 
 def test_overlap_is_a_warning_and_unexpected_content_a_problem(tiny, tiny_entry):

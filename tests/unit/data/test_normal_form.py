@@ -1,6 +1,5 @@
 """Text in two Unicode normal forms is found, and read in one where the corpus declares it; unknown tokens are shown."""
 
-from collections.abc import Callable
 from pathlib import Path
 from unicodedata import normalize
 
@@ -8,7 +7,6 @@ import pytest
 
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
-from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 
@@ -40,12 +38,10 @@ def test_mixed_forms_are_found_and_read_in_one(mixed: Path, tmp_path, tiny_entry
     assert one.manifest["normal_form"] == "NFC" and "normal_form" not in plain.manifest and one.key != plain.key
     assert one.unknown("test") == [0, 0] and one.references("test") == [[normalize("NFC", line) for line in plain.references("test")[0]]]
     assert not [line for line in metric_warnings(one, DATA, ScoreSpec()) if "unknown" in line]
-
-
-def test_text_wholly_in_one_form_is_no_warning(mixed: Path, tiny_entry: Callable[..., CorpusEntry]) -> None:
+    assert one.encode_text(["h\u00fcnd"]) == one.encode_text([normalize("NFD", "h\u00fcnd")]), "as what is translated"
     for path in (mixed / "tiny").iterdir():
         path.write_text(normalize("NFD", path.read_text()))
-    assert not [line for line in check(tiny_entry(), mixed).warnings if "NFC" in line]
+    assert not [line for line in check(tiny_entry(), mixed).warnings if "NFC" in line], "wholly in one form"
 
 
 def test_data_add_reads_nfc_and_commands_show_unknown_tokens(mixed: Path, monkeypatch, cli) -> None:
@@ -64,9 +60,3 @@ def test_data_add_reads_nfc_and_commands_show_unknown_tokens(mixed: Path, monkey
     said = cli("data", "prepare", "t.yaml", "--cache-dir", "cache")[2]
     assert "own train: 0.00% of the source's and 0.00% of the target's tokens are unknown" in said
     assert "warning: own: over 1% unknown in test" in said
-
-
-def test_translations_of_decomposed_text_are_those_of_composed_text(mixed: Path, tmp_path, tiny_entry, catalogued) -> None:
-    catalogued(tiny_entry(normal_form="NFC"))
-    prepared = prepare(DATA, mixed, tmp_path / "cache")
-    assert prepared.encode_text(["h\u00fcnd"]) == prepared.encode_text([normalize("NFD", "h\u00fcnd")])

@@ -38,26 +38,17 @@ def test_a_corpus_is_decoded_in_batches_of_its_beam(beam, device, expected):
     assert [len(rows) for rows in batches([1] * sum(expected), *batch_limits(beam, torch.device(device)))] == expected
 
 
-def _positions(most):
-    side = {"num_layers": 1}
-    return build(
-        {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": side, "decoder": side, "positions": "learned", "max_positions": most}, 20, 20
-    )
-
-
-def test_an_output_ends_where_the_learned_positions_end():
-    model = _positions(6)
+def test_an_output_ends_where_the_learned_positions_end_and_a_longer_source_is_one_line():
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2} | {side: {"num_layers": 1} for side in ("encoder", "decoder")}
+    model = build(sizes | {"positions": "learned", "max_positions": 6}, 20, 20)
     with torch.no_grad():
         model.output.weight[EOS] = -100 * model.output.weight[EOS].abs() - 100
     for beam in (1, 3):
         (best,) = decode_corpus(model, [[4, 5]], DecodeSpec(beam_size=beam, max_extra=30))
         assert len(best.ids) <= 5  # and EOS
     assert len(decode_corpus(model, [[4, 5, 6, 7, 8]], DecodeSpec(beam_size=2))) == 1
-
-
-def test_a_source_without_positions_is_one_line():
     with pytest.raises(UserError, match=r"^decode: found a source of 7 subwords with its EOS; expected at most 6"):
-        decode_corpus(_positions(6), [[4, 5], [4] * 6], DECODE)
+        decode_corpus(model, [[4, 5], [4] * 6], DECODE)
 
 
 def test_an_empty_source_is_an_empty_output():

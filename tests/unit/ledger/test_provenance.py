@@ -58,7 +58,7 @@ def state() -> tuple[str | None, str | None]:
     return found["git_commit"], found["dirty_sha256"]
 
 
-def test_commit_and_dirty_diff(repository):
+def test_commit_and_dirty_diff_and_none_inside_a_foreign_repository(repository, monkeypatch):
     root, git = repository
     assert state()[0] is None and state()[1] is not None  # nothing committed: all of it is a difference
     git("add", ".")
@@ -79,9 +79,6 @@ def test_commit_and_dirty_diff(repository):
     git("commit", "-q", "-m", "two")
     assert state()[0] != commit and state()[1] is None
 
-
-def test_inside_a_foreign_repository(repository, monkeypatch):
-    root, _ = repository
     monkeypatch.setattr(module, "ROOT", (root / "models").resolve())
     assert state() == (None, None)
 

@@ -45,8 +45,8 @@ def test_checkpoints_of_finished_runs_and_tensors_of_orphans_go(states):
     assert kept(found, runs["done"]) == {"weights": "weights", "snapshots": "weights"}
 
 
-def test_a_dry_run_changes_nothing_and_says_what_would_go(states, cli):
-    results = states[0]
+def test_a_dry_run_changes_nothing_and_deleting_leaves_the_ledger_as_it_was(states, cli):
+    results, runs, _ = states
     before = tree(results)
     code, out, err = cli("gc", "--results", results)
     assert code == 0 and "would be removed" in out and "orphan" in out and "nothing was changed" in err and "resume" in out
@@ -54,11 +54,6 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(states, cli):
     found = json.loads(out)
     assert code == 0 and found["deleted"] is False and found["bytes"] == sum(item["bytes"] for item in found["items"]) > 0
     assert tree(results) == before
-
-
-def test_deleting_leaves_the_ledger_as_it_was(states, cli):
-    results, runs, _ = states
-    before = tree(results)
     code, out, _ = cli("gc", "--results", results, "--delete", "--json")
     assert code == 0 and json.loads(out)["deleted"]
     after = tree(results)
@@ -74,12 +69,8 @@ def test_weights_go_only_when_asked_for_and_nothing_needs_them(states):
     found = collect(results, weights=True)
     assert goes(found, runs["done"]) == {"ckpt", "snapshots", "weights"}
     assert kept(found, runs["unscored"]) == {"weights": "decode", "snapshots": "decode"}
-
-
-def test_the_last_weights_of_a_row_that_lacks_a_score_stay_as_its_checkpoint(states):
-    results, runs, _ = states
     (runs["unscored"] / "weights" / "last.json").unlink()
-    assert kept(collect(results), runs["unscored"])["ckpt"] == "only-weights"
+    assert kept(collect(results), runs["unscored"])["ckpt"] == "only-weights", "the last weights of a row that lacks a score"
 
 
 def test_no_run_is_an_orphan_where_a_sweep_file_cannot_be_read_or_there_is_none(states):

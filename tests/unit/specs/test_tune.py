@@ -50,13 +50,10 @@ def test_a_mistake_is_one_line_with_its_place(spec, text: str, line: int, words:
     assert words in found and f"spec.yaml:{LINES + line}:" in found, found
 
 
-def test_values_of_a_draw_lie_within_it_and_are_rounded() -> None:
+def test_values_of_a_draw_lie_within_it_and_are_rounded_and_edges_are_known() -> None:
     draw = Draw(factor=Draw(loguniform=[0.5, 2.0]))
     assert [draw.value(point) for point in (0.0, 0.5, 1.0)] == [0.5, 1.0, 2.0] and draw.value(0.3) == 0.7579
     assert [Draw(choice=["a", "b"]).value(point) for point in (0.0, 0.49, 0.5, 1.0)] == ["a", "a", "b", "b"]
-
-
-def test_the_edges_of_a_space() -> None:
     edges = lambda values, **draw: [Draw(**draw).edge(value) for value in values]  # noqa: E731
     assert edges([0.55, 1.0], loguniform=[0.5, 2.0]) == ["lowest", None] and edges([0.95], uniform=[0.0, 1.0]) == ["highest"]
     assert edges([5, 3], choice=[1, 3, 5]) == ["highest", None] and edges([0.5], factor=Draw(uniform=[0.5, 1.5])) == ["lowest"]

@@ -17,7 +17,7 @@ def check(train, valid, test, **model):
     check_positions(SimpleNamespace(id="a/b", spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
 
 
-def test_all_that_is_read_must_have_positions():
+def test_all_that_is_read_must_have_positions_unless_they_have_no_end():
     check((9, 9), (9, 9), (9, 100))  # of a test set the model reads the source alone
     for wrong, split in (((10, 3), 0), ((3, 10), 0), ((10, 3), 1), ((3, 10), 1), ((10, 3), 2)):
         lengths = [(9, 9)] * 3
@@ -25,7 +25,4 @@ def test_all_that_is_read_must_have_positions():
         name = ("train", "valid", "other")[split]
         with pytest.raises(UserError, match=f"^a/b: {name}: found a sentence of 11 subwords with its EOS; expected at most 10"):
             check(*lengths)
-
-
-def test_other_positions_have_no_end():
     check((500, 500), (500, 500), (500, 500), positions="sinusoidal")

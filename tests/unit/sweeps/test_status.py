@@ -45,6 +45,8 @@ def test_a_sweep_is_found_by_address_name_and_file(fourteen, cli, monkeypatch, t
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text("source: {paper: fake, table: t1}\nrows:\n  one: {}\n")
     assert shown(cli, name, "--results", fourteen.root) == (["fake-t1"], 0), "neither fake/t10 nor fake/t11"
+    code, _, err = cli("status", "fake/t99", "--results", fourteen.root)
+    assert code == 2 and err.count("\n") == 1 and "fake/t99" in err, "an unknown name is one line"
 
 
 def test_other_seeds_of_earlier_calls_are_shown_but_not_edited_rows(fake_results, cli) -> None:
@@ -63,8 +65,3 @@ def test_trials_that_wait_at_a_rung_are_paused_until_the_search_has_ended(fake_r
     Ledger(fake_results.root).write_record(first, "search", key, {"key": key, "trials": [{"runs": {"1": first}}]})
     fake_results.sweep(rows, scheduler={"kind": "fifo", "rungs": [10]})
     assert "1 of 2 runs ended (1 stopped), 1 paused" in cli("status", "--results", fake_results.root)[1]
-
-
-def test_an_unknown_name_is_one_line(fourteen, cli) -> None:
-    code, _, err = cli("status", "fake/t99", "--results", fourteen.root)
-    assert code == 2 and err.count("\n") == 1 and "fake/t99" in err
