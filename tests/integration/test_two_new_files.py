@@ -60,7 +60,7 @@ def test_the_examples_are_in_the_style_of_the_code(tree: Path) -> None:
 def test_the_generic_tests_find_them_and_pass(tree: Path) -> None:
     """The rows train and their table prints, too: test_smoke_matrix."""
     found = call(tree, "pytest", "-q", "-p", "no:cacheprovider", "-k", NEW, *GENERIC)
-    assert int(re.findall(r"(\d+) passed", found)[-1]) > 40
+    assert int(re.findall(r"(\d+) passed", found)[-1]) > 30
     call(tree, "pytest", "-q", "-p", "no:cacheprovider", *WHOLE)
 
 
