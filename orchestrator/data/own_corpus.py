@@ -21,9 +21,6 @@ from orchestrator.specs.schema import ScoreSpec
 from orchestrator.specs.show import dumped
 from orchestrator.specs.table import SEGMENT_WORDS, segments
 
-SAMPLE = 2000
-"""Training pairs whose letters are compared."""
-
 Files = Mapping[str, Sequence[Path]]
 """Files of each split."""
 
@@ -92,7 +89,7 @@ def write_table(address: str, corpus: str, data_dir: Path | None) -> Path:
     if entry.generated is None and entry.lacks(["train"], data_dir):
         raise UserError(entry.missing_message(["train"], data_dir))
     rows = CorpusText(entry, data_dir).rows("train")
-    sample = list(islice(rows, SAMPLE))
+    sample = list(islice(rows, 2000))  # pairs whose letters are compared
     source, target = ({letter for row in sample for letter in row[side].lower() if letter.isalpha()} for side in (0, 1))
     pairs = len(sample) + sum(1 for _ in rows)
     joint = 2 * len(source & target) > len(source | target)

@@ -12,7 +12,6 @@ from orchestrator.specs.schema import RunSpec
 
 EVEN, EXTREME = 6, 3
 """Number of sentences at even distances over the test set, and of sentences with the largest gains and losses."""
-MOST_ROWS = 12
 Word = tuple[str, bool]
 """A word, and whether it differs from the compared text."""
 
@@ -46,7 +45,7 @@ def examples(section: Section, rows: Sequence[str]) -> Examples | None:
     for row_id in rows:
         spec = specs[row_id]
         done = next((o for o in section.done(row_id) if not outputs or o.seed == seed), None)
-        if spec is None or done is None or (outputs and spec.score.test != test) or len(outputs) == MOST_ROWS:
+        if spec is None or done is None or (outputs and spec.score.test != test) or len(outputs) == 12:
             continue
         record = section.finder.ledger.read_decode(str(done.keys.train), str(done.keys.decode))
         if record is not None and (not outputs or len(record["hypotheses"]) == len(next(iter(outputs.values())))):
