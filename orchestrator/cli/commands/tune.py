@@ -25,7 +25,7 @@ from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import make_tasks
 from orchestrator.tables import filled_table
 from orchestrator.tuning import choice
-from orchestrator.tuning.search import Arm, Search, arms_of
+from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import Tuning
 
 
@@ -71,18 +71,6 @@ def check(tuning: Tuning, rows: Sequence[Row], options: ExecutionOptions) -> Non
         log(tuning.at(("tune", "stop", "rungs")).line(line))
 
 
-def search_arms(search: Search, arms: Sequence[Arm]) -> list[Record]:
-    """Searches the arms, writes their records and returns them."""
-    spec = search.spec
-    log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
-    search.run(arms)
-    records = [choice.record_of(arm, search) for arm in arms]
-    for record in records:
-        choice.write(search.ledger, record)
-    show(records)
-    return records
-
-
 def show(records: Sequence[Record]) -> None:
     """Prints a table of the arms on stderr, and their warnings."""
     lines = []
@@ -115,10 +103,16 @@ def execute_tuned(
         return results
 
     preflight.check_metrics(make_tasks(rows, seeds, options))  # every corpus is there, and what scores need
-    arms, suggest = arms_of(rows, tuning), suggest_of(tuning.spec.sampler)
+    arms, suggest, spec = arms_of(rows, tuning), suggest_of(tuning.spec.sampler), tuning.spec
     ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
         search = Search(tuning, train, options, ledger, suggest)
-        tuned = [choice.apply(row, record) for row, record in zip(rows, search_arms(search, arms), strict=True)]
+        log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
+        search.run(arms)
+        records = [choice.record_of(arm, search) for arm in arms]
+        for record in records:
+            choice.write(ledger, record)
+        show(records)
+        tuned = [choice.apply(row, record) for row, record in zip(rows, records, strict=True)]
         judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
         return run(execute, tuned, seeds, judged)
