@@ -128,7 +128,9 @@ def markdown(table: Table, names: Sequence[str] = ()) -> str:
 
 def markdown_ladder(found: Ladder) -> str:
     """The rows of a ladder as a Markdown table with its notes."""
-    grid = markdown_grid([*map(_md, found.HEADS)], [[*map(_md, row)] for row in found.cells()])
+    columns = [[_md(cell) for cell in column] for column in zip(found.HEADS, *found.cells(), strict=True) if any(column[1:])]
+    heads, *rows = zip(*columns, strict=True)
+    grid = markdown_grid(heads, rows)
     return "\n\n".join([grid, "\n".join(f"- {_md(note)}" for note in found.notes)]) + "\n"
 
 
