@@ -26,7 +26,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.report.figures import FOLDER, ratio_of
 from orchestrator.specs.base import Positive
-from orchestrator.specs.schema import Schedule
+from orchestrator.specs.schema import DecodeSpec, Schedule
 from orchestrator.specs.table import number
 from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.runtime import Runtime, best_device, clock
@@ -112,6 +112,8 @@ class Case:
     trainer: Trainer
     trained: bool
     sources: list[list[int]]
+    search: DecodeSpec
+    device: torch.device
     clock: str
     updates: list[Update] = field(default_factory=list)
     forced: bool = False
@@ -134,7 +136,7 @@ class Case:
     def decode(self) -> float:
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
-        search = self.subject.spec.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0} if self.forced else {})
+        search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0} if self.forced else {})
         started = self._now()
         outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
         seconds = self._now() - started
@@ -146,7 +148,7 @@ class Case:
         return [count / seconds for seconds in self.seconds[work]]
 
     def _now(self) -> float:
-        return clock(self.trainer.runtime.device, cpu=self.clock == "cpu")
+        return clock(self.device, cpu=self.clock == "cpu")
 
 
 def measure(cases: Sequence[Case], rounds: int) -> bool:
@@ -183,7 +185,7 @@ def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps:
     if trained:
         copy_into(trainer.model, context.store(subject).weights(spec.decode.checkpoint))
     updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-    return Case(subject, trainer, trained, sources, clock, updates)
+    return Case(subject, trainer, trained, sources, spec.search, device, clock, updates)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:
