@@ -128,7 +128,8 @@ def markdown(table: Table, names: Sequence[str] = ()) -> str:
 
 def markdown_ladder(found: Ladder) -> str:
     """The rows of a ladder as a Markdown table with its notes."""
-    columns = [[_md(cell) for cell in column] for column in zip(found.HEADS, *found.cells(), strict=True) if any(column[1:])]
+    cells = [[*map(_md, row)] for row in found.cells()]
+    columns = [column for column in zip(map(_md, found.HEADS), *cells, strict=True) if any(column[1:]) or not cells]
     heads, *rows = zip(*columns, strict=True)
     grid = markdown_grid(heads, rows)
     return "\n\n".join([grid, "\n".join(f"- {_md(note)}" for note in found.notes)]) + "\n"

@@ -19,7 +19,6 @@ from orchestrator.specs.positions import display
 from orchestrator.specs.sweep import LARGER_IS_BETTER
 
 KEY = digest("decisions of a search")
-"""Key of the sealed document."""
 
 
 class Decision(BaseModel):

@@ -28,7 +28,6 @@ RESERVE = 60.0
 What cannot be interrupted in that time (decoding) is killed, and starts again when the sweep is resumed."""
 
 KEY = digest("device-seconds of a sweep")
-"""Key of the sealed document."""
 POLL, WRITE = 0.2, 2.0
 """Seconds between two checks of the locks, and between two writes of the file."""
 
