@@ -64,7 +64,7 @@ def searches(folder: Path) -> dict[str, Any]:
         for trial in record["trials"]:
             del trial["seconds"]
     return {
-        record["row"]: {name: record[name] for name in ("key", "tune", "trials", "chosen", "updates", "warnings")} for record in records
+        record["row"]: {name: record[name] for name in ("key", "tune", "trials", "chosen", "updates")} for record in records
     }
 
 
