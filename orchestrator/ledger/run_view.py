@@ -14,7 +14,6 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.records import Record
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.table import FAILED
 
@@ -114,6 +113,8 @@ class RunView:
     @property
     def trains_again(self) -> bool:
         """Whether a missing score needs a decoding by weights that are not here: a run in a mirror has none."""
+        from orchestrator.ledger.run_files import Store  # loads torch, which `status` does without
+
         train = self.keys.train
         if self.trained != "done" or train is None or Store(self.ledger.run_dir(train), train).has_weights():
             return False

@@ -63,9 +63,7 @@ def searches(folder: Path) -> dict[str, Any]:
     for record in records:
         for trial in record["trials"]:
             del trial["seconds"]
-    return {
-        record["row"]: {name: record[name] for name in ("key", "tune", "trials", "chosen", "updates")} for record in records
-    }
+    return {record["row"]: {name: record[name] for name in ("key", "tune", "trials", "chosen", "updates")} for record in records}
 
 
 def steps(folder: Path) -> int:
