@@ -47,8 +47,9 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSp
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
-    problems += _unknown_corpus(data["data"].get("corpus") if isinstance(data.get("data"), dict) else None)
-    if spec is not None:
+    if spec is None:
+        problems += _unknown_corpus(data["data"].get("corpus") if isinstance(data.get("data"), dict) else None)
+    else:
         problems += whole(spec)
         precision = spec.decode.precision
         if precision != "fp32" and (reason := needs_fp32(spec.model)) is not None:
@@ -59,8 +60,9 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> RunSp
 
 
 def _unknown_corpus(name: Any) -> list[Problem]:
-    known = corpora.list_entries() if isinstance(name, str) else [name]
-    return [] if name in known else [Problem(("data", "corpus"), f"found {describe(name)}; {nearest(name, known)}")]
+    if not isinstance(name, str) or corpora.find_entry(name) is not None:
+        return []
+    return [Problem(("data", "corpus"), f"found {describe(name)}; {nearest(name, corpora.list_entries())}")]
 
 
 def valid(sections: dict[str, Any], name: str, like: RunSpec) -> RunSpec:
@@ -97,9 +99,9 @@ def whole(spec: RunSpec) -> list[Problem]:
         unless(train.patience is None or train.patience >= cuts, "train.patience", train.patience, why)
     tuned = decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", "decode.length_penalty.alpha", "tuned", "a number with rouge")
-    if _unknown_corpus(data.corpus):
-        return found
-    info = (file := corpora.entry_file(data.corpus)).stat()
+    if (file := corpora.find_entry(data.corpus)) is None:
+        return [*found, *_unknown_corpus(data.corpus)]
+    info = file.stat()
     entry = _entry(data.corpus, file, (info.st_mtime_ns, info.st_size))
     splits = [name for name in entry.splits if name != "train"] or ["valid", "test"]
     if spec.score.test not in splits and (reason := public_tests.refusal(spec.score.test, entry, splits)) is not None:

@@ -271,11 +271,14 @@ def load_entry(corpus: str) -> CorpusEntry:
 
 def entry_file(corpus: str) -> Path:
     """Returns the file of an entry. Raises UserError for an unknown name, with the closest one."""
-    found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
-    path = next((path for path in found if path.is_file()), None)
-    if path is None:
+    if (path := find_entry(corpus)) is None:
         raise UserError(f"unknown corpus {corpus!r}; {nearest(corpus, list_entries())}")
     return path
+
+
+def find_entry(corpus: str) -> Path | None:
+    found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
+    return next((path for path in found if path.is_file()), None)
 
 
 def parse_entry(document: Document, name: str) -> CorpusEntry:

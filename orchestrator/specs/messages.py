@@ -16,7 +16,7 @@ from orchestrator.specs.positions import Document, KeyPath, describe, nearest
 Model = typing.TypeVar("Model", bound=BaseModel)
 
 _EXPECTED = {kind: words for words, kinds in mapped(__file__, "expected.txt").items() for kind in kinds.split()}
-_BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict")
+_BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict", "[key]")
 _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 
 
@@ -94,9 +94,7 @@ def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
     kept: list[str | int] = []
     for part in loc:
         known = _names(model, tuple(kept))
-        is_branch = (
-            isinstance(part, str) and part not in known and (part in _BRANCHES or part == "[key]" or part.startswith(("literal[", "list[")))
-        )
+        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith(("literal[", "list[")))
         if not is_branch:
             kept.append(part)
     return tuple(kept)

@@ -22,9 +22,7 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, lis
     own = dict(model.named_parameters())
     copied = [name for name, parameter in own.items() if name in weights and weights[name].shape == parameter.shape]
     if not copied:
-        raise UserError(
-            "init_from: found no tensor of the parent with the name and shape of one of this row; expected a parent of like sizes"
-        )
+        raise UserError("init_from: no tensor of the parent has the name and shape of one of this row; expected a parent of like sizes")
     with torch.no_grad():
         for name in copied:
             own[name].copy_(weights[name])

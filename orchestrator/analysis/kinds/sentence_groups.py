@@ -129,9 +129,7 @@ def _difficulty(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]
         load_into(model, context, scorer, path)
         if (found := reference_nll(model, sources, targets)) is None:
             test, most = scorer.spec.score.test, scorer.spec.model.max_positions
-            raise UserError(
-                f"{scorer.row.id}: {test} has a sentence beyond the learned positions; expected at most {most} subwords with EOS"
-            )
+            raise UserError(f"{scorer.row.id}: {test} has a sentence beyond the learned positions; expected at most {most} with EOS")
         total, tokens = np.array(found).T
         losses.append(total / tokens)
         log(f"{scorer.name}: {len(losses)} of {len(paths)} snapshots")
