@@ -6,6 +6,7 @@ PostgreSQL is Debian's package `postgresql`; the packages that MLflow needs in a
 
 import contextlib
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -40,10 +41,19 @@ def programs() -> Path | None:
     return found[-1].parent if found else None
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(distance: int = 0) -> int:
+    """Returns a port that nobody uses, nor the one at `distance` above it.
+
+    Both lie below the ports that the system gives to outgoing connections (32768 and up): none of these takes the port
+    between two starts of a server. They lie above Ray's ports for workers (up to 19999).
+    """
+    while True:
+        port = random.randrange(20000, 32768 - distance)
+        with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as other:
+            probe.bind(("127.0.0.1", port))
+            if distance:
+                other.bind(("127.0.0.1", port + distance))
+            return port
 
 
 class SharedServer:

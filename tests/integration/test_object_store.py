@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.mlflow_server import free_port
 from tests.command import start
 from tests.tiny import tiny
 
@@ -31,24 +31,12 @@ rows:
 """)
 
 
-def free_ports(number: int) -> list[int]:
-    """SeaweedFS takes each port and the one 10,000 above it (gRPC)."""
-    found: list[int] = []
-    while len(found) < number:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1] % 20000 + 20000
-            try:
-                two.bind(("127.0.0.1", port + 10000))
-            except OSError:
-                continue
-            found += [port] if port not in found else []
-    return found
-
-
 class Server:
     def __init__(self, base: Path) -> None:
-        self.base, self.ports = base, free_ports(6)
+        ports: set[int] = set()
+        while len(ports) < 6:
+            ports.add(free_port(distance=10_000))  # SeaweedFS takes the port 10,000 above each, too (gRPC)
+        self.base, self.ports = base, list(ports)
         self.process: subprocess.Popen[bytes] | None = None
         (base / "data").mkdir(parents=True)
         about = {"name": "test", "credentials": [{"accessKey": ACCESS, "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List"]}
@@ -212,9 +200,8 @@ def test_the_server_goes_away_in_the_middle(machine: Callable[[str], Machine], s
 
 def test_no_server_and_wrong_keys_are_one_quick_line(machine: Callable[[str], Machine], server: Server) -> None:
     here = machine("n0")
-    (port,) = free_ports(1)
     started = time.monotonic()
-    lines = here.run("s3://ledger/none", code=2, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")[1].splitlines()
+    lines = here.run("s3://ledger/none", code=2, AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")[1].splitlines()
     assert len(lines) == 1 and "error: --results s3://ledger/none: cannot list objects: " in lines[0]
     assert time.monotonic() - started < 60
     (line,) = here.run("s3://ledger/none", code=2, AWS_SECRET_ACCESS_KEY="another-secret-value")[1].splitlines()
