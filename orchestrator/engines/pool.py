@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.engines.worker import run_task
 from orchestrator.sweeps.asha import Asha, goes_on
+from orchestrator.sweeps.row import run_unless_stopped
 from orchestrator.sweeps.task import Task
 from orchestrator.training.metrics import RungReporter
 from orchestrator.training.runtime import Runtime, best_device
@@ -106,7 +106,7 @@ def main(task: str, environment: dict[str, str], connection: Connection) -> None
     with contextlib.suppress(KeyboardInterrupt), interrupt.listening():
         try:
             given = Task.of(json.loads(task))
-            if not run_task(given, Runtime(device=best_device()), [RungReporter(given.name, decide)]):
+            if not run_unless_stopped(given, Runtime(device=best_device()), [RungReporter(given.name, decide)]):
                 failure = "its process was told to stop by a signal; the same command resumes it"
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"

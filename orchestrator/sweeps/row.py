@@ -11,7 +11,7 @@ import torch
 
 from models import native
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import cpu
+from orchestrator import cpu, interrupt
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.decoding.forced import reference_nll
@@ -75,6 +75,19 @@ def run_row(task: Task, runtime: Runtime, reporters: Sequence[Reporter] = ()) ->
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
+
+
+def run_unless_stopped(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
+    """`run_row` in a worker process. Returns False if the sweep was stopped; the next call resumes from the checkpoint."""
+    if task.sweep is not None:
+        interrupt.watch(interrupt.stop_file(Path(task.results), task.sweep))
+    if runtime.any(interrupt.requested()):  # all workers of a row agree
+        return False
+    try:
+        run_row(task, runtime, reporters)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def needs_training(task: Task, ledger: Ledger) -> bool:

@@ -13,9 +13,9 @@ from ray._private.state import state  # where Ray Train reads the drains too
 from ray.exceptions import RayActorError
 
 from orchestrator import interrupt
-from orchestrator.engines import worker
 from orchestrator.errors import UserError
 from orchestrator.ledger import object_store
+from orchestrator.sweeps.row import run_unless_stopped
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
 
@@ -29,15 +29,16 @@ class Drained(RayActorError):
 
 
 def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
-    """`engines.worker.run_task`. Raises Drained on every worker, once the main one has saved, if a node drains.
+    """`run_unless_stopped`. Raises Drained on every worker, once the main one has saved, if a node drains.
 
+    A trial whose row was stopped succeeds, so that Ray does not retry it; the driver detects the interruption itself.
     `ray.train.get_preemption_info` exists in Train runs alone, learns of a drain up to 5 s later, and costs a synchronisation an update.
     """
     if os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") != "0":
         _watch()
     if object_store.url(results := Path(task.results)) is None and not results.is_dir():
         raise UserError(f"{results}: no such folder on node {ray.util.get_node_ip_address()}; expected one shared folder on all nodes")
-    ended = worker.run_task(task, runtime, reporters)
+    ended = run_unless_stopped(task, runtime, reporters)
     if not ended and runtime.any(_noticed.is_set()):
         raise Drained(error_msg=f"{task.name}: its node is being drained; it goes on elsewhere from its checkpoint", preempted=True)
     return ended

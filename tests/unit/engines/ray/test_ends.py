@@ -17,18 +17,18 @@ pytest.importorskip("ray")
 from ray.tune.execution import class_cache
 
 from orchestrator import interrupt
-from orchestrator.engines import worker
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster, environment, tune
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.tune import limit_variables
+from orchestrator.sweeps import row
 from tests.unit.conftest import refused
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
 def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, monkeypatch, others):
     """One worker of two may see the file and the other not yet."""
-    monkeypatch.setattr(worker, "run_row", lambda *_: pytest.fail("the row was begun"))
+    monkeypatch.setattr(row, "run_row", lambda *_: pytest.fail("the row was begun"))
     monkeypatch.setattr(interrupt, "_watched", [])
     task = SimpleNamespace(sweep="sweep", results=str(tmp_path))
     stop = interrupt.stop_file(tmp_path, "sweep")
@@ -36,7 +36,7 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
         stop.parent.mkdir()
         stop.touch()
     runtime = SimpleNamespace(any=lambda flag: flag or bool(others))
-    assert worker.run_task(task, runtime, []) is False
+    assert row.run_unless_stopped(task, runtime, []) is False
 
 
 @pytest.mark.parametrize(("address", "told"), [(None, "Ray did not start"), ("10.0.0.1:6379", "RAY_ADDRESS 10.0.0.1:6379: Ray did not")])
