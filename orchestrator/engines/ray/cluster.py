@@ -36,30 +36,26 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
         return
     address = os.environ.get("RAY_ADDRESS")
     print("starting Ray" if address is None else "connecting to Ray", file=sys.stderr, flush=True)
-    with nullcontext() if address else ray_folder() as folder:
+    with nullcontext() if address else ray_folder() as folder, ExitStack() as ends:
+        ends.callback(ray.shutdown)
+        ends.callback(LEAVING.close)
         try:
-            try:
-                if folder is None:
-                    ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
-                else:
-                    with ray_environment(folder, results):
-                        try:
-                            _start(folder, dashboard=several_workers)
-                        except Exception:  # Ray waits for 30 s, which a busy machine exceeds
-                            ray.shutdown()
-                            _start(folder, dashboard=several_workers)
-            except Exception as error:  # Ray raises many types
-                what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
-                text = shown(" ".join(str(error).split()), 300)
-                raise ClusterError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
-            own = [] if address else ["{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])]
-            with head_watchdog(ray.get_runtime_context().gcs_address, *own):
-                yield
-        finally:
-            try:
-                LEAVING.close()
-            finally:
-                ray.shutdown()
+            if folder is None:
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
+            else:
+                with ray_environment(folder, results):
+                    try:
+                        _start(folder, dashboard=several_workers)
+                    except Exception:  # Ray waits for 30 s, which a busy machine exceeds
+                        ray.shutdown()
+                        _start(folder, dashboard=several_workers)
+        except Exception as error:  # Ray raises many types
+            what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
+            text = shown(" ".join(str(error).split()), 300)
+            raise ClusterError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
+        own = [] if address else ["{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])]
+        with head_watchdog(ray.get_runtime_context().gcs_address, *own):
+            yield
 
 
 def _start(folder: Path, *, dashboard: bool) -> None:
