@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray import tune
 from ray.exceptions import RayError
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -19,10 +20,13 @@ from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.engines.ray.capacity import DRIVER
-from orchestrator.engines.ray.preemption import Drained
+from orchestrator.engines.ray.preemption import Drained, run_task
 from orchestrator.engines.ray.queue import ATTEMPTS, Job, JobQueue
 from orchestrator.engines.ray.schedulers import AblationASHA, Room
 from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.task import Task
+from orchestrator.training.metrics import RungReporter
+from orchestrator.training.runtime import Runtime, best_device
 
 Config = dict[str, Any]
 
@@ -73,22 +77,35 @@ class Ends(TrialProgressCallback):
         self.count += 1
 
 
+def trial(config: Config) -> None:
+    """One Tune trial: runs a job in this process, or drives a Train run whose workers take jobs from a queue."""
+    claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
+    if "queue" in config:
+        from orchestrator.engines.ray import train  # takes a second to import, and other trials do not need it
+
+        train.fit(**config, claim=claim)
+        return
+    device = best_device() if config["gpu"] else torch.device("cpu")
+    for task in map(Task.of, config["job"]):
+        if not run_task(task, Runtime(device=device, claim=claim), [RungReporter(task.name, tune.report)]):
+            return
+
+
+def _trial_name(trial: Any) -> str:
+    if "queue" in trial.config:
+        return f"train-{trial.trial_id}"
+    job = trial.config["job"]
+    seeds = "-".join(dict.fromkeys(str(task["seed"]) for task in job))
+    return f"{job[0]['id'].replace('/', '-')}-s{seeds}"
+
+
 class Experiment:
     """Runs jobs of one size, as many at a time as there is `room`, as trials in a thread until it is closed.
 
-    trial: the function of a trial: of a job, or of a Train run whose workers share a queue of jobs. names: makes the name of a trial.
     path: the folder of the experiment. resources, labels: of each worker, and of its node, by Ray's names.
     """
 
-    def __init__(
-        self,
-        trial: Callable[[Config], None],
-        names: Callable[[Any], str],
-        room: Room,
-        resources: dict[str, float],
-        labels: dict[str, str],
-        path: Path,
-    ) -> None:
+    def __init__(self, room: Room, resources: dict[str, float], labels: dict[str, str], path: Path) -> None:
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
         os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")  # tracebacks; the sweep names its failures at the end
         self.feed, self.ends, self.scheduler, self.problem = Feed(room), Ends(), AblationASHA(), list[BaseException]()
@@ -111,8 +128,8 @@ class Experiment:
                 scheduler=self.scheduler,
                 max_concurrent_trials=MOST_TRIALS,
                 reuse_actors=True,  # saves the next trial the import of torch
-                trial_name_creator=names,
-                trial_dirname_creator=names,
+                trial_name_creator=_trial_name,
+                trial_dirname_creator=_trial_name,
             ),
             run_config=tune.RunConfig(
                 name=path.name,

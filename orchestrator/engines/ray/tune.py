@@ -9,9 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ray
-import torch
-from ray import tune
 from ray.tune.execution import class_cache
 
 from orchestrator import interrupt
@@ -19,7 +16,6 @@ from orchestrator.engines.ray.capacity import live_capacity, with_gpu_memory
 from orchestrator.engines.ray.cluster import LEAVING
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.experiment import Experiment
-from orchestrator.engines.ray.preemption import run_task
 from orchestrator.engines.ray.schedulers import NODES_WAIT, Room
 from orchestrator.engines.ray.shared_folders import check_shared
 from orchestrator.engines.resources import Demand, job_demands
@@ -29,8 +25,6 @@ from orchestrator.specs.sweep import Resources
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-from orchestrator.training.metrics import RungReporter
-from orchestrator.training.runtime import Runtime, best_device
 
 
 def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
@@ -64,20 +58,6 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOpt
 
 def _size(demand: Demand) -> tuple[int, int, float, float]:
     return demand.workers, demand.fewest or demand.workers, demand.gpus, demand.cpus
-
-
-def trial(config: dict[str, Any]) -> None:
-    """One Tune trial: runs a job in this process, or drives a Train run whose workers take jobs from a queue."""
-    claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
-    if "queue" in config:
-        from orchestrator.engines.ray import train  # takes a second to import, and other trials do not need it
-
-        train.fit(**config, claim=claim)
-        return
-    device = best_device() if config["gpu"] else torch.device("cpu")
-    for task in map(Task.of, config["job"]):
-        if not run_task(task, Runtime(device=device, claim=claim), [RungReporter(task.name, tune.report)]):
-            return
 
 
 def _run_group(
@@ -114,7 +94,7 @@ def open_experiment(demand: Demand, selected: Resources, options: ExecutionOptio
         limit_variables(results)
         number = len(list(storage.glob("*"))) if storage.exists() else 0
         room = Room(demand, float(os.environ.get(NODES_WAIT, 600.0)), capacity, concurrency)
-        experiment = Experiment(trial, _trial_name, room, resources, labels, storage / f"{options.slug}-{number}")
+        experiment = Experiment(room, resources, labels, storage / f"{options.slug}-{number}")
         LEAVING.callback(experiment.close)
         _last = (key, experiment)
     return _last[1]
@@ -135,11 +115,3 @@ def limit_variables(results: Path) -> None:
         class_cache.DEFAULT_ENV_VARS.clear()
     elif object_store.url(results) is None:
         class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
-
-
-def _trial_name(trial: Any) -> str:
-    if "queue" in trial.config:
-        return f"train-{trial.trial_id}"
-    job = trial.config["job"]
-    seeds = "-".join(dict.fromkeys(str(task["seed"]) for task in job))
-    return f"{job[0]['id'].replace('/', '-')}-s{seeds}"
