@@ -25,7 +25,6 @@ from orchestrator.files.documents import read_or_tell, write_document
 from orchestrator.ledger.keys import model_meaning, training_key
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.row import Row
-from orchestrator.sweeps import memory, parts
 from orchestrator.sweeps.plan import Data
 from orchestrator.training.runtime import best_device
 
@@ -155,7 +154,7 @@ class Costs:
         length, of_model = self.lengths.training(spec, prepared), work(spec.model, *sizes)
         update = of_model.training(length.tokens)
         flop = update * length.updates
-        room = memory.estimate(spec, parts.params(spec, *sizes), sizes[1], workers=workers, device=device)
+        room = self.data.memory(spec, workers, device)
         known: dict[str, Any] = {"updates": length.updates, "flop_update": update, "flop": flop, "room": room}
         about = self.conditions(row)
         assert about is not None

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError, raise_all
 from orchestrator.specs.sweep import Resources, size
-from orchestrator.sweeps import parts
-from orchestrator.sweeps.memory import estimate, gigabytes
+from orchestrator.sweeps.memory import gigabytes
 from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.task import Task
 
@@ -177,16 +176,11 @@ def _memory(task: Task, device: str, options: Resources, data: Data) -> int | No
     """Bytes of each worker; None if memory is ignored, or if the vocabulary is neither prepared nor declared."""
     if options.memory == "none":
         return None
-    return estimated_memory(task, device, data) if options.memory == "auto" else int(size(options.memory))
+    return _estimated(task, device, data) if options.memory == "auto" else int(size(options.memory))
 
 
-def estimated_memory(task: Task, device: str, data: Data) -> int | None:
-    """Estimated bytes of each worker; None if the vocabulary is neither prepared nor declared."""
-    spec = task.spec
-    sizes = data.vocabulary_sizes(spec)
-    if sizes is None:
-        return None
-    return estimate(spec, parts.params(spec, *sizes), sizes[1], workers=task.fewest_workers or task.workers, device=device)
+def _estimated(task: Task, device: str, data: Data) -> int | None:
+    return data.memory(task.spec, task.fewest_workers or task.workers, device)
 
 
 def quantity(number: float, word: str) -> str:
@@ -223,7 +217,7 @@ def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
     if gpu_memory is None:
         return max(1, cpus // max(task.spec.train.threads for task in tasks))
     data = _data(tasks[0])
-    needed = {task.id: estimated_memory(task, "cuda", data) for task in tasks}
+    needed = {task.id: _estimated(task, "cuda", data) for task in tasks}
     known = {id: size for id, size in needed.items() if size is not None}
     raise_all(
         f"{id}: needs {gigabytes(size)} (estimated); the GPU has {gigabytes(gpu_memory)} (--jobs 1 starts it all the same)"

@@ -20,6 +20,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
 from orchestrator.sweeps import parts
+from orchestrator.sweeps.memory import estimate
 from orchestrator.tables import counted
 
 UNDECODED = "its decoding needs its weights, which are not here"
@@ -144,6 +145,11 @@ class Data:
         """Number of parameters; None without vocabulary sizes."""
         sizes = self.vocabulary_sizes(spec)
         return None if sizes is None else parts.params(spec, *sizes)
+
+    def memory(self, spec: RunSpec, workers: int, device: str) -> int | None:
+        """Estimated bytes of each worker; None without vocabulary sizes."""
+        sizes = self.vocabulary_sizes(spec)
+        return None if sizes is None else estimate(spec, parts.params(spec, *sizes), sizes[1], workers=workers, device=device)
 
 
 def plan(rows: Sequence[Row], seeds: Sequence[int], *, ledger: Ledger, data: Data | None = None, force: bool = False) -> Plan:
