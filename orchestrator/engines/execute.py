@@ -27,7 +27,7 @@ from orchestrator.sweeps.row import Result
 from orchestrator.sweeps.task import Task, make_tasks
 
 
-class Ray:
+class Ray(driver.Engine):
     """Runs rows with Ray Tune, and with Ray Train if a run has several workers or a GPU."""
 
     def check(self, tasks: Sequence[Task]) -> None:
@@ -48,7 +48,7 @@ class Ray:
 Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]
 """Dimensions, (point, value) of the trials so far, section -> the next point."""
 
-ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
+ENGINES: dict[str, driver.Engine] = {"local": Local(), "ray": Ray()}
 
 
 def ray_engine(results: Path) -> ModuleType:
@@ -91,7 +91,7 @@ def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOp
 
 def session(options: ExecutionOptions, rows: Sequence[Row]) -> AbstractContextManager[None]:
     """Context: several calls of `execute` share one Ray, in place of one each."""
-    return ENGINES[options.engine]().session(options, max(options.workers or row.most_workers for row in rows))
+    return ENGINES[options.engine].session(options, max(options.workers or row.most_workers for row in rows))
 
 
 def suggest_of(sampler: str) -> Suggest | None:
@@ -111,4 +111,4 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
         raise UserError(
             f"--results {options.results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
         )
-    return driver.execute(make_tasks(rows, seeds, options), options, ENGINES[options.engine]())
+    return driver.execute(make_tasks(rows, seeds, options), options, ENGINES[options.engine])

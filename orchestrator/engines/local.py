@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from orchestrator import interrupt
 from orchestrator.engines import pool
 from orchestrator.engines.resources import quantity, side_by_side
 from orchestrator.sweeps.asha import Asha, goes_on
+from orchestrator.sweeps.driver import Engine
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
@@ -18,14 +18,8 @@ from orchestrator.training.runtime import Runtime, best_device, gpu_memory
 MAX_JOBS = 1024
 
 
-class Local:
+class Local(Engine):
     """Runs one row after the other in this process, or several at the same time in separate processes (`--jobs`)."""
-
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Accepts every task."""
-
-    def session(self, options: ExecutionOptions, workers: int) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         if not options.has_workers:

@@ -43,7 +43,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
         if not trainings[task.id]:
             raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
     tasks = [replace(task, workers=int(trainings[task.id].get("world_size") or 1), fewest_workers=None) for task in tasks]
-    engine = ENGINES["ray" if any(task.workers > 1 for task in tasks) else "local"]()
+    engine = ENGINES["ray" if any(task.workers > 1 for task in tasks) else "local"]
     outcomes = {f"{result.id}:{result.seed}": result.outcome for result in driver.execute(tasks, options, engine)}
     if failed := {name: outcome.reason for name, outcome in outcomes.items() if not outcome.finished}:
         raise CommandError(*(f"{name}: {reason}" for name, reason in failed.items()))

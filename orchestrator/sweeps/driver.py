@@ -4,9 +4,9 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 
@@ -34,7 +34,7 @@ from orchestrator.sweeps.task import Task, group_jobs, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
 
 
-class Engine(Protocol):
+class Engine:
     """Where the jobs of a sweep run."""
 
     def check(self, tasks: Sequence[Task]) -> None:
@@ -42,9 +42,11 @@ class Engine(Protocol):
 
     def session(self, options: ExecutionOptions, workers: int) -> AbstractContextManager[None]:
         """Context in which `run` is called. workers: the most that a task has."""
+        return nullcontext()
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         """Runs every job. Returns the failures: task name -> reason. Called in a `session`, for each level of a sweep, parents first."""
+        raise NotImplementedError
 
 
 def execute(tasks: list[Task], options: ExecutionOptions, engine: Engine) -> list[Result]:
