@@ -155,24 +155,21 @@ _models: dict[tuple[str, int, int], tuple[ModelConfig, list[_Count]]] = {}
 """Model without regularizers, and sizes of the vocabularies -> its configuration, and the counts of it and its parts."""
 
 
-class _Field:
+def _field(name: str) -> functools.cached_property[Any]:
     """A field of a recording. The first read is recorded, and the value stays in the instance, where later reads find it.
 
     A copy by `dataclasses.replace` reads all fields and records none; a copy by `Site.at` records what is read of it.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, recording: Any, owner: type) -> Any:
-        own = recording.__dict__
-        value, path = getattr(own["_target"], self.name), own["_prefix"] + self.name
+    def read(recording: Any) -> Any:
+        value, path = getattr(recording._target, name), recording._prefix + name
         if isinstance(value, (ModelConfig, StackConfig)):
-            value = _recording(value, own["_reads"], f"{path}.")
-        elif self.name != "shared":
-            own["_reads"][path] = None
-        own[self.name] = value
+            return _recording(value, recording._reads, f"{path}.")
+        if name != "shared":
+            recording._reads[path] = None
         return value
+
+    return functools.cached_property(read)
 
 
 def _recording(target: Any, reads: dict[str, None], prefix: str = "") -> Any:
@@ -185,7 +182,11 @@ def _recording(target: Any, reads: dict[str, None], prefix: str = "") -> Any:
 @functools.cache
 def _recording_class(cls: type) -> type:
     names = [each.name for each in dataclasses.fields(cls)]
-    return cls if isinstance(vars(cls).get(names[0]), _Field) else type(cls.__name__, (cls,), {name: _Field(name) for name in names})
+    return (
+        cls
+        if isinstance(vars(cls).get(names[0]), functools.cached_property)
+        else type(cls.__name__, (cls,), {name: _field(name) for name in names})
+    )
 
 
 _getter = functools.cache(operator.attrgetter)
