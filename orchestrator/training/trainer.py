@@ -39,7 +39,7 @@ class Trainer:
     reporters: Receive the metrics at every report of the main worker.
     rungs: Steps at which a validation is reported after its checkpoint is durable. Rungs never change the weights.
     init_weights: Weights of a trained parent; tensors with matching name and shape are copied.
-    rung_metrics: Additional metrics at rungs and at the end.
+    rung_metrics: Additional metrics at rungs and at the end, of the main worker.
     origin: Component sources of the training (`ledger.component_sources`), for its record.
     """
 
@@ -186,7 +186,7 @@ class Trainer:
         if due or rung:
             metrics = self.training_metrics() | self.validate(counts=due)
             metrics |= {"rung": p.step, "params": self.params} if rung else {}
-            metrics |= self.measure_rung() if rung or self.finished else {}
+            metrics |= self.rung_metrics(self.model) if self.rung_metrics and (rung or self.finished) else {}
         elif p.step % LOG_EVERY == 0:
             metrics = self.training_metrics()
         if ended_by := phases.ended_by(self.spec, p):  # the validation may have exhausted the patience or the rate
@@ -210,9 +210,6 @@ class Trainer:
                 p.worse += 1
             phases.observe(phases.settings(self.spec, p)[1], p, nll)
         return metrics
-
-    def measure_rung(self) -> dict[str, float]:
-        return {} if self.rung_metrics is None or not self.runtime.is_main else self.rung_metrics(self.model)
 
     @property
     def finished(self) -> bool:
@@ -268,8 +265,8 @@ class Trainer:
         if self.average is not None:
             self.average.load(saved.tensors["ema"])
         report = saved.state["report"]  # repeated, in case the process died between checkpoint and report
-        if "rung" in report and NAME not in report:
-            report |= self.measure_rung()
+        if self.rung_metrics and "rung" in report and NAME not in report:
+            report |= self.rung_metrics(self.model)
         self.report(report)
 
     def training_metrics(self) -> dict[str, Any]:
@@ -285,4 +282,4 @@ class Trainer:
     def report(self, metrics: dict[str, Any]) -> None:
         if metrics:
             for reporter in self.reporters:
-                reporter.on_report({"step": self.progress.step} | metrics)
+                reporter({"step": self.progress.step} | metrics)
