@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from orchestrator.scoring.significance.sentence_statistics import of_translation
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
-from orchestrator.training.metrics import HistoryReporter, RungReporter, RungWriter
+from orchestrator.training.metrics import HistoryReporter, RungReporter, write_rung
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.state import Progress, TrainResult
 from orchestrator.training.trainer import Trainer
@@ -59,10 +60,13 @@ def run_row(task: Task, runtime: Runtime, reporters: Sequence[Reporter] = ()) ->
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return
-    with RunLock(task.run_dir / "lock", runtime.claim) as lock, closing(HistoryReporter(task.run_dir / "history.jsonl")) as history:
+    with (
+        RunLock(task.run_dir / "lock", runtime.claim) as lock,
+        closing(HistoryReporter(task.run_dir / "history.jsonl", points="history")) as history,
+    ):
         ledger = ledger_of(task, lock)
         ledger.remove_temporary(task.train_key)
-        own: list[Reporter] = [history, RungWriter(ledger, task.train_key), *reporters]
+        own: list[Reporter] = [history, partial(write_rung, ledger, task.train_key), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:

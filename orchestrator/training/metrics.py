@@ -5,7 +5,6 @@ Shapes: P tensors with a gradient.
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,18 +23,16 @@ METRIC = "gradient_norm/encoder"
 SAMPLES = "gradient_norms"
 """In a report: [step, [norm of layer 1, ...]] of each update recorded since the last one."""
 
+EMPTY: Mapping[str, Any] = {"sums": {}, "steps": 0, "tokens": 0, "seconds": 0.0}
+"""State of a meter without updates."""
+
 
 class Meter:
     """Accumulates the logs of updates in float64; `read` returns their metrics and resets. `read` and `state` are collective."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._clear()
-
-    def _clear(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self.steps = self.tokens = 0
-        self.seconds = 0.0
+        self.load(EMPTY)
 
     def add(self, progress: Progress, update: Update, sums: dict[str, Tensor], seconds: float) -> None:
         self.steps += 1
@@ -58,13 +55,11 @@ class Meter:
         if not self.steps:
             return {}
         totals, metrics = self._totals(), dict[str, Any]()
-        right, sampled = totals.pop("right", None), totals.pop("sampled", None)
-        if right is not None and sampled is not None:
-            metrics["train/accuracy"] = right / max(1.0, sampled)
+        metrics["train/accuracy"] = totals.pop("right") / max(1.0, totals.pop("sampled"))
         for name, value in totals.items():
             metrics[f"train/{name}"] = value / (self.tokens if name in ("nll", "loss") else self.steps)
         metrics["train/tokens_per_second"] = round(self.tokens / self.seconds, 1) if self.seconds else 0.0
-        self._clear()
+        self.load(EMPTY)
         return metrics
 
     def state(self) -> dict[str, Any]:
@@ -118,30 +113,19 @@ def history_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [*norm_lines, rest] if not samples or set(rest) - {"step"} else norm_lines
 
 
-class HistoryReporter:
+class HistoryReporter(JsonLines):
     """Appends every report to `history.jsonl`, which progress bars, MLflow and figures read."""
 
-    def __init__(self, path: Path) -> None:
-        self.lines = JsonLines(path, points="history")
-
-    def on_report(self, metrics: dict[str, Any]) -> None:
+    def __call__(self, metrics: dict[str, Any]) -> None:
         for line in history_lines(metrics):
-            self.lines.append(line | {"t": round(time.time(), 3)})
-        self.lines.sync()  # a later checkpoint does not repeat them
-
-    def close(self) -> None:
-        self.lines.close()
+            self.append(line | {"t": round(time.time(), 3)})
+        self.sync()  # a later checkpoint does not repeat them
 
 
-class RungWriter:
+def write_rung(ledger: Ledger, train_key: str, metrics: dict[str, Any]) -> None:
     """Writes a rung's metrics to the ledger."""
-
-    def __init__(self, ledger: Ledger, train_key: str) -> None:
-        self.ledger, self.train_key = ledger, train_key
-
-    def on_report(self, metrics: dict[str, Any]) -> None:
-        if "rung" in metrics:
-            self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
+    if "rung" in metrics:
+        ledger.write_rung(train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
 
 
 class RungReporter:
@@ -150,7 +134,7 @@ class RungReporter:
     def __init__(self, name: str, decide: Callable[[dict[str, Any]], bool | None], by: str = "ASHA") -> None:
         self.name, self.decide, self.by = name, decide, by
 
-    def on_report(self, metrics: dict[str, Any]) -> None:
+    def __call__(self, metrics: dict[str, Any]) -> None:
         if "rung" in metrics:
             rung = {"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))}
             if self.decide(rung) is False:

@@ -1,9 +1,10 @@
 """The process of a training: the only one, or one of several workers. The training loop is the same."""
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +60,5 @@ def gpu_memory() -> int | None:
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
-class Reporter(Protocol):
-    """Receives metrics, which always contain `step`. May raise StopTraining."""
-
-    def on_report(self, metrics: dict[str, Any]) -> None: ...
+Reporter = Callable[[dict[str, Any]], None]
+"""Receives metrics, which always contain `step`. May raise StopTraining."""

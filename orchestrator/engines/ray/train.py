@@ -66,10 +66,9 @@ def worker_loop(config: dict[str, Any]) -> None:
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, claim=config["claim"])
     queue, number = ray.get_actor(config["queue"]), None
 
-    class Reached:
-        def on_report(self, metrics: dict[str, Any]) -> None:
-            if runtime.is_main:
-                queue.reached.remote(number, int(metrics["step"]))
+    def reached(metrics: dict[str, Any]) -> None:
+        if runtime.is_main:
+            queue.reached.remote(number, int(metrics["step"]))
 
     def decide(rung: dict[str, Any]) -> bool:
         return runtime.any(runtime.is_main and ray.get(queue.decide.remote(rung)))
@@ -84,7 +83,7 @@ def worker_loop(config: dict[str, Any]) -> None:
             return
         try:
             for task in map(Task.of, ray.get(queue.job.remote(number))):
-                if not run_task(task, runtime, [Reached(), RungReporter(task.name, decide)]):
+                if not run_task(task, runtime, [reached, RungReporter(task.name, decide)]):
                     if runtime.is_main:
                         ray.get(queue.leave.remote(config["claim"]))
                     return

@@ -86,7 +86,7 @@ def test_bleu_by_steps(lab, tmp_path) -> None:
 def test_norms_have_a_record_for_each_layer_and_update(own) -> None:
     samples = [[10, [0.5, 0.25, 0.125, 2.0]], [20, [0.75, 0.25, 0.125, 1.0]], [30, [9.0, 9.0, 9.0, 9.0]]]
     folder = own.ledger.run_dir(own.subject("base").train_key)
-    HistoryReporter(folder / "history.jsonl").on_report({"step": 50, SAMPLES: samples})
+    HistoryReporter(folder / "history.jsonl")({"step": 50, SAMPLES: samples})
     context = own.context("gradient-norms", "base", "hier", options=["steps=20"])
     made = gradient_norms(context)
     assert [(r["layer"], r["step"], r["norm"]) for r in made.records][:3] == [(1, 10, 0.5), (1, 20, 0.75), (2, 10, 0.25)]

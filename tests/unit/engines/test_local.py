@@ -31,8 +31,8 @@ def open_files(folder) -> list[str]:
 def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(row, "_decode_and_score", lambda *arguments: None)
     during = []
-    report = HistoryReporter.on_report
-    monkeypatch.setattr(HistoryReporter, "on_report", lambda *a: (report(*a), during.append(open_files(tmp_path))))
+    report = HistoryReporter.__call__
+    monkeypatch.setattr(HistoryReporter, "__call__", lambda *a: (report(*a), during.append(open_files(tmp_path))))
     spec = changed(train={"max_steps": 1, "validate_every": 1, "checkpoint_every": 1, "snapshots": 0})
     tasks = [
         Task("demo/many/row", seed, spec.model_copy(update={"seed": seed}), keys(seed), str(tmp_path), cache_dir=str(prepared.path.parent))

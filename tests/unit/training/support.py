@@ -48,7 +48,7 @@ class Recorder:
         self.reports: list[dict[str, Any]] = []
         self.stop_at = stop_at
 
-    def on_report(self, metrics: dict[str, Any]) -> None:
+    def __call__(self, metrics: dict[str, Any]) -> None:
         self.reports.append(metrics)
         if self.stop_at is not None and metrics["step"] >= self.stop_at:
             raise KeyboardInterrupt

@@ -100,7 +100,7 @@ def _stopped(*arguments) -> None:
 class Asking(Recorder):
     """Asks the process that it is in to end, as a signal to one of the workers does."""
 
-    def on_report(self, metrics):
+    def __call__(self, metrics):
         if not interrupt.requested():
             os.kill(os.getpid(), signal.SIGTERM)
 

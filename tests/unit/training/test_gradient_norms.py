@@ -50,7 +50,7 @@ def test_the_history_has_a_line_for_each_update(tmp_path):
     assert history_lines({"step": 30, SAMPLES: report[SAMPLES]}) == found[:2]
     assert history_lines({"step": 1, "a": 2}) == [{"step": 1, "a": 2}]
     reporter = HistoryReporter(tmp_path / "history.jsonl")
-    reporter.on_report(report)
+    reporter(report)
     points = read_points(read_lines(tmp_path / "history.jsonl"), 0)
     expected = [(f"{METRIC}.1", 20, 0.5), (f"{METRIC}.2", 20, 0.25), (f"{METRIC}.1", 40, 0.125)]
     assert [(p.key, p.step, p.value) for p in points][:3] == expected
