@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,7 @@ from orchestrator.files.documents import read_or_refuse, read_or_tell, write_doc
 from orchestrator.ledger import object_store
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.safe_text import log_once
-from orchestrator.sweeps.options import PARTS, ExecutionOptions, whole_name
+from orchestrator.sweeps.options import PARTS, ExecutionOptions, file_name, whole_name
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
 
@@ -68,7 +67,7 @@ class Budget:
         self.devices = {task.run_dir / "lock": devices_of(task, options.engine) for task in reversed(tasks)}
         self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
         whole = whole_name(options.name)
-        both = {replace(options, name=name).slug for name in (whole, *(f"{whole}:{part}" for part in PARTS))}
+        both = {file_name(name) for name in (whole, *(f"{whole}:{part}" for part in PARTS))}
         self.others = sum(self._used(slug) for slug in both - {options.slug})
         self.own = self._used(options.slug)
         self.reached = False
