@@ -12,7 +12,6 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.sweep import Resources, parse_resources
-from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.task import Task
 from tests.unit.conftest import refused
 
@@ -34,7 +33,7 @@ def test_a_limit_under_which_ray_cannot_start_is_one_line(monkeypatch):
 @pytest.fixture(autouse=True)
 def known_size(monkeypatch):
     """Every job needs 10 GB."""
-    monkeypatch.setattr(Data, "memory", lambda *_: 10 * GB)
+    monkeypatch.setattr("orchestrator.sweeps.plan.Data.memory", lambda *_: 10 * GB)
 
 
 def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
