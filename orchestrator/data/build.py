@@ -9,50 +9,38 @@ from typing import Any, TypeVar
 import numpy as np
 
 from orchestrator.data import existing, subword
-from orchestrator.data.sentences import MARK, MARKS, DocumentSegmenter, truncated
+from orchestrator.data.sentences import MARK
+from orchestrator.data.store import processing
 from orchestrator.data.text import CorpusText
-from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.text_processor import SIDES, TextProcessor
 from orchestrator.errors import UserError
-from orchestrator.specs.schema import DataSpec, Truncate
-from orchestrator.specs.text_form import RAW, Form
+from orchestrator.specs.schema import DataSpec
 
 CHUNK = 4096
-SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(
-    data: DataSpec,
-    text: CorpusText,
-    languages: list[str],
-    out: Path,
-    train: Iterable[tuple[str, ...]],
-    *,
-    documents: bool = False,
-    form: Form = RAW,
-) -> dict[str, Any]:
+def build(data: DataSpec, manifest: dict[str, Any], text: CorpusText, out: Path, train: Iterable[tuple[str, ...]]) -> dict[str, Any]:
     """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
 
-    train: the rows of the training text. documents: each line is a document of several sentences.
+    train: the rows of the training text.
     """
-    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents, form=form) for language in languages]
+    processor = TextProcessor(out, processing(manifest))
     work = [out / f"{side}.work" for side in SIDES]
-    dropped = _tokenise_train(data, train, tokenizers, work)
+    dropped = _tokenise_train(data, train, processor, work)
     kept = dropped.pop("kept")
     if not kept:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
     if data.subword.existing:
         segmenters = existing.segmenters(data.subword, existing.files(data.subword, text.data_dir), work)
     else:
-        segmenters = _learn(data, languages, work, kept, [MARK] if documents else [])
-    names = ["joint"] if data.subword.joint else list(SIDES)
+        segmenters = _learn(data, manifest["languages"], work, kept, [MARK] if processor.documents else [])
+    names = processor.config["vocabularies"]
     for name, segmenter in zip(names, segmenters, strict=False):
         segmenter.save(out / f"{name}.vocab")
     stats: dict[str, Any] = {"sizes": [s.size for s in segmenters], "splits": {}}
     stats["vocab_sha256"] = {name: hashlib.sha256((out / f"{name}.vocab").read_bytes()).hexdigest() for name in names}
-    if documents:
-        segmenters = [DocumentSegmenter(segmenter, side) for segmenter, side in zip(segmenters, SIDES, strict=True)]
-    counts = _encode(zip(*map(_read, work), strict=True), segmenters, out, "train", data)
+    counts = _encode(zip(*map(_read, work), strict=True), processor, out, "train", data)
     dropped |= counts["dropped"]
     if not counts["pairs"]:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
@@ -60,17 +48,17 @@ def build(
     for path in work:
         path.unlink()
     for split in text.held_out:
-        stats["splits"][split] = _held_out(split, text, tokenizers, segmenters, out, data)
+        stats["splits"][split] = _held_out(split, text, processor, out, data)
     return stats
 
 
-def _tokenise_train(data: DataSpec, train: Iterable[tuple[str, ...]], tokenizers: list[Tokenizer], work: list[Path]) -> dict[str, int]:
+def _tokenise_train(data: DataSpec, train: Iterable[tuple[str, ...]], processor: TextProcessor, work: list[Path]) -> dict[str, int]:
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     with work[0].open(**options) as src_out, work[1].open(**options) as tgt_out:
         for rows in _chunks(train):
-            src, tgt = (t.tokenise(row[i] for row in rows) for i, t in enumerate(tokenizers))
+            src, tgt = (processor.tokenise([row[i] for row in rows], side) for i, side in enumerate(SIDES))
             for s, t in zip(src, tgt, strict=True):
                 longest, shortest = max(words := (len(s.split()), len(t.split()))), min(words)
                 reason = "empty" if not shortest else "max_words" if data.max_words and longest > data.max_words else "kept"
@@ -86,26 +74,27 @@ def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, u
     kind, size = data.subword.kind, data.subword.size
     if data.subword.joint or data.subword.merges == "joint":
         both = subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, kind, size, languages, user_symbols)
-        return [both] * 2 if data.subword.joint else [subword.UsedPieces.from_text(both, _read(path), len(user_symbols)) for path in work]
+        if data.subword.joint:
+            return [both] * 2
+        always = range(len(subword.SPECIALS) + len(user_symbols))
+        return [subword.UsedPieces(both, sorted({*always, *subword.used_ids(both, _read(path))})) for path in work]
     sides = zip(work, languages, strict=True)
     return [subword.learn(_read(path), count, kind, size, [language], user_symbols) for path, language in sides]
 
 
-def _encode(rows: Iterable[tuple[str, str]], segmenters: list[subword.Segmenter], out: Path, split: str, data: DataSpec) -> dict[str, Any]:
-    """Writes the arrays of a split, truncated as `data` says, the training split also filtered by length.
+def _encode(rows: Iterable[tuple[str, str]], processor: TextProcessor, out: Path, split: str, data: DataSpec) -> dict[str, Any]:
+    """Writes the arrays of a split, the training split filtered by length.
 
     Returns {pairs, tokens: [src, tgt], unknown: [..], dropped}.
     """
-    types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
+    types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in processor.segmenters.values()]
     flat: list[list[np.ndarray]] = [[], []]
     lengths: list[list[int]] = [[], []]
     dropped = {"max_length": 0, "max_ratio": 0}
-    cut, marks = data.truncate or Truncate(), MARKS if isinstance(segmenters[0], DocumentSegmenter) else ()
     for chunk in _chunks(rows):
-        encoded = [segmenter.encode([row[i] for row in chunk]) for i, segmenter in enumerate(segmenters)]
+        encoded = [processor.encode_tokens([row[i] for row in chunk], side) for i, side in enumerate(SIDES)]
         keep = []
         for s, t in zip(*encoded, strict=True):
-            s, t = truncated(s, cut.src, marks), truncated(t, cut.tgt, marks)
             reason = _too_long(len(s), len(t), data) if split == "train" else None
             if reason:
                 dropped[reason] += 1
@@ -122,9 +111,7 @@ def _encode(rows: Iterable[tuple[str, str]], segmenters: list[subword.Segmenter]
     return {"pairs": len(lengths[0]), "tokens": [len(array) for array in arrays], "unknown": unknown, "dropped": dropped}
 
 
-def _held_out(
-    split: str, text: CorpusText, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
-) -> dict[str, Any]:
+def _held_out(split: str, text: CorpusText, processor: TextProcessor, out: Path, data: DataSpec) -> dict[str, Any]:
     """Writes a held-out split, unfiltered and with its raw lines. Raises UserError for empty lines."""
     rows = list(text.rows(split))
     if not rows:
@@ -140,8 +127,8 @@ def _held_out(
         files[f"raw{i}"] = lines
     for name, lines in files.items():
         (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-    pairs = zip(tokenizers[0].tokenise(src), tokenizers[1].tokenise(references[0]), strict=True)
-    return _encode(pairs, segmenters, out, split, data) | {"references": len(references)}
+    pairs = zip(processor.tokenise(src, "src"), processor.tokenise(references[0], "tgt"), strict=True)
+    return _encode(pairs, processor, out, split, data) | {"references": len(references)}
 
 
 def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from orchestrator.data.corpus import iter_lines, read_lines
-from orchestrator.data.subword import Codes, Pieces, Segmenter, Tokens, UsedPieces, Words
+from orchestrator.data.subword import Codes, Pieces, Segmenter, Tokens, UsedPieces, Words, used_ids
 from orchestrator.errors import UserError
 from orchestrator.files.folders import no_file
 from orchestrator.specs.positions import shown
@@ -91,7 +91,7 @@ def _renumbered(
         if not any(piece in numbers for piece in pieces):
             raise UserError(f"{path}: has none of the pieces of the dictionary; expected the dictionary of this model")
         return UsedPieces(model, [*specials, *(numbers.get(piece, specials[1]) for piece in pieces)])
-    used = {i for line in lines for i in model.encode([line])[0]} if shared else names.keys()
+    used = used_ids(model, lines) if shared else names.keys()
     return UsedPieces(model, [*specials, *(i for i in names if i in used)])
 
 

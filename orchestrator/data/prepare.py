@@ -104,11 +104,10 @@ def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
 def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], key: str, folder: Path) -> Prepared:
     with atomic.replacing(folder) as tmp, atomic.naming(folder):
         tmp.mkdir()
-        documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
         next(text.rows("train"), None)  # a fault of train is named first
         watch = None if text.entry.generated is not None else oddities.Watch(text, ["train", *text.held_out])
         train = text.rows("train") if watch is None else watch.train()
-        stats = build(data, text, source_manifest["languages"], tmp, train, documents=documents, form=form)
+        stats = build(data, source_manifest, text, tmp, train)
         if manifest(data, text.data_dir) != source_manifest:
             raise UserError(CHANGED.format(data.corpus))
         for line in [] if watch is None else watch.warnings():

@@ -4,7 +4,6 @@ Each source sentence ends with EOS (the last with the usual EOS). MARK_ID separa
 """
 
 import re
-from collections.abc import Collection
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal
@@ -24,7 +23,6 @@ _TITLES = (
 _MORE = "Aug Sept Sep Oct Nov Dec Ave Blvd Rd approx est e.g i.e cf al"
 _ABBREVIATIONS = frozenset(f"{_TITLES} {_MORE}".split())
 _END = re.compile(r"""(?<=[.!?])(?P<close>["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9£$€])""")
-_LAST_WORD = re.compile(r"(\S+?)[.!?]+$")
 _INITIAL = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 
 
@@ -49,8 +47,7 @@ def split(text: str) -> list[str]:
 def _abbreviated(sentence: str) -> bool:
     if not sentence.endswith(".") or sentence.endswith(".."):
         return False
-    last = _LAST_WORD.search(sentence)
-    word = last[1].lstrip("\"'“‘([") if last else ""
+    word = sentence.split()[-1].rstrip(".!?").lstrip("\"'“‘([")
     return word in _ABBREVIATIONS or _INITIAL.fullmatch(word) is not None
 
 
@@ -84,13 +81,3 @@ class DocumentSegmenter:
 
     def save(self, path: Path) -> None:
         self.segmenter.save(path)
-
-
-def truncated(ids: list[int], limit: int | None, marks: Collection[int] = ()) -> list[int]:
-    """The first `limit` ids, without `marks` at the end: of sentences in documents, because the source's own EOS follows."""
-    if limit is None or len(ids) <= limit:
-        return ids
-    ids = ids[:limit]
-    while len(ids) > 1 and ids[-1] in marks:
-        ids = ids[:-1]
-    return ids

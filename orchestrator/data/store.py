@@ -55,6 +55,19 @@ class Pairs:
         return src, tgt
 
 
+def processing(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The `config` of a corpus's TextProcessor."""
+    preparation, subwords = manifest["preparation"], manifest["preparation"]["subword"]
+    return {
+        **{name: preparation.get(name) for name in ("tokenizer", "lowercase", "truncate")},
+        **{name: manifest.get(name) for name in ("languages", "normal_form", "pieces")},
+        "subword": subwords["kind"],
+        "vocabularies": ["joint"] if subwords["joint"] else list(SIDES),
+        "documents": "documents" in manifest,
+        "form": manifest.get("form", RAW),
+    }
+
+
 class Prepared(TextProcessor):
     """A corpus prepared for training and scoring.
 
@@ -64,12 +77,7 @@ class Prepared(TextProcessor):
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         self.path, self.key = path, str(record["key"])
         self.manifest: dict[str, Any] = record["manifest"]
-        preparation = self.manifest["preparation"]
-        text: dict[str, Any] = {name: preparation.get(name) for name in ("tokenizer", "lowercase", "truncate")}
-        text |= {"languages": self.manifest["languages"], "subword": preparation["subword"]["kind"]}
-        text |= {"vocabularies": ["joint"] if preparation["subword"]["joint"] else list(SIDES), "documents": "documents" in self.manifest}
-        text |= {"form": self.manifest.get("form", RAW)} | {name: self.manifest.get(name) for name in ("normal_form", "pieces")}
-        super().__init__(path, text)
+        super().__init__(path, processing(self.manifest))
         self.stats: dict[str, Any] = record["stats"]
         self.files = VerifiedFiles(path, record["files"], record["sha256"])
         self.target_language: str = self.manifest["languages"][1]

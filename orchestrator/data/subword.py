@@ -115,12 +115,6 @@ class UsedPieces:
         self.pieces.save(path)
         path.with_suffix(USED).write_text(json.dumps(self.piece_ids), encoding="utf-8")
 
-    @classmethod
-    def from_text(cls, pieces: Segmenter, lines: Iterable[str], user_symbols: int = 0) -> "UsedPieces":
-        """Finds the pieces used in `lines`. user_symbols: number of pieces after the specials that are always included."""
-        used = {i for text in lines for line in pieces.encode([text]) for i in line}
-        return cls(pieces, sorted(used | set(range(len(SPECIALS) + user_symbols))))
-
 
 class Words:
     """The `size` - 4 most frequent words, ties in alphabetical order; other words are UNK."""
@@ -130,9 +124,11 @@ class Words:
         self.ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         self.size = len(self.words)
 
+    def cut(self, line: str) -> list[str]:
+        return line.split()
+
     def encode(self, lines: list[str]) -> list[list[int]]:
-        ids = self.ids
-        return [[ids.get(word, UNK) for word in line.split()] for line in lines]
+        return [[self.ids.get(word, UNK) for word in self.cut(line)] for line in lines]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         return [" ".join(self.words[i] for i in _without_specials(line)) for line in ids]
@@ -182,9 +178,6 @@ class Codes(Words):
             symbols = merged
         return [*(f"{symbol}@@" for symbol in symbols[:-1]), symbols[-1].removesuffix(END)]
 
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        return [[self.ids.get(piece, UNK) for piece in self.cut(line)] for line in lines]
-
     def decode(self, ids: list[list[int]]) -> list[str]:
         return [line.replace("@@ ", "").removesuffix("@@") for line in super().decode(ids)]
 
@@ -210,7 +203,6 @@ def learn(
     import sentencepiece
 
     interval = max(1, -(-count // MAX_LEARNED))
-    extra: dict[str, Any] = {"user_defined_symbols": list(user_symbols)} if user_symbols else {}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -225,7 +217,7 @@ def learn(
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            **extra,
+            user_defined_symbols=list(user_symbols),
             input_sentence_size=0,
             shuffle_input_sentence=False,
             num_threads=1,
@@ -247,6 +239,11 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
         return Codes(found["codes"], found["pieces"])
     pieces = Tokens(content.decode()) if found else Pieces(content)
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
+
+
+def used_ids(pieces: Segmenter, lines: Iterable[str]) -> set[int]:
+    """The ids of a model that occur in `lines`."""
+    return {i for text in lines for line in pieces.encode([text]) for i in line}
 
 
 def _without_specials(ids: list[int]) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import subword
-from orchestrator.data.sentences import MARKS, DocumentSegmenter, truncated
+from orchestrator.data.sentences import MARKS, DocumentSegmenter
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.specs.text_form import Form, NormalForm, Pieces, normalised
 
@@ -46,11 +46,16 @@ class TextProcessor:
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Encodes lines from `tokenise` to ids, truncated as the spec says."""
         limit = (self.config.get("truncate") or {}).get(side)
-        return [self.cut(ids, limit) for ids in self._segmenters[side].encode(lines)]
+        return [self.cut(ids, limit) for ids in self.segmenters[side].encode(lines)]
 
     def cut(self, ids: list[int], limit: int | None) -> list[int]:
-        """The first `limit` ids; in documents without sentence ends at the end."""
-        return truncated(ids, limit, MARKS if self.documents else ())
+        """The first `limit` ids; in documents without sentence ends at the end, because the source's own EOS follows."""
+        if limit is None or len(ids) <= limit:
+            return ids
+        ids = ids[:limit]
+        while self.documents and len(ids) > 1 and ids[-1] in MARKS:
+            ids = ids[:-1]
+        return ids
 
     def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
         """Decodes ids to detokenised lines; PAD, BOS and EOS are skipped."""
@@ -58,7 +63,7 @@ class TextProcessor:
 
     def decode_tokens(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
         """Decodes ids to tokenised lines. Line feeds, which are pieces of models of bytes, become spaces."""
-        return [line.replace("\n", " ") for line in self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])]
+        return [line.replace("\n", " ") for line in self.segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])]
 
     def vocabulary(self, name: str) -> list[Path]:
         """The files of a segmenter (`joint`, `src` or `tgt`)."""
@@ -71,7 +76,7 @@ class TextProcessor:
         return dict(zip(SIDES, made, strict=True))
 
     @cached_property
-    def _segmenters(self) -> dict[Side, subword.Segmenter]:
+    def segmenters(self) -> dict[Side, subword.Segmenter]:
         loaded = {name: subword.load(self.vocabulary(name)[0], self.config["subword"]) for name in self.config["vocabularies"]}
         found = {side: loaded.get("joint") or loaded[side] for side in SIDES}
         return {side: DocumentSegmenter(segmenter, side) if self.documents else segmenter for side, segmenter in found.items()}

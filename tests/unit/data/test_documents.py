@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from orchestrator.data.prepare import manifest, prepare
-from orchestrator.data.sentences import MARK_ID, MARKS, sentences_of, split, truncated
+from orchestrator.data.sentences import MARK_ID, sentences_of, split
 from orchestrator.data.subword import EOS
 from orchestrator.data.text import csv_rows
 from orchestrator.errors import UserError
@@ -69,7 +69,7 @@ def test_truncation_comes_before_the_filters(corpus, tmp_path):
     assert cut.pairs("train").src_lengths.max() == cut.pairs("test").src_lengths.max() == 6
     assert cut.pairs("train")[0][1] == whole.pairs("train")[0][1]
     assert cut.encode(cut.sources("test"))[0] == cut.pairs("test")[0][0]
-    found = [truncated(ids, limit, MARKS) for ids, limit in (([5, 6, EOS, 7], 3), ([5, 6], 2), ([EOS, EOS], 1))]
+    found = [cut.cut(ids, limit) for ids, limit in (([5, 6, EOS, 7], 3), ([5, 6], 2), ([EOS, EOS], 1))]
     assert found == [[5, 6], [5, 6], [EOS]]
 
 

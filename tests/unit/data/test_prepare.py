@@ -211,6 +211,7 @@ def test_large_vocabularies_use_wide_ids(tiny, tmp_path, monkeypatch):
             path.write_text("")
 
     monkeypatch.setattr(build.subword, "learn", lambda *args: Shifted())
+    monkeypatch.setattr(build.subword, "load", lambda *args: Shifted())
     ready = prepare(SPEC, tiny, tmp_path / "cache")
     assert ready.pairs("train").src.dtype == np.int32 and ready.pairs("train")[0] == ([69_999], [69_999])
 
