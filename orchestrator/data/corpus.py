@@ -13,7 +13,7 @@ import itertools
 import lzma
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -66,27 +66,18 @@ def iter_lines(path: Path) -> Iterator[str]:
     Raises UserError like `open_text`, for a line over MAX_LINE_BYTES, for lines that end in CR alone, and at the first line that is not
     UTF-8 or has a NUL, with its number and the offset of the byte.
     """
-    done, rest, size = 0, b"", min(1 << 16, MAX_LINE_BYTES)  # bytes that are decoded at once
+    done = 0
     with open_text(path) as file:
-        while block := file.read(size):
-            head, end, tail = block.rpartition(b"\n")
-            whole = rest + (head if end else block)
-            if (whole.find(b"\n") if b"\n" in whole else len(whole)) > MAX_LINE_BYTES:
-                _need_line_ends(path, whole, done)
-                raise UserError(f"{path}: line {done + 1} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
-            rest = tail if end else whole
-            if end:
-                lines = decoded(path, whole, done)
-                yield from lines
-                done += len(lines)
-    if rest:
-        _need_line_ends(path, rest, done)
-        yield from decoded(path, rest, done)
-
-
-def _need_line_ends(path: Path, text: bytes, done: int) -> None:
-    if not done and b"\r" in text[:-1] and b"\n" not in text:
-        raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
+        while block := file.read(min(1 << 16, MAX_LINE_BYTES)) + file.readline(MAX_LINE_BYTES + 1):
+            whole = block.removesuffix(b"\n")
+            if not done and b"\r" in whole[:-1] and b"\n" not in block:
+                raise UserError(f"{path}: lines end in CR alone; expected LF or CR LF (convert with: tr '\\r' '\\n')")
+            if len(whole) - (whole.rfind(b"\n") + 1) > MAX_LINE_BYTES:
+                number = done + whole.count(b"\n") + 1
+                raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
+            lines = decoded(path, whole, done)
+            yield from lines
+            done += len(lines)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -107,14 +98,9 @@ def content_of(path: Path) -> tuple[str, int]:
 def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several files in parallel. Raises UserError at the end of the shortest if their numbers of lines differ."""
     streams = [iter_lines(path) for path in paths]
-    number = 0
     for number, row in enumerate(itertools.zip_longest(*streams), 1):
         if None in row:
             counts = [number - (line is None) + sum(1 for _ in stream) for line, stream in zip(row, streams, strict=True)]
-            raise UserError(unequal(paths, counts))
+            found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+            raise UserError(f"{found}; a line and its translation must have the same number")
         yield row
-
-
-def unequal(paths: Sequence[Path | str], counts: Sequence[int]) -> str:
-    found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
-    return f"{found}; a line and its translation must have the same number"
