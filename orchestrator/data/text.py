@@ -2,18 +2,20 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from orchestrator.data import corpus, sentences, toy
 from orchestrator.data.corpus import open_text
-from orchestrator.data.pieces import joined
 from orchestrator.data.progress import tracked
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry
-from orchestrator.specs.text_form import normalised
+from orchestrator.specs.positions import shown
+from orchestrator.specs.text_form import MARKS, Pieces, join, normalised
+
+HEAD, MIN_LINES, MIN_SHARE = 3000, 3, 0.01  # lines that are read, and how many of them have a mark in a text of pieces
 
 
 class CorpusText:
@@ -36,7 +38,7 @@ class CorpusText:
         rows = corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
         if split == "train":
             rows = tracked(rows, f"reading {self.entry.name}", self.entry.splits[split].pairs)
-        rows = joined(rows, self.entry.pieces, self.where(split))
+        rows = joined_pieces(rows, self.entry.pieces, self.where(split))
         return rows if (form := self.entry.normal_form) is None else (tuple(normalised(row, form)) for row in rows)
 
     def raw(self, split: str) -> list[list[str]]:
@@ -61,6 +63,21 @@ class CorpusText:
                 yield " ".join(src.replace("\0", " ").split()), " ".join(tgt.replace("\0", " ").split())
             else:
                 yield sentences.line_of(src, entry.documents.src), sentences.line_of(tgt, entry.documents.tgt)
+
+
+def joined_pieces(rows: Iterable[tuple[str, ...]], pieces: Pieces | None, where: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yields the rows with the declared `pieces` joined. Raises UserError for other pieces in a column; `where` names the columns."""
+    rows = iter(rows)
+    head = list(islice(rows, HEAD))
+    for name, lines in zip(where, zip(*head, strict=True), strict=False):
+        for kind, mark in MARKS.items():
+            found = [number for number, line in enumerate(lines, 1) if mark.search(line)]
+            if kind != pieces and len(found) >= max(MIN_SHARE * len(lines), min(MIN_LINES, len(lines))):
+                some = f"{len(found):,} of {len(lines):,} lines are cut into subwords ({shown(lines[found[0] - 1], 60)})"
+                remedy = f"or pieces: {kind} in the corpus's file (data add --pieces {kind}), which joins them"
+                raise UserError(f"{name}: line {found[0]}: {some}; expected whole words, {remedy}")
+    for row in chain(head, rows):
+        yield row if pieces is None else tuple(join(line, pieces) for line in row)
 
 
 def csv_rows(path: Path, columns: tuple[str, str], records: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:

@@ -45,12 +45,6 @@ class Tokenizer:
         return JOINT.join(function(sentence) for sentence in sentences_of(line)) if self.documents else function(line)
 
 
-def escaped(line: str) -> str:
-    """The line with Moses' escapes: `'s` becomes `&apos;s`."""
-    text: str = _moses("en")[0].escape_xml(line)
-    return text
-
-
 @lru_cache(maxsize=8)
 def _moses(language: str) -> tuple[Any, Any]:
     from sacremoses import MosesDetokenizer, MosesTokenizer
