@@ -12,7 +12,7 @@ is no reference stream or the numbers of lines differ.
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sacrebleu
@@ -33,7 +33,7 @@ def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
     """BLEU of detokenised lines by sacreBLEU: score, signature, precisions, brevity_penalty and the lengths in tokens."""
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `sweeps.metric_compatibility` checks that the text fits the metric
+    metric, _ = metric_and_form("sacrebleu", lowercase=lowercase, tokenize=tokenize)
     metric.num_refs = len(references)
     result = corpus_score(metric, hypotheses, references)
     return _figures(result, float(result.bp), signature_of("BLEU", metric))
@@ -43,8 +43,8 @@ def multi_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, split_compounds: bool = False
 ) -> dict[str, Any]:
     """BLEU of tokenised lines by multi-bleu.perl, as `sacre_bleu`. `split_compounds`: see `split_hyphenated`."""
-    lines, *streams = (as_multi_bleu(stream, lowercase, split_compounds) for stream in (hypotheses, *references))
-    result = corpus_score(multi_bleu_metric(), lines, streams)
+    metric, form = metric_and_form("multi-bleu", lowercase=lowercase, split_compounds=split_compounds)
+    result = corpus_score(metric, form(hypotheses), [*map(form, references)])
     case, tok = "lc" if lowercase else "mixed", "data+compounds" if split_compounds else "data"
     signature = f"multi-bleu|nrefs:{len(references)}|case:{case}|tok:{tok}|smooth:none|bp:closest"
     return _figures(result, float(result.bp) if result.ref_len else 0.0, signature)
@@ -66,20 +66,29 @@ def mteval(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
     """BLEU of detokenised lines by mteval-v13a.pl: score and signature. tokenize: a tokenisation of sacreBLEU."""
-    lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
-    metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
-    result = corpus_score(metric, lines, streams)
-    form = f"nrefs:{len(references)}|case:{'lc' if lowercase else 'mixed'}|tok:{metric.tokenizer_signature}"
-    signature = f"mteval-v13a|{form}|smooth:exp|bp:closest|sacrebleu:{sacrebleu.__version__}"
+    metric, form = metric_and_form("mteval", lowercase=lowercase, tokenize=tokenize)
+    result = corpus_score(metric, form(hypotheses), [*map(form, references)])
+    about = f"nrefs:{len(references)}|case:{'lc' if lowercase else 'mixed'}|tok:{metric.tokenizer_signature}"
+    signature = f"mteval-v13a|{about}|smooth:exp|bp:closest|sacrebleu:{sacrebleu.__version__}"
     return {"score": min(result.score, 100.0), "signature": signature}
 
 
-def multi_bleu_metric() -> BLEU:
-    """The metric for lines from `as_multi_bleu`."""
-    return BLEU(tokenize="none", smooth_method="none", force=True)
+Form = Callable[[Sequence[str]], list[str]]
 
 
-def as_multi_bleu(lines: Sequence[str], lowercase: bool, split_compounds: bool) -> list[str]:
+def metric_and_form(kind: str, *, lowercase: bool = False, split_compounds: bool = False, tokenize: str = DEFAULT) -> tuple[BLEU, Form]:
+    """The metric of sacreBLEU for a kind of BLEU (of `ScoreSpec.metric`), and the function that brings lines into the form it reads.
+
+    Nothing is checked here: `sweeps.metric_compatibility` checks that the text fits the metric.
+    """
+    if kind == "multi-bleu":
+        return BLEU(tokenize="none", smooth_method="none", force=True), lambda lines: _as_multi_bleu(lines, lowercase, split_compounds)
+    if kind == "mteval":  # lowercases only A-Z, sacreBLEU all of Unicode
+        return BLEU(tokenize=tokenize, force=True), lambda lines: [lower_ascii(line) if lowercase else line for line in lines]
+    return BLEU(lowercase=lowercase, tokenize=tokenize, force=True), list
+
+
+def _as_multi_bleu(lines: Sequence[str], lowercase: bool, split_compounds: bool) -> list[str]:
     """Tokenised lines in a form that sacreBLEU splits into the tokens of multi-bleu.perl."""
     prepared = [line.translate(_OTHER_SPACE) for line in lines]
     if split_compounds:

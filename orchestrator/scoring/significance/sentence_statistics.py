@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import STATISTICS, WIDTHS, Floats, Numbers, corpus_bleu, corpus_chrf, mean, pack, unpack
-from orchestrator.scoring.bleu import as_multi_bleu, check_counts, lower_ascii, multi_bleu_metric
+from orchestrator.scoring.bleu import check_counts, metric_and_form
 from orchestrator.scoring.rouge import PRINCIPAL, rouge, without_marks
 from orchestrator.scoring.scores import References
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
@@ -98,18 +97,12 @@ def bleu_statistics(
     """
     if spec.metric == "rouge":
         raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
+    by = tokenizer_of(spec, prepared.target_language)
+    metric, form = metric_and_form(spec.metric, lowercase=spec.lowercase, split_compounds=spec.split_compounds, tokenize=by)
     if spec.metric == "multi-bleu":
-        streams = [prepared.tokenise(list(stream), "tgt") for stream in prepared.references(split)]
-        lines, *streams = (as_multi_bleu(stream, spec.lowercase, spec.split_compounds) for stream in (hypotheses_tokens, *streams))
-        return _of_bleu(multi_bleu_metric(), lines, streams)
-    lines, *streams = (list(stream) for stream in (hypotheses_text, *prepared.reference_text(split)))
-    if spec.metric == "mteval" and spec.lowercase:  # mteval lowercases only A-Z, sacreBLEU all of Unicode
-        lines, *streams = ([lower_ascii(line) for line in stream] for stream in (lines, *streams))
-    lowercase = spec.lowercase and spec.metric == "sacrebleu"
-    metric = BLEU(lowercase=lowercase, tokenize=tokenizer_of(spec, prepared.target_language), force=True)
-    return _of_bleu(metric, lines, streams)
-
-
-def _of_bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
-    check_counts(hypotheses, references)
-    return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.int64).reshape(-1, STATISTICS)
+        lines, streams = hypotheses_tokens, [prepared.tokenise(list(stream), "tgt") for stream in prepared.references(split)]
+    else:
+        lines, streams = hypotheses_text, prepared.reference_text(split)
+    check_counts(lines, streams)
+    found = metric._extract_corpus_statistics(form(lines), [form(stream) for stream in streams])
+    return np.array(found, dtype=np.int64).reshape(-1, STATISTICS)

@@ -14,8 +14,9 @@ from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.significance.estimator import Arm, detectable, difference, holm, seeds_needed
 from orchestrator.scoring.significance.mixed import Spread
 from orchestrator.scoring.significance.paired_tests import compare
-from orchestrator.scoring.significance.sentence_statistics import _of_bleu as _sentence_statistics
+from orchestrator.scoring.significance.sentence_statistics import bleu_statistics
 from orchestrator.specs.schema import ScoreSpec
+from tests.unit.scoring.support import Text
 
 SPEC = ScoreSpec()
 
@@ -76,7 +77,7 @@ def test_seeds_that_are_identical_give_the_paired_bootstrap() -> None:
         return [" ".join(w if generator.random() > errors else "x" for w in line.split()) for line in references]
 
     lines, metric = [system(0.30), system(0.31)], BLEU(tokenize="none")
-    counts = [_sentence_statistics(metric, each, [references]) for each in lines]
+    counts = [bleu_statistics(each, each, Text(references), "test", SPEC) for each in lines]
     found = difference(*(Arm.of([each] * 3, lambda sums: corpus_bleu(sums, SPEC)) for each in counts), Spread(0.0, 4))
     assert found is not None and found.same_sentences.se == 0
     _, scores = PairedTest([("b", lines[1]), ("a", lines[0])], {"BLEU": metric}, [references], test_type="bs", n_samples=2000)()
