@@ -205,7 +205,7 @@ class Comparisons:
         still = gap(*(own or (0.0,) * max(map(len, trials)) for own in trials))
         same = (by, effect.metric) == (VALID_NLL, NLL)
         added = still**2 * (1.0 if same else self._square_per_unit(by, effect.metric, row, against))
-        return replace(effect, difference=effect.difference.widened(added))
+        return replace(effect, difference=effect.difference.at(added=added))
 
     def _square_per_unit(self, by: str, metric: str, *rows: str) -> float:
         """Returns the expected squared change of a metric per unit of a validation metric, by regression over the runs of these rows.

@@ -98,14 +98,9 @@ class Difference:
     same_sentences: Answer
     other_sentences: Answer
 
-    def at(self, level: float) -> "Difference":
-        """Returns the same difference, tested at another level of significance."""
-        same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
-        return replace(self, same_sentences=same, other_sentences=other)
-
-    def widened(self, added: float) -> "Difference":
-        """Returns the same difference with additional variance `added`, which more seeds do not reduce."""
-        same, other = (answer(self.delta, each.se**2 + added, each.df) for each in (self.same_sentences, self.other_sentences))
+    def at(self, level: float = LEVEL, added: float = 0.0) -> "Difference":
+        """Returns the same difference, tested at a level of significance; added: additional variance, which more seeds do not reduce."""
+        same, other = (answer(self.delta, each.se**2 + added, each.df, level) for each in (self.same_sentences, self.other_sentences))
         return replace(self, same_sentences=same, other_sentences=other, sentences=self.sentences + added)
 
 

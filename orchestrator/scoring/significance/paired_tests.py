@@ -66,12 +66,12 @@ def in_words(test: TestName) -> str:
     return f"{', '.join(levels)}: {what}"
 
 
-def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:
+def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES) -> Comparison:
     """Runs both tests on the statistics [N, 10] of the same N sentences. Raises ValueError if their numbers differ or are 0."""
     if system.shape != baseline.shape or not len(system):
         raise ValueError(f"statistics of {len(system)} and {len(baseline)} sentences; expected the same sentences, at least one")
     ours, theirs = float(corpus_bleu(system.sum(axis=0), spec)), float(corpus_bleu(baseline.sum(axis=0), spec))
-    resampled = _bootstrap(system, baseline, spec, samples, seed)
+    resampled = _bootstrap(system, baseline, spec, samples, abs(ours - theirs))
     return Comparison(ours, theirs, ours - theirs, *resampled, *_sign_test(system, baseline, spec))
 
 
@@ -90,18 +90,17 @@ def _sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> tuple[float
     return p, better, worse, len(system) - better - worse
 
 
-def _bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int, seed: int) -> tuple[float, float, float, float]:
+def _bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int, observed: float) -> tuple[float, float, float, float]:
     """Returns (low, high, wins, p). The test set is resampled `samples` times with replacement, identically for both systems (Koehn 2004).
 
     p is computed as in sacreBLEU (after Moses and multeval): (resamples whose |difference| exceeds its mean by more than the observed
     one, + 1) / (samples + 1). For an observed difference of 0, which would give the lowest p, it is 1.
     """
     n = len(system)
-    draws = np.random.default_rng(seed).choice(n, size=(samples, n), replace=True)
+    draws = np.random.default_rng(SEED).choice(n, size=(samples, n), replace=True)
     times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)  # [samples, N]: multiplicities
     scores = [corpus_bleu(times @ statistics.astype(np.float64), spec) for statistics in (system, baseline)]
     deltas = scores[0] - scores[1]
-    observed = abs(float(corpus_bleu(system.sum(axis=0), spec) - corpus_bleu(baseline.sum(axis=0), spec)))
     apart = np.abs(deltas)
     p = (int((apart - apart.mean() > observed).sum()) + 1) / (samples + 1) if observed > 0 else 1.0
     low, high = (float(q) for q in np.percentile(deltas, [2.5, 97.5]))

@@ -43,7 +43,7 @@ def test_trials_that_ended_early_count_as_the_worst() -> None:
 def test_a_difference_with_the_variance_of_the_choice_is_wider() -> None:
     same, other = answer(1.0, 0.0, 8.0), answer(1.0, 0.04, 8.0)
     plain = Difference(1.0, Spread(0.1, 8.0), 0.0, same, other)
-    wide = plain.widened(0.12)
+    wide = plain.at(added=0.12)
     assert wide.delta == 1.0 and wide.other_sentences.se == pytest.approx(0.4) and wide.same_sentences.se == pytest.approx(0.12**0.5)
     assert wide.at(0.01).other_sentences.se == pytest.approx(0.4), "looks keep it"
     assert wide.other_sentences.p > plain.other_sentences.p and wide.sentences == pytest.approx(0.12), "seeds do not reduce it"
