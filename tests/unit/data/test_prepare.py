@@ -201,17 +201,12 @@ def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
 
 
 def test_large_vocabularies_use_wide_ids(tiny, tmp_path, monkeypatch):
-    class Shifted:
-        size = 70_000
-
+    class Shifted(build.subword.Words):
         def encode(self, lines):
             return [[69_999] for _ in lines]
 
-        def save(self, path):
-            path.write_text("")
-
-    monkeypatch.setattr(build.subword, "learn", lambda *args: Shifted())
-    monkeypatch.setattr(build.subword, "load", lambda *args: Shifted())
+    for name in ("learn", "load"):
+        monkeypatch.setattr(build.subword, name, lambda *args: Shifted([""] * 69_996))
     ready = prepare(SPEC, tiny, tmp_path / "cache")
     assert ready.pairs("train").src.dtype == np.int32 and ready.pairs("train")[0] == ([69_999], [69_999])
 
