@@ -27,6 +27,7 @@ from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import CorruptError, copy_into
 from orchestrator.report.find import Finder
 from orchestrator.specs.analyses import KINDS, MODULES
 from orchestrator.specs.messages import valid
@@ -115,6 +116,17 @@ class AnalysisContext:
         """Returns the trained model in eval mode on the CPU. Raises UserError if the text or the weights are missing."""
         cpu.use(subject.spec.train.threads)
         return load_model(subject.spec, self.prepared(subject), self.store(subject), torch.device("cpu"))
+
+    def snapshots(self, subject: Subject) -> dict[int, Path]:
+        """Returns update -> file of the weight snapshots that the run kept (`train.snapshots`)."""
+        return {int(path.stem.removeprefix("step-")): path for path in self.store(subject).snapshots()}
+
+    def load_snapshot(self, subject: Subject, path: Path, model: Transformer) -> None:
+        """Gives the model the weights of a snapshot. Raises UserError for a corrupt file."""
+        try:
+            copy_into(model, self.store(subject).load_snapshot(path))
+        except CorruptError as error:
+            raise UserError(f"{path}: {error}") from None
 
     def decoded(self, subject: Subject) -> Record:
         """Returns `hypotheses` (text) and `tokens` of the row's own test set, one per sentence. Raises UserError if there are none."""

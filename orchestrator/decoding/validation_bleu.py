@@ -11,7 +11,7 @@ from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.scoring.scores import score
+from orchestrator.scoring.scores import References, score
 from orchestrator.specs.schema import DecodeSpec, RunSpec, ScoreSpec
 
 VALID, NAME = "valid", "valid/bleu"
@@ -20,9 +20,12 @@ RungMetrics = Callable[[nn.Module], dict[str, float]]
 """Computes metrics of the model at a rung, without changes to weights, random state or training mode."""
 
 
-def _scored(model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
+def scored(
+    model: nn.Module, prepared: Prepared, ids: list[list[int]], decode: DecodeSpec, metric: ScoreSpec, references: References | None = None
+) -> dict[str, Any]:
+    """Decodes sources and returns their scores (`scoring.scores.score`). references: those of the validation set by default."""
     outputs = [hypothesis.ids for hypothesis in decode_corpus(model, ids, decode)]
-    return score(prepared.decode(outputs), prepared.decode_tokens(outputs), prepared, VALID, metric)
+    return score(prepared.decode(outputs), prepared.decode_tokens(outputs), references or prepared, VALID, metric)
 
 
 def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
@@ -31,10 +34,10 @@ def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: Score
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
     alphas = (decode.length_penalty.candidates or [])[: 1 if decode.beam_size == 1 else None]
-    scored = [_scored(model, prepared, ids, with_alpha(decode, alpha), metric) for alpha in alphas]
-    candidates = [{"alpha": alpha, "bleu": each["bleu"]} for alpha, each in zip(alphas, scored, strict=True)]
+    scores = [scored(model, prepared, ids, with_alpha(decode, alpha), metric) for alpha in alphas]
+    candidates = [{"alpha": alpha, "bleu": each["bleu"]} for alpha, each in zip(alphas, scores, strict=True)]
     best, seconds = max(candidates, key=lambda candidate: candidate["bleu"]), round(time.perf_counter() - started, 3)
-    return {"alpha": best["alpha"], "candidates": candidates, "signature": scored[-1]["signature"], "seconds": seconds}
+    return {"alpha": best["alpha"], "candidates": candidates, "signature": scores[-1]["signature"], "seconds": seconds}
 
 
 def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
@@ -59,4 +62,4 @@ def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
     """Returns a function of the model that computes `valid/bleu` in percent by the row's metric, from fp32 greedy search for speed."""
     sources = prepared.encode(prepared.sources(VALID))
     greedy = with_alpha(spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"}), 0.0)  # it has no effect on greedy search
-    return lambda model: {NAME: float(_scored(model, prepared, sources, greedy, spec.score)["bleu"])}
+    return lambda model: {NAME: float(scored(model, prepared, sources, greedy, spec.score)["bleu"])}

@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Split, Subject, group_by, register
-from orchestrator.analysis.translations import load_into, snapshots_of
 from orchestrator.decoding.forced import reference_nll
 from orchestrator.errors import UserError
 from orchestrator.ledger.statistics import Floats
@@ -61,7 +60,7 @@ def difficulty(context: AnalysisContext) -> Analysis:
     Rows with another test set are left out with a note. Raises UserError without snapshots of the first row.
     """
     scorer = context.subjects[0]
-    paths = list(snapshots_of(context, scorer).values())[-SNAPSHOTS:]
+    paths = list(context.snapshots(scorer).values())[-SNAPSHOTS:]
     if not paths:
         again = f"train it with --set train.snapshots={SNAPSHOTS} (another key, so a run of its own)"
         raise UserError(f"{scorer.row.id}: found no snapshots of its weights; {again}")
@@ -126,7 +125,7 @@ def _difficulty(context: AnalysisContext, scorer: Subject, paths: Sequence[Path]
     sources, targets = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
     losses = []
     for path in paths:
-        load_into(model, context, scorer, path)
+        context.load_snapshot(scorer, path, model)
         if (found := reference_nll(model, sources, targets)) is None:
             test, most = scorer.spec.score.test, scorer.spec.model.max_positions
             raise UserError(f"{scorer.row.id}: {test} has a sentence beyond the learned positions; expected at most {most} with EOS")

@@ -12,6 +12,9 @@ the validation set, and the history's losses. The sample is drawn from the filte
 of a corpus. References of training pairs are restored from their subwords. With `points` above 1, weight snapshots give BLEU by update.
 """
 
+from types import SimpleNamespace
+from typing import Any
+
 import pandas as pd
 import torch
 from matplotlib import colormaps
@@ -23,9 +26,8 @@ from matplotlib.ticker import MaxNLocator
 from models.initialise import stream_seed
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by, register, table_of
-from orchestrator.analysis.translations import load_into, references_of, snapshots_of, translate
+from orchestrator.decoding.validation_bleu import scored
 from orchestrator.safe_text import log
-from orchestrator.scoring.scores import References, score
 from orchestrator.specs.base import Positive
 from orchestrator.tracking.history import number
 from orchestrator.training.metrics import METRIC
@@ -133,12 +135,18 @@ def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str
         notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")
     sampled = [train[i] for i in sample(len(train))]
     targets = [target for _, target in sampled]
-    made = [prepared.decode(targets)]
-    texts: dict[str, tuple[list[list[int]], References, str]] = {
-        "training": ([source for source, _ in sampled], references_of(prepared, made, prepared.decode_tokens(targets)), "train"),
-        "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
+    lines, tokens = [prepared.decode(targets)], prepared.decode_tokens(targets)
+    references = SimpleNamespace(
+        target_language=prepared.target_language,
+        references=lambda split: lines,
+        reference_text=lambda split: lines,
+        tokenise=lambda stream, side: tokens,
+    )
+    texts: dict[str, tuple[list[list[int]], Any]] = {
+        "training": ([source for source, _ in sampled], references),
+        "validation": (prepared.encode(prepared.sources("valid")), prepared),
     }
-    model, snapshots = context.model(subject).to(best_device()), snapshots_of(context, subject)
+    model, snapshots = context.model(subject).to(best_device()), context.snapshots(subject)
     # the update of the row's own weights; for an average, the last update
     record = context.ledger.read_train(subject.train_key) or {}
     own_step = int(record.get("best_step" if spec.decode.checkpoint == "best" else "steps", 0))
@@ -151,9 +159,9 @@ def _bleu_and_losses(context: AnalysisContext, subject: Subject, notes: list[str
     records: Records = []
     for step in [own_step, *spread]:
         if step != own_step:
-            load_into(model, context, subject, snapshots[step])
-        for data, (ids, references, split) in texts.items():
-            value = round(float(score(*translate(model, ids, spec, prepared), references, split, spec.score)["bleu"]), 4)
+            context.load_snapshot(subject, snapshots[step], model)
+        for data, (ids, its) in texts.items():
+            value = round(float(scored(model, prepared, ids, spec.search, spec.score, its)["bleu"]), 4)
             log(f"{subject.name} update {step}: BLEU {value:.2f} on {data} data")
             records.append(columns | {"measure": "bleu", "data": data, "step": step, "value": value, "sentences": len(ids)})
     records.sort(key=lambda r: (r["data"], r["step"]))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from orchestrator.analysis import translations
 from orchestrator.analysis.kinds import training
 from orchestrator.analysis.kinds.training import degradation, sample
+from orchestrator.decoding import validation_bleu
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.decoding.translate import translate_lines
 from orchestrator.ledger.run_files import Store
@@ -28,7 +28,7 @@ def test_the_sample_is_fixed() -> None:
 @pytest.fixture
 def silent(monkeypatch) -> None:
     """Every translation is empty: a search takes long."""
-    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [Hypothesis([], 0.0, 0.0) for _ in ids])
+    monkeypatch.setattr(validation_bleu, "decode_corpus", lambda model, ids, *given, **more: [Hypothesis([], 0.0, 0.0) for _ in ids])
 
 
 @pytest.mark.usefixtures("silent")
@@ -60,7 +60,7 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own, monkeypatch) -
     def by_heart(model, ids, spec, **more):
         return [Hypothesis(known.get(tuple(source), []), 0.0, 0.0) for source in ids]
 
-    monkeypatch.setattr(translations, "decode_corpus", by_heart)
+    monkeypatch.setattr(validation_bleu, "decode_corpus", by_heart)
     monkeypatch.setattr(training, "PAIRS", 30)
     made = degradation(own.context("degradation", "base"))
     bleu = {r["data"]: r["value"] for r in made.records if r["measure"] == "bleu"}

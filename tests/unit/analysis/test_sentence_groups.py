@@ -8,7 +8,6 @@ import torch
 
 from orchestrator.analysis.kinds import sentence_groups
 from orchestrator.analysis.kinds.sentence_groups import QUARTILES, difficulty, grouped, length, quartiles
-from orchestrator.analysis.translations import snapshots_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
 from tests.unit.analysis.conftest import drawn
@@ -67,7 +66,7 @@ def test_quartiles_of_the_test_set(own) -> None:
     known = own.score("base")
     assert made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and made.records[4]["sentences"] == known["sentences"]
     assert any("K = 3, not 20" in note for note in made.notes)
-    scored = context.subjects[0], list(snapshots_of(context, context.subjects[0]).values())
+    scored = context.subjects[0], list(context.snapshots(context.subjects[0]).values())
     each = np.stack([sentence_groups._difficulty(context, scored[0], [path]) for path in scored[1]])
     assert sentence_groups._difficulty(context, *scored) == pytest.approx(each.mean(0) + each.std(0)), "one snapshot has no deviation"
     assert [len(line.get_xdata()) for line in drawn(made).axes[0].lines] == [4] * 3
