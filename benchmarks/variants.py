@@ -135,8 +135,8 @@ def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tupl
         assert row.spec is not None
         trainer = trainer_of(row.spec, prepared, size.vocab)
         search = tuned_decode(row.spec.decode, subject.keys, Ledger(Path()))  # nothing is tuned here: the first candidate
-        scaled, device = replace(subject, row=row), torch.device("cpu")
-        found.append(Measured(Case(scaled, trainer, False, sources, search, device, args.clock, updates, forced=True)))
+        scaled = replace(subject, row=row)
+        found.append(Measured(Case(scaled, trainer, False, sources, search, args.clock, updates, forced=True)))
     return found, updates
 
 

@@ -12,16 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from models.transformer import Transformer, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Analysis, AnalysisContext, Subject, register
+from orchestrator.cost.estimate import machine
 from orchestrator.decoding.translate import FullLength, decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.report.figures import FOLDER, ratio_of
@@ -42,20 +41,14 @@ SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "lo
 @register("speed", options=OPTIONS, needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
-    rounds, steps, sentences, batch = (context.options[name] for name in OPTIONS)
-    device = best_device()
-    kind = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
-    cases = [make_case(context, subject, sentences, steps, device, kind) for subject in context.subjects]
-    for case in cases:
-        if batch is not None:
-            case.batching = {"batch_tokens": 1 << 40, "batch_sentences": batch}
-    forced = measure(cases, rounds)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
-    about = context.options | {"device": machine, "clock": kind, "forced_length": forced}
+    kind = "cpu" if best_device().type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
+    cases = [make_case(context, subject, kind) for subject in context.subjects]
+    forced = measure(cases, context.options["rounds"])
+    about = context.options | {"device": str(machine()["name"] or "cpu"), "clock": kind, "forced_length": forced}
     path = _save(context, cases, about)
     notes = [
-        f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
-        f"rounds); {kind} clock of {machine}",
+        "measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
+        "rounds); {clock} clock of {device}".format(**about),
         f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
     ]
     if forced:
@@ -113,7 +106,6 @@ class Case:
     trained: bool
     sources: list[list[int]]
     search: DecodeSpec
-    device: torch.device
     clock: str
     updates: list[Update] = field(default_factory=list)
     forced: bool = False
@@ -148,7 +140,7 @@ class Case:
         return [count / seconds for seconds in self.seconds[work]]
 
     def _now(self) -> float:
-        return clock(self.device, cpu=self.clock == "cpu")
+        return clock(self.trainer.runtime.device, cpu=self.clock == "cpu")
 
 
 def measure(cases: Sequence[Case], rounds: int) -> bool:
@@ -169,23 +161,23 @@ def measure(cases: Sequence[Case], rounds: int) -> bool:
     return forced
 
 
-def make_case(context: AnalysisContext, subject: Subject, sentences: int, steps: int, device: torch.device, clock: str) -> Case:
+def make_case(context: AnalysisContext, subject: Subject, clock: str) -> Case:
     """Builds a case with `steps` updates and at most `sentences` sources spread over the whole test set.
 
     Without trained weights the model is freshly initialised. Raises UserError if all sources are empty.
     """
-    prepared, spec = context.prepared(subject), subject.spec
-    lines = prepared.sources(spec.score.test)
-    every = max(1, len(lines) // sentences)
-    sources = [ids for ids in prepared.encode(lines[::every][:sentences]) if ids]
+    prepared, spec, batch = context.prepared(subject), subject.spec, context.options["batch"]
+    lines, most = prepared.sources(spec.score.test), context.options["sentences"]
+    sources = [ids for ids in prepared.encode(lines[:: max(1, len(lines) // most)][:most]) if ids]
     if not sources:
         raise UserError(f"{subject.row.id}: test set {spec.score.test} has no sentence to decode")
     trained = subject.keys.train is not None and context.store(subject).has_weights()  # a run in a mirror has no tensors
-    trainer = Trainer(spec, Runtime(device=device), [], prepared, Store(context.cache_dir, ""))  # an update writes nothing
+    trainer = Trainer(spec, Runtime(device=best_device()), [], prepared, Store(context.cache_dir, ""))  # an update writes nothing
     if trained:
         copy_into(trainer.model, context.store(subject).weights(spec.decode.checkpoint))
-    updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
-    return Case(subject, trainer, trained, sources, spec.search, device, clock, updates)
+    updates = list(islice(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0), context.options["steps"]))
+    batching = {} if batch is None else {"batch_tokens": 1 << 40, "batch_sentences": batch}
+    return Case(subject, trainer, trained, sources, spec.search, clock, updates, batching=batching)
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:

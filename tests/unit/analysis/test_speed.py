@@ -90,7 +90,7 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own) -> None:
 
 def test_training_steps_leave_the_weights(own) -> None:
     context: AnalysisContext = own.context("speed", "hier", options=SMALL)
-    cases = [speed.make_case(context, subject, 4, 1, torch.device("cpu"), "wall") for subject in context.subjects]
+    cases = [speed.make_case(context, subject, "wall") for subject in context.subjects]
     forced = speed.measure(cases, 1)
     fresh = context.model(context.subjects[0])
     assert not forced and all(torch.equal(a, b) for a, b in zip(cases[0].model.parameters(), fresh.parameters(), strict=True))
