@@ -116,10 +116,9 @@ class Matcher:
     def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
         continued = against.run_spec.init_from == of.id
         base = of.run_spec.model_copy(update={"init_from": of.id}) if continued else of.run_spec
-        (target, _), (own, length) = self._operations(against.run_spec), self._operations(base)
-        updates = max(1, round(length.updates * target / own))
-        spec = lengthened(base, length.updates, updates)
-        if spec is not base:  # epochs with batches of another size change the mean update
+        (target, _), (_, length) = self._operations(against.run_spec), self._operations(base)
+        spec, updates = base, length.updates
+        for _ in range(2):  # again, because epochs with batches of another size change the mean update
             updates = max(1, round(updates * target / self._operations(spec)[0]))
             spec = lengthened(base, length.updates, updates)
         error = self._operations(spec)[0] / target - 1

@@ -82,9 +82,8 @@ class Costs:
 
     def conditions(self, row: Row) -> dict[str, Any] | None:
         """Returns the conditions that determine the seconds of an update; None if the row's data is not prepared."""
-        spec = row.spec
-        prepared = None if spec is None else self.data.prepared(spec.data)
-        if spec is None or prepared is None:
+        spec = row.run_spec
+        if (prepared := self.data.prepared(spec.data)) is None:
             return None
         train = {name: getattr(spec.train, name) for name in ("threads", "precision", "compile", "recompute")}
         return train | {
@@ -103,7 +102,7 @@ class Costs:
         Returns a line for each row whose probe failed.
         """
         lineage = [each for row in rows for each in row.lineage if each.kind == "run"]
-        for data in {row.spec.data.model_dump_json(): row.spec.data for row in lineage if row.spec is not None}.values():
+        for data in {row.run_spec.data.model_dump_json(): row.run_spec.data for row in lineage}.values():
             if self.data.manifest(data) is not None:
                 prepare(data, self.data.data_dir, cache_dir)
         chosen, problems = self.choose(lineage, most), []

@@ -25,16 +25,16 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     steps = (defaults_of(ENCODERS.get(more["kind"])) | more).get("steps") if more else None
     stepped = steps * counts.extra if isinstance(steps, int) else 0
     other = max(0, counts.whole - counts.encoder - counts.decoder - tables[model.embeddings] - places - (counts.extra if stepped else 0))
-    attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
-    memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
-    apart = 0 if getattr(LAYERS.get(model.decoder.layer["kind"]), "merges", False) else memory
+    encoder, decoder = (LAYERS.get(section.layer["kind"]) for section in (model.encoder, model.decoder))
+    memory = 2 * d * d * model.decoder.num_layers if decoder.self_attends else 0
+    apart = 0 if decoder.merges else memory
     predictions = 1 if model.head is None else HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options(model.head))
     above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(
         src=counts.encoder + (above - 1) * counts.encoder_layers + below * memory + other + _again(model, "encoder"),
         tgt=counts.decoder + (below - 1) * counts.decoder_layers - below * apart + predictions * tgt_vocab * out + _again(model, "decoder"),
-        own_src=above * d * model.encoder.num_layers if attends["encoder"] else 0,
-        own_tgt=below * d * model.decoder.num_layers if attends["decoder"] else 0,
+        own_src=above * d * model.encoder.num_layers if encoder.self_attends else 0,
+        own_tgt=below * d * model.decoder.num_layers if decoder.self_attends else 0,
         cross=below * d * model.decoder.num_layers,
         pair=stepped,
     )

@@ -4,13 +4,14 @@ Padding, norms, softmax and dropout do not count. A product of n x k and k x m c
 attention counts only visible positions.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from orchestrator.data.store import Prepared
-from orchestrator.specs.schema import BatchSpec, RunSpec
+from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.phases import length
 from orchestrator.training.state import Progress
@@ -78,11 +79,11 @@ class Length:
 
 
 class Lengths:
-    """Computes lengths of trainings; memoises them per data and batch."""
+    """Computes lengths of trainings; memoises the updates of data and batch, and the tokens of a split."""
 
     def __init__(self) -> None:
-        self._loaders: dict[tuple[str, str], UpdateLoader] = {}
-        self._splits: dict[tuple[str, str], Tokens] = {}
+        self._loader = functools.cache(lambda prepared, batch: UpdateLoader(prepared.pairs("train"), batch, 1))
+        self.split = functools.cache(_tokens)
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
         """Returns the length of a training. A restart begins an epoch, with its own batches if it has any."""
@@ -97,13 +98,7 @@ class Lengths:
         epochs = sum(-(-number // one) for number, one in phases)
         return Length(updates, mean, epochs if every == "epoch" else -(-updates // int(every)))
 
-    def _loader(self, prepared: Prepared, batch: BatchSpec) -> UpdateLoader:
-        if (key := (prepared.key, batch.model_dump_json())) not in self._loaders:
-            self._loaders[key] = UpdateLoader(prepared.pairs("train"), batch, 1)
-        return self._loaders[key]
 
-    def split(self, prepared: Prepared, name: str) -> Tokens:
-        if (key := (prepared.key, name)) not in self._splits:
-            pairs = prepared.pairs(name)
-            self._splits[key] = Tokens.of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
-        return self._splits[key]
+def _tokens(prepared: Prepared, split: str) -> Tokens:
+    pairs = prepared.pairs(split)
+    return Tokens.of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)

@@ -64,8 +64,6 @@ def repeated(history_NT: Tensor, n: int) -> Tensor:
 def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec) -> list[Hypothesis]:
     """Returns the best output for each row of `src_BS` (ids ending with EOS, then PAD). `model` has encode, decode and logits like
     models.Transformer and is in eval mode during the search. FloatingPointError: the model's output is NaN."""
-    if not len(src_BS):
-        return []
     training = model.training
     if training:  # setting it visits every module
         model.eval()

@@ -138,13 +138,13 @@ def epoch_ends(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]
 
 def speeds_of(context: AnalysisContext, panel: Mapping[str, tuple[Subject, Losses]], notes: list[str]) -> dict[str, float | None]:
     """Returns training speeds relative to the first row: from a joint measurement if there is one, else from the runs, with a note."""
-    base, (_, base_losses) = next(iter(panel.items()))
+    base = next(iter(panel))
     measured, _ = ratios(context.ledger, {row: [subject.keys] for row, (subject, _) in panel.items()}, base)
-    speeds: dict[str, float | None] = {}
-    for row, (_, losses) in panel.items():
-        speeds[row] = measured.get(row, {}).get("train_speed")
-        if speeds[row] is None and losses.words_per_second and base_losses.words_per_second:
-            speeds[row] = losses.words_per_second / base_losses.words_per_second
+    speeds: dict[str, float | None] = {row: measured.get(row, {}).get("train_speed") for row in panel}
+    rates = {row: losses.words_per_second for row, (_, losses) in panel.items()}
+    for row, rate in rates.items():
+        if speeds[row] is None and rate and (base_rate := rates[base]):
+            speeds[row] = rate / base_rate
             if row != base:
                 notes.append("speed_ratio is of the runs themselves, which does not compare; analyse them with --kind speed first")
     return speeds
@@ -209,9 +209,9 @@ def paper(name: str, subject: Subject, panel: Sequence[Subject]) -> float | None
 
 def point_records(losses: Losses) -> Records:
     """Returns one record per loss; `note` marks the validation that caused the first cut."""
-    columns = lambda p: {"step": p.step, "epochs": None if p.epochs is None else round(p.epochs, 4)}  # noqa: E731
     return [
-        {"measure": "nll", "data": data} | columns(p) | {"value": round(value, 6), "note": "first cut" if p is losses.cut else None}
+        {"measure": "nll", "data": data, "step": p.step, "epochs": None if p.epochs is None else round(p.epochs, 4)}
+        | {"value": round(value, 6), "note": "first cut" if p is losses.cut else None}
         for data, name in (("training", "train"), ("validation", "valid"))
         for p in losses.points
         if (value := getattr(p, name)) is not None

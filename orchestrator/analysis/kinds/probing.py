@@ -8,6 +8,7 @@ Shapes: N sentences, B batch, S source positions (including EOS), D d_model, R w
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,7 @@ def classify(data: dict[str, Examples], width: int, classes: int, space: dict[st
         "train": sizes["tr"],
         "valid": sizes["va"],
         "test": sizes["te"],
-        "nhid": best.setting.nhid,
-        "dropout": best.setting.dropout,
-        "l2": best.setting.l2,
+        **asdict(best.setting),
         "epochs": best.epochs,
     }
 

@@ -35,7 +35,6 @@ from orchestrator.specs.components import slots
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps import parts
-from orchestrator.sweeps.plan import Data
 
 GRID = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
 PROPERTIES = ("low_level_accessible", "parametric", "representation_2d")
@@ -121,7 +120,7 @@ def analyse_parameters(context: AnalysisContext) -> Analysis:
     records: Records = []
     for subject in context.subjects:
         row, spec = subject.row, subject.spec
-        sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(spec)
+        sizes = context.finder.data.vocabulary_sizes(spec)
         if sizes is None:
             prepared = context.prepared(subject)
             sizes = prepared.src_size, prepared.tgt_size

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import torch
 
 from orchestrator.decoding.beam import EOS, PAD, beam_search, length_penalty
 from orchestrator.decoding.translate import pad
@@ -82,8 +81,7 @@ def test_nan_is_an_error_and_the_mode_is_restored():
     assert model.training
 
 
-def test_arguments():
-    assert beam_search(ToyModel(), torch.zeros((0, 3), dtype=torch.long), spec(2)) == []
+def test_sources_end_with_eos_and_are_padded():
     assert pad([[4], [5, 6]]).tolist() == [[4, EOS, PAD], [5, 6, EOS]]
 
 
