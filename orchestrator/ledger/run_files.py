@@ -120,7 +120,7 @@ class Store:
         """Saves the weights of `step` and keeps the last `keep` snapshots up to it. Later ones, of an abandoned timeline, are removed."""
         name = f"step-{step:08d}"
         (self._snapshots / f"{name}.json").unlink(missing_ok=True)
-        path = self._put(self._snapshots, name, f"{name}.safetensors", pack(tensors), {"step": step}, "snapshot", step)
+        path = self._put(self._snapshots / f"{name}.safetensors", name, pack(tensors), "snapshot", step)
         steps = {number for number, _ in _steps(self._snapshots)}
         for number in steps - set(sorted(number for number in steps if number <= step)[-keep:]):
             for suffix in (".json", ".safetensors"):
@@ -134,35 +134,27 @@ class Store:
         return [path for path in sorted(self._snapshots.glob("step-*.safetensors")) if path.with_suffix(".json").exists()]
 
     def load_snapshot(self, path: Path) -> Tensors:
-        return self._get(path.with_suffix(".json"))[0]
+        return self._get(path.with_suffix(".json"))
 
-    def save_weights(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
-        """Replaces the weights `name`; tensors and `meta` change atomically."""
+    def save_weights(self, name: str, tensors: Mapping[str, Tensor], step: int) -> Path:
+        """Replaces the weights `name` atomically."""
         data = pack(tensors)
-        path = self._put(self._weights, name, f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data, meta, "weights")
+        path = self._put(self._weights / f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", name, data, "weights", step)
         for other in self._weights.glob(f"{name}-*.safetensors"):
             if other != path and re.fullmatch(r"[0-9a-f]{16}", other.stem.removeprefix(f"{name}-")):
                 other.unlink(missing_ok=True)
         atomic.remove_temporary(self._weights)
         return path
 
-    def named(self, name: str) -> tuple[Tensors, dict[str, Any]] | None:
-        """Loads (tensors, meta) of the weights `name`; None if they were never saved."""
-        path = self._weights / f"{name}.json"
-        return self._get(path) if path.exists() else None
-
     def weights(self, choice: str) -> Tensors:
         """Loads weights of a finished training: `last`, `best`, `ema`, or the float64 `average` of its snapshots. UserError if gone."""
-        again = "remove the run's directory to train it again"
+        path, again = self._weights / f"{choice}.json", "remove the run's directory to train it again"
+        if choice != "average" and not path.exists():
+            raise UserError(f"{self.run_dir.name}: no {choice} weights here; {again}")
         try:
-            if choice == "average":
-                return self._average()
-            found = self.named(choice)
+            return self._average() if choice == "average" else self._get(path)
         except CorruptError as error:
             raise UserError(f"{self.run_dir.name}: {choice} weights: {error}; {again}") from error
-        if found is None:
-            raise UserError(f"{self.run_dir.name}: no {choice} weights here; {again}")
-        return found[0]
 
     def has_weights(self) -> bool:
         return (self._weights / "last.json").exists()
@@ -177,19 +169,17 @@ class Store:
                 total[name] = value.double() + total[name] if name in total else value.double()
         return {name: (value / len(paths)).to(torch.float32) for name, value in total.items()}
 
-    def _put(
-        self, folder: Path, name: str, filename: str, data: bytes, meta: Mapping[str, Any], points: str, step: int | None = None
-    ) -> Path:
-        """Writes the weights, then the `name.json` that refers to them and makes them visible."""
-        atomic.write_bytes(folder / filename, data, points=points, step=step, check=self._check)
-        manifest = manifest_of(self.key, {filename: data}, meta=dict(meta))
-        atomic.write_bytes(folder / f"{name}.json", manifest, points=f"{points}_manifest", step=step, check=self._check)
-        return folder / filename
+    def _put(self, path: Path, name: str, data: bytes, points: str, step: int) -> Path:
+        """Writes the weights, then the `name.json` beside them that refers to them and makes them visible."""
+        atomic.write_bytes(path, data, points=points, step=step, check=self._check)
+        manifest = manifest_of(self.key, {path.name: data}, meta={"step": step})
+        atomic.write_bytes(path.with_name(f"{name}.json"), manifest, points=f"{points}_manifest", step=step, check=self._check)
+        return path
 
-    def _get(self, path: Path) -> tuple[Tensors, dict[str, Any]]:
-        manifest = read_manifest(path, self.key)
-        (data,) = read_verified(path.parent, manifest).values()
-        return unpack(data), manifest["meta"]
+    def _get(self, path: Path) -> Tensors:
+        """Loads the weights that a `name.json` refers to."""
+        (data,) = read_verified(path.parent, read_manifest(path, self.key)).values()
+        return unpack(data)
 
 
 def _steps(folder: Path) -> list[tuple[int, Path]]:

@@ -224,7 +224,7 @@ class Trainer:
         return {name: p.detach() for name, p in self.model.named_parameters()}
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        self.store.save_weights(name, tensors, {"step": self.progress.step})
+        self.store.save_weights(name, tensors, self.progress.step)
 
     def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Saves a snapshot and a checkpoint if due (`force`: the checkpoint now). Returns the report, which the checkpoint also holds."""

@@ -54,7 +54,7 @@ class Lab:
         row = self.rows[name].at(seed)
         keys = keys_for(row, Data(None))
         model = build(row.spec.model.model_dump(), self.prepared.src_size, self.prepared.tgt_size, seed)
-        Store(self.ledger.run_dir(keys.train), keys.train).save_weights("last", dict(model.named_parameters()), {"step": 4})
+        Store(self.ledger.run_dir(keys.train), keys.train).save_weights("last", dict(model.named_parameters()), 4)
         self.ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
         for step, accuracy in ((2, 0.25), (4, 0.5)):
             report: dict[str, Any] = {"step": step, "valid/accuracy": accuracy, "valid/nll": 2.0}

@@ -86,7 +86,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, disk):
 def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, disk):
     weights = {"w": torch.ones(9)}
     store = Store(tmp_path, KEY)
-    slot, snapshot = store.save_weights("best", weights, {"step": 1}), store.save_snapshot(10, weights, 3)
+    slot, snapshot = store.save_weights("best", weights, 1), store.save_snapshot(10, weights, 3)
     for tensors, record in ((slot, tmp_path / "weights" / "best.json"), (snapshot, snapshot.with_suffix(".json"))):
         disk.holds(tensors)
         disk.holds(record)
@@ -155,7 +155,7 @@ def test_each_write_looks_again_just_before_its_rename(tmp_path):
     weights = {"w": torch.ones(1)}
     for looks in (0, 1):  # at the tensors, and at the record that shows them
         with pytest.raises(FencedError):
-            Store(tmp_path, KEY, Lock(looks)).save_weights("best", weights, {})
+            Store(tmp_path, KEY, Lock(looks)).save_weights("best", weights, 1)
         with pytest.raises(FencedError):
             Store(tmp_path, KEY, Lock(looks)).save_snapshot(5, weights, 2)
         assert bool(list(tmp_path.rglob("*.safetensors"))) is (looks == 1)

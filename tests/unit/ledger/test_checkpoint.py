@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import random
 import signal
@@ -172,7 +173,7 @@ def test_stale_owner_writes_nothing(ckpt, tmp_path):
     for write in (
         lambda: save(ckpt, 60, lock=stale),
         lambda: Store(tmp_path, KEY, stale).save_snapshot(1, {"w": torch.zeros(1)}, 2),
-        lambda: Store(tmp_path, KEY, stale).save_weights("best", {"w": torch.zeros(1)}, {}),
+        lambda: Store(tmp_path, KEY, stale).save_weights("best", {"w": torch.zeros(1)}, 1),
     ):
         with pytest.raises(FencedError):
             write()
@@ -214,35 +215,36 @@ def test_killed_while_replacing_a_snapshot(store, forked):
 
 def test_damaged_snapshot_and_slot(store):
     path = snapshot(store, 10)
-    slot = store.save_weights("best", {"w": torch.ones(2)}, {"step": 1})
-    for file, load in ((path, lambda: store.load_snapshot(path)), (slot, lambda: store.named("best"))):
+    slot = store.save_weights("best", {"w": torch.ones(2)}, 1)
+    for file in (path, slot):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
-        with pytest.raises(CorruptError):
-            load()
+    with pytest.raises(CorruptError):
+        store.load_snapshot(path)
+    assert "sha256 differs" in refused(store.weights, "best")[0]
 
 
 def test_weights_of_another_run(store, tmp_path):
     path = snapshot(store, 10)
-    store.save_weights("best", {"w": torch.ones(2)}, {"step": 1})
+    store.save_weights("best", {"w": torch.ones(2)}, 1)
     assert "expected 0000" in refused(Store(tmp_path, "00" * 32).load_snapshot, path)[0]
-    assert "expected 0000" in refused(Store(tmp_path, "00" * 32).named, "best")[0]
+    assert "expected 0000" in refused(Store(tmp_path, "00" * 32).weights, "best")[0]
 
 
 @pytest.mark.parametrize(
     "point", [f"{p}_{s}" for p in ("weights", "weights_manifest") for s in ("pre_write", "pre_fsync", "pre_rename", "post_rename")]
 )
-def test_slot_changes_with_its_meta_or_not_at_all(store, tmp_path, forked, point):
+def test_slot_changes_with_its_record_or_not_at_all(store, tmp_path, forked, point):
     def save(value: int) -> None:
-        store.save_weights("best", {"w": torch.full((2,), float(value))}, {"step": value})
+        store.save_weights("best", {"w": torch.full((2,), float(value))}, value)
 
-    assert store.named("best") is None
+    assert "no best weights" in refused(store.weights, "best")[0]
     save(1)
     assert forked(lambda: save(2), f"{point}:kill") == -signal.SIGKILL
-    weights, meta = store.named("best")
-    assert meta["step"] == (2 if point == "weights_manifest_post_rename" else 1)
-    assert torch.equal(weights["w"], torch.full((2,), float(meta["step"])))
+    step = json.loads((tmp_path / "weights" / "best.json").read_text())["manifest"]["meta"]["step"]
+    assert step == (2 if point == "weights_manifest_post_rename" else 1)
+    assert torch.equal(store.weights("best")["w"], torch.full((2,), float(step)))
     save(3)
     assert len(list((tmp_path / "weights").iterdir())) == 2
 

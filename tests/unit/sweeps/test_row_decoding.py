@@ -26,8 +26,8 @@ def test_a_row_is_decoded_from_the_weights_that_it_names(tmp_path):
     def filled(value):
         return {name: torch.full(shape, value) for name, shape in shapes.items()}
 
-    store.save_weights("last", filled(7.0), {})
-    store.save_weights("best", filled(2.0), {})
+    store.save_weights("last", filled(7.0), 1)
+    store.save_weights("best", filled(2.0), 1)
     for step, value in ((1, 50.0), (2, 1.0), (3, 3.0), (4, 5.5)):
         store.save_snapshot(step, filled(value), 3)
     for choice, value in (("last", 7.0), ("best", 2.0), ("average", (1.0 + 3.0 + 5.5) / 3)):
@@ -50,7 +50,7 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     monkeypatch.setattr(row, "Trainer", training)
     parent = Store(tmp_path / ("cd" * 8), "cd" * 32)
     for name, value in (("last", 1.0), ("best", 2.0)):
-        parent.save_weights(name, {"w": torch.full((2,), value)}, {})
+        parent.save_weights(name, {"w": torch.full((2,), value)}, 1)
     spec = changed(decode={"checkpoint": "best"}).model_copy(update={"init_from": "a/b/parent"})
     task = SimpleNamespace(spec=spec, parent_key="cd" * 32, results=str(tmp_path), id="a", seed=1)
     task.keys, task.train_key, task.rung_bleu, task.rungs, task.run_dir = Keys(KEY, None, None), KEY, False, [], tmp_path / KEY[:16]

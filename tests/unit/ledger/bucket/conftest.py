@@ -68,7 +68,7 @@ def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
     store = Store(mirror.root / RUN, KEY, lock)
     for step in range(1, steps + 1):
         store.save(step, {"model": {"w": TENSORS["w"] + step}}, {"step": step})
-    store.save_weights("last", TENSORS, {"step": steps})
+    store.save_weights("last", TENSORS, steps)
     Ledger(mirror.root, lock=lock).write_train(KEY, {"status": "done", "steps": steps})
 
 
