@@ -50,7 +50,7 @@ class RunLock:
         deadline = time.monotonic() + timeout
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while not self._try():
-            if self.claim and _read(self.record_path).get("claim") == self.claim:
+            if self.claim and record_of(self.path).get("claim") == self.claim:
                 self.path.unlink(missing_ok=True)
                 continue
             if time.monotonic() >= deadline:
@@ -60,7 +60,7 @@ class RunLock:
         try:
             if (mirror := object_store.mirror_of(self.path)) is not None:
                 self._lease = mirror.lease(self.path, timeout=max(0.0, deadline - time.monotonic()))
-            self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
+            self.epoch, self._token = record_of(self.path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**identity(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
         except BaseException:
@@ -74,7 +74,7 @@ class RunLock:
             raise FencedError(f"{self.owned}: the lock is not held")
         if self._lease is not None:
             self._lease.check()
-        record = _read(self.record_path)
+        record = record_of(self.path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
             raise FencedError(f"{self.owned}: epoch {self.epoch} is over, now {describe(record)}; nothing more is written")
 
@@ -88,7 +88,7 @@ class RunLock:
             if self._descriptor >= 0:
                 with contextlib.suppress(FencedError, OSError):
                     self.check()
-                    write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
+                    write_json(self.record_path, {**record_of(self.path), "held": False}, check=self.check)
             self._token = ""
             self._close()
 
@@ -125,9 +125,13 @@ class RunLock:
 
 
 def owner(path: Path) -> dict[str, Any] | None:
-    """Returns the record of the live owner of the lock file `path`, None if there is none. Acquires no lock."""
+    """Returns the record of the live owner of the lock file `path`, None if there is none. Acquires no lock.
+
+    A process of another host counts as alive, and one of an earlier boot of this machine as dead.
+    """
     record = record_of(path)
-    return record if _alive(record) else None
+    earlier_boot = record.get("host") == socket.gethostname() and record.get("boot_id") not in (None, _boot_id())
+    return record if record.get("held") and not earlier_boot and not is_over(record) else None
 
 
 def is_over(record: dict[str, Any]) -> bool:
@@ -138,7 +142,7 @@ def is_over(record: dict[str, Any]) -> bool:
 
 def record_of(path: Path) -> dict[str, Any]:
     """Returns the record beside the lock file `path`, whether its owner is alive or not; {} if there is none."""
-    return _read(path.with_name(f"{path.name}.json"))
+    return read_object(path.with_name(f"{path.name}.json")) or {}
 
 
 _known: weakref.WeakSet[RunLock] = weakref.WeakSet()
@@ -151,10 +155,6 @@ def _close_inherited() -> None:
 
 
 os.register_at_fork(after_in_child=_close_inherited)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path) or {}
 
 
 def identity() -> dict[str, Any]:
@@ -176,15 +176,6 @@ def _start_time(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _alive(record: dict[str, Any]) -> bool:
-    """Returns whether the record's process may still run: same boot, pid and start time. Processes of other hosts count as alive."""
-    if not record.get("held"):
-        return False
-    if record.get("host") != socket.gethostname() or record.get("boot_id") is None:
-        return True
-    return record["boot_id"] == _boot_id() and _start_time(record.get("pid", -1)) == record.get("start_time")
 
 
 def describe(record: dict[str, Any]) -> str:
