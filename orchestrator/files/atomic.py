@@ -134,12 +134,10 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
-def remove_temporary(directory: Path) -> list[Path]:
-    """Removes what killed writers left directly in `directory`, and returns the paths. The caller must hold the run's lock."""
-    swept = sorted(directory.glob(".*.tmp")) if directory.is_dir() else []
-    for path in swept:
+def remove_temporary(directory: Path) -> None:
+    """Removes what killed writers left directly in `directory`. The caller must hold the run's lock."""
+    for path in directory.glob(".*.tmp"):
         remove(path)
-    return swept
 
 
 def remove(path: Path) -> None:

@@ -99,13 +99,10 @@ class Ledger:
         decode, which must say `has_texts: false` without its texts."""
         self._write(train_key, f"{folder}/{checked(key)[:16]}.json", key, {**record, "train_key": train_key}, folder)
 
-    def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> Record:
-        """Commits the metrics of a rung and returns the record on disk: the first commit of a step is final."""
-        known = self.read_rungs(train_key).get(step)
-        if known is not None:
-            return known
-        self._write(train_key, f"rungs/{step}.json", train_key, {**metrics, "step": step}, "rung", step)
-        return self.read_rungs(train_key)[step]
+    def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> None:
+        """Commits the metrics of a rung. The first commit of a step is final."""
+        if step not in self.read_rungs(train_key):
+            self._write(train_key, f"rungs/{step}.json", train_key, {**metrics, "step": step}, "rung", step)
 
     def read_rungs(self, train_key: str) -> dict[int, Record]:
         """Metrics by step, in ascending order."""
@@ -181,11 +178,11 @@ class Ledger:
             write_document(path, record, key)
         return path
 
-    def remove_temporary(self, train_key: str) -> list[Path]:
+    def remove_temporary(self, train_key: str) -> None:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
-        directories = (run, *(run / name for name in FOLDERS))
-        return [path for directory in directories for path in atomic.remove_temporary(directory)]
+        for directory in (run, *(run / name for name in FOLDERS)):
+            atomic.remove_temporary(directory)
 
     def places(self, train_key: str) -> list[Path]:
         """Where the run may be, the folder that counts first. A mirror with other weights than the root does not count."""

@@ -88,8 +88,9 @@ def test_writing_again_touches_nothing(ledger):
 
 
 def test_an_acknowledged_rung_stays(ledger):
-    first = ledger.write_rung(TRAIN, 50, {"nll": 3.0, "seconds": 1.0})
-    assert ledger.write_rung(TRAIN, 50, {"nll": 3.0, "seconds": 9.0}) == first == ledger.read_rungs(TRAIN)[50]
+    for seconds in (1.0, 9.0):
+        ledger.write_rung(TRAIN, 50, {"nll": 3.0, "seconds": seconds})
+    assert ledger.read_rungs(TRAIN)[50]["seconds"] == 1.0
     ledger.write_rung(TRAIN, 200, {})
     ledger.write_rung(TRAIN, 100, {})
     assert list(ledger.read_rungs(TRAIN)) == [50, 100, 200]
