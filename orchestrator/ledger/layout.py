@@ -58,19 +58,14 @@ def of_run(run: Path) -> list[str]:
     return [name for name in names if unfinished or ("/ckpt/" not in name and not name.endswith("/journal.jsonl"))]
 
 
-def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
-    """Returns the names of the files of the given sweeps (None: all sweeps)."""
-    found = [f"sweeps/{path.name}" for path in sorted((results / "sweeps").glob("*.json")) if path.is_file() and not path.is_symlink()]
-    stems = None if names is None else {f"sweeps/{name}{end}" for name in names for end in (".json", ".asha.json")}
-    return [name for name in found if belongs(name) and (stems is None or name in stems)]
+def beside_runs(results: Path, sweeps: list[str] | None = None) -> list[str]:
+    """Returns the names of the files of the given sweeps (None: all sweeps), of looks and sessions, and of measured noise and speeds."""
 
+    def wanted(group: str) -> bool:
+        folder, _, name = group.partition("/")
+        return not of_a_run(group) and (folder != "sweeps" or sweeps is None or name in sweeps)
 
-def of_verdicts(results: Path) -> list[str]:
-    """Returns the names of other files that tables and verdicts read: looks, sessions, and measured noise and speeds."""
-    measured = sorted(path for folder in MEASURED for path in (results / folder).glob("*.json"))
-    paths = (results / LOOKS, *sorted((results / "sessions").glob("*.jsonl")), *measured)
-    names = [path.relative_to(results).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
-    return [name for name in names if belongs(name)]
+    return [name for group in sorted(groups_in(results)) if wanted(group) for name in files_in(results, group) if belongs(name)]
 
 
 def writing_order(name: str) -> tuple[int, str]:
@@ -102,7 +97,7 @@ def files_in(root: Path, group: str) -> list[str]:
     """Names, relative to the ledger, of the group's files in `root`."""
     if not of_a_run(group):
         names = [f"{group}{end}" for end in (".json", ".jsonl", ".asha.json", ".stop")]
-        return [name for name in names if is_shared(name) and (root / name).is_file()]
+        return [name for name in names if is_shared(name) and (root / name).is_file() and not (root / name).is_symlink()]
     paths = (Path(folder, file) for folder, _, files in os.walk(root / group) for file in files)  # a folder may be removed meanwhile
     return sorted(name for path in paths if belongs(name := path.relative_to(root).as_posix()) and not path.is_symlink())
 

@@ -103,12 +103,10 @@ class Sweeps:
     children: dict[str, list[SweepRow]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
 
-    def driver(self, key: str) -> str | None:
-        """Describes the process that is driving a sweep with this run; None if there is none."""
-        for row in (*self.rows.get(key, ()), *self.children.get(key, ())):
-            if (record := self.live.get(row.sweep)) is not None:
-                return f"process {record.get('pid')} on {record.get('host')}"
-        return None
+    def driver(self, key: str) -> dict[str, Any] | None:
+        """The record of the process that is driving a sweep with this run; None if there is none."""
+        rows = (*self.rows.get(key, ()), *self.children.get(key, ()))
+        return next((self.live[row.sweep] for row in rows if row.sweep in self.live), None)
 
 
 def paths(results: Path) -> list[Path]:

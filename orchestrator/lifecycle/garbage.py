@@ -7,7 +7,9 @@ is deleted under the lock of its run or sweep, and is whole or gone.
 """
 
 import contextlib
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -27,7 +29,7 @@ from orchestrator.ledger.run_view import FINISHED, RunView
 from orchestrator.ledger.sweep_files import SweepFile, SweepRow, Sweeps, read_sweeps, sweep_name
 
 LOCK = ".lifecycle.lock"
-LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-f]{8}")
+LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-z_]{8}")
 KILLED = "left by a writer that was killed"
 KINDS = {"ckpt": "checkpoints", "weights": "weights", "snapshots": "snapshots"}
 """Folder of tensors in a run -> kind of the item."""
@@ -146,6 +148,13 @@ def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
                     path.unlink(missing_ok=True)
 
 
+@contextmanager
+def temporary_folder(parent: Path, command: str) -> Iterator[Path]:
+    """Yields a new folder in `parent`, which is deleted at the end. If the process is killed, `leftovers` finds it."""
+    with tempfile.TemporaryDirectory(prefix=f".{command}-{os.getpid()}-", dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False) -> Iterator[Item]:
     """Yields the items of one run. held: the caller holds the lock of the run."""
     if run.is_symlink():
@@ -156,10 +165,9 @@ def _inspect_run(run: Path, sweeps: Sweeps, *, weights: bool, held: bool = False
     named = sweeps.rows.get(key, [])
     written = {} if named else ledger.reader.spec(run) or {}
     row = named[0].name if named else f"{written['id']} seed {written.get('seed', '?')}" if "id" in written else ""
-    holder = None if held else owner(run / "lock")
-    occupant = sweeps.driver(key) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
-    if occupant is not None:
-        yield Item(run, "run", f"{occupant} is at work on it", row=row, rule="running")
+    holder = sweeps.driver(key) or (None if held else owner(run / "lock"))
+    if holder is not None:
+        yield Item(run, "run", f"process {holder.get('pid')} on {holder.get('host')} is at work on it", row=row, rule="running")
         return
     for folder in (run, *(run / name for name in (*FOLDERS, *KINDS))):
         left = [] if folder.is_symlink() else sorted([*folder.glob(".*.tmp"), *folder.glob("bad-step-*")])

@@ -3,9 +3,6 @@
 The new run reads only the spec of the recorded one, never its weights, checkpoints or translations.
 """
 
-import os
-import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +17,7 @@ from orchestrator.files.folders import make
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.lifecycle.garbage import temporary_folder
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
 from orchestrator.specs.positions import display
@@ -85,10 +83,5 @@ def fresh_folder(results: Path, into: Path | None, train_key: str) -> Iterator[P
             yield into
         return
     parent = results if results.is_dir() else Path(tempfile.gettempdir())
-    folder = parent / f".repro-{os.getpid()}-{secrets.token_hex(4)}"
-    folder.mkdir()
-    try:
-        with RunLock(folder / "lock").acquire():
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_folder(parent, "repro") as folder, RunLock(folder / "lock").acquire():
+        yield folder

@@ -8,7 +8,6 @@ files at the end. A killed import leaves consistent runs, and a second call comp
 """
 
 import os
-import secrets
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, asked, read_sweeps, sweep_name, together
-from orchestrator.lifecycle.garbage import exclusive, temporary_lock
+from orchestrator.lifecycle.garbage import exclusive, temporary_folder, temporary_lock
 from orchestrator.report import looks
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display, nearest, shown
@@ -62,7 +61,7 @@ def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[
     unknown sweep, no run, damaged records, and other runs in `dest`.
     """
     runs, live, sweeps = _chosen(results, only)
-    others = [*layout.of_sweeps(results, sweeps), *layout.of_verdicts(results)]
+    others = layout.beside_runs(results, sweeps)
     names = [*others, *(name for run in runs for name in packing.names_of(run))]
     damaged = {line.partition("/")[0]: line for line in layout.texts_lacking(results, names)}
     runs = [run for run in runs if run.name not in damaged]
@@ -108,18 +107,13 @@ def import_ledger(path: Path, results: Path, *, keep: bool = False, dry_run: boo
     if not packed.runs(path):
         raise UserError(f"{display(path)}: holds no runs; expected a results folder, or what `results export` wrote")
     make(results, "--results")
-    staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
-    with interrupt.raising(), exclusive(results):
-        try:
-            staging.mkdir(mode=0o700)
-            names = _copy(path, staging)
-            if problems := list(layout.problems_of(staging, names)):
-                more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
-                raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
-            log(*(f"warning: {display(path)}: {line}" for line in layout.texts_lacking(staging, names)))
-            return _merge(staging, results, names, keep, dry_run)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+    with interrupt.raising(), exclusive(results), temporary_folder(results, "import") as staging:
+        names = _copy(path, staging)
+        if problems := list(layout.problems_of(staging, names)):
+            more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
+            raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
+        log(*(f"warning: {display(path)}: {line}" for line in layout.texts_lacking(staging, names)))
+        return _merge(staging, results, names, keep, dry_run)
 
 
 def _copy(path: Path, staging: Path) -> list[str]:
@@ -127,7 +121,7 @@ def _copy(path: Path, staging: Path) -> list[str]:
     held = [name for name in packed.tables_in(path) if layout.belongs(name)]
     runs = [path / name for name in sorted({run.name for run in packed.runs(path)}) if (path / name).is_dir()]
     loose = [name for run in runs if not run.is_symlink() and owner(run / "lock") is None for name in layout.of_run(run)]
-    loose += [*layout.of_sweeps(path, None), *layout.of_verdicts(path)]
+    loose += layout.beside_runs(path)
     packing.write_files(path, [name for name in held if name not in set(loose)], staging)
     for name in loose:
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
