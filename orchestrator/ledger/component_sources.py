@@ -11,14 +11,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.ledger.keys import component_versions
+from orchestrator.ledger.results import Ledger
 from orchestrator.paths import ROOT
-
-if TYPE_CHECKING:
-    from orchestrator.ledger.results import Ledger
 
 EQUAL: dict[str, list[str]] = json.loads(Path(__file__).with_name("equal_sources.json").read_text())
 """File -> sha256 of all syntax trees that train to the same bits: the current source, its earlier versions and files merged into it.
@@ -41,7 +39,7 @@ def hashes(model: Any) -> dict[str, str]:
     return {file: sha for file in sorted(modules - shared) if (sha := _sha256(file)) is not None}
 
 
-def changed(record: Mapping[str, Any] | None, ledger: "Ledger") -> list[str]:
+def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
     """Returns the files that changed since a run's record (train.json), and PARENT if its parent changed. Empty without hashes."""
     known = record or {}
     found = _edited(known.get("sources") or {}, _sha256)
