@@ -39,7 +39,6 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensors]
     state: dict[str, Any]
-    path: Path
 
 
 class Store:
@@ -110,7 +109,7 @@ class Store:
             raise CorruptError(f"manifest says step {manifest['step']}")
         files = read_verified(path, manifest)
         state = json.loads(files.pop("state.json"))
-        return Checkpoint(manifest["step"], {name.removesuffix(".safetensors"): unpack(data) for name, data in files.items()}, state, path)
+        return Checkpoint(manifest["step"], {name.removesuffix(".safetensors"): unpack(data) for name, data in files.items()}, state)
 
     def generations(self) -> dict[int, Path]:
         """The checkpoints by step, oldest first, not verified."""

@@ -1,5 +1,4 @@
 import errno
-import json
 import os
 import random
 import signal
@@ -10,7 +9,7 @@ import torch
 from orchestrator.errors import FencedError
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.weights import CorruptError, weights_sha256
+from orchestrator.ledger.weights import CorruptError, read_manifest, weights_sha256
 from tests.unit.conftest import refused
 
 KEY = "ab" * 32
@@ -242,7 +241,7 @@ def test_slot_changes_with_its_record_or_not_at_all(store, tmp_path, forked, poi
     assert "no best weights" in refused(store.weights, "best")[0]
     save(1)
     assert forked(lambda: save(2), f"{point}:kill") == -signal.SIGKILL
-    step = json.loads((tmp_path / "weights" / "best.json").read_text())["manifest"]["meta"]["step"]
+    step = read_manifest(tmp_path / "weights" / "best.json", KEY)["meta"]["step"]
     assert step == (2 if point == "weights_manifest_post_rename" else 1)
     assert torch.equal(store.weights("best")["w"], torch.full((2,), float(step)))
     save(3)
