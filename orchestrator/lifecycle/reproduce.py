@@ -17,6 +17,7 @@ from orchestrator.files.folders import make
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.run_view import RunView
 from orchestrator.lifecycle.garbage import temporary_folder
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
@@ -59,12 +60,9 @@ def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> V
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
     """Reads the records of a run; other scorings of the row are included only if its keys are the recorded ones."""
-    assert keys.train is not None
-    score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.keys else {})
-    scores = {name: ledger.record(keys.train, "score", key) for name, key in score_keys.items() if key is not None}
-    decoded = {} if keys.decode is None else ledger.record(keys.train, "decode", keys.decode) or {}
-    found = {name: score for name, score in scores.items() if score is not None}
-    return Evidence(ledger.read_train(keys.train) or {}, ledger.read_capsule(keys.train) or {}, decoded, found)
+    view = RunView.read(ledger, task.scoring_keys if keys == task.keys else {"": keys})
+    scores = {name: score for name, score in view.scores.items() if score is not None}
+    return Evidence(view.training, view.capsule or {}, view.decoding or {}, scores)
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1") -> Verd
         where.write_capsule(key, CAPSULE | {"git_commit": commit})
         where.write_decode(key, DECODE, {}, ["x", "y"])
         where.write_record(key, "score", SCORE, {"bleu": 20.0})
-    task = SimpleNamespace(id="a/b/c", train_key=KEY, keys=Keys(KEY, DECODE, SCORE), scorings={})
+    task = SimpleNamespace(id="a/b/c", train_key=KEY, keys=(keys := Keys(KEY, DECODE, SCORE)), scoring_keys={"": keys})
     return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh)  # type: ignore[arg-type]
 
 
