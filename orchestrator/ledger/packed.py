@@ -58,13 +58,10 @@ def line_of(path: Path) -> "Line | None":
 
 def files(folder: Path) -> list[Path]:
     """The JSON files of RUN16 or RUN16/FOLDER, sorted, packed ones included."""
-    found = set(folder.glob("*.json"))
     root = folder.parent if RUN.fullmatch(folder.name) else folder.parents[1]
-    prefix = f"{folder.relative_to(root).as_posix()}/"
-    for name in tables_in(root):
-        if name.startswith(prefix) and name.endswith(".json") and "/" not in name[len(prefix) :]:
-            found.add(root / name)
-    return sorted(found)
+    parent = folder.relative_to(root).as_posix()
+    held = (root / name for name in tables_in(root) if name.endswith(".json") and name.rpartition("/")[0] == parent)
+    return sorted({*folder.glob("*.json"), *held})
 
 
 def runs(root: Path) -> list[Path]:

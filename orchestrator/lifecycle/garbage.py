@@ -29,6 +29,7 @@ from orchestrator.ledger.run_view import FINISHED, RunView
 from orchestrator.ledger.sweep_files import SweepFile, SweepRow, Sweeps, read_sweeps, sweep_name
 
 LOCK = ".lifecycle.lock"
+"""Held by `gc --delete` and `results import`, which exclude each other."""
 LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-z_]{8}")
 KILLED = "left by a writer that was killed"
 KINDS = {"ckpt": "checkpoints", "weights": "weights", "snapshots": "snapshots"}
@@ -74,7 +75,7 @@ def collect(results: Path, *, weights: bool = False, delete: bool = False) -> Ga
 
     Raises LockedError if another `gc --delete` or `results import` is working on this folder.
     """
-    with exclusive(results) if delete else contextlib.nullcontext():
+    with temporary_lock(RunLock(results / LOCK)) if delete else contextlib.nullcontext():
         sweeps, found = read_sweeps(results), list[Item]()
         for run in sorted(results.iterdir()):
             if RUN.fullmatch(run.name) and run.is_dir():
@@ -128,11 +129,6 @@ def _delete(item: Item) -> None:
         atomic.fsync_dir(path.parent)
         fault("gc_post_rename")
     atomic.remove(path)
-
-
-def exclusive(results: Path) -> contextlib.AbstractContextManager[RunLock]:
-    """Excludes every other `gc --delete` and import of this folder. Raises LockedError if one is running."""
-    return temporary_lock(RunLock(results / LOCK))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import SweepFile, asked, read_sweeps, sweep_name, together
-from orchestrator.lifecycle.garbage import exclusive, temporary_folder, temporary_lock
+from orchestrator.lifecycle.garbage import LOCK, temporary_folder, temporary_lock
 from orchestrator.report import looks
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display, nearest, shown
@@ -107,7 +107,7 @@ def import_ledger(path: Path, results: Path, *, keep: bool = False, dry_run: boo
     if not packed.runs(path):
         raise UserError(f"{display(path)}: holds no runs; expected a results folder, or what `results export` wrote")
     make(results, "--results")
-    with interrupt.raising(), exclusive(results), temporary_folder(results, "import") as staging:
+    with interrupt.raising(), temporary_lock(RunLock(results / LOCK)), temporary_folder(results, "import") as staging:
         names = _copy(path, staging)
         if problems := list(layout.problems_of(staging, names)):
             more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
