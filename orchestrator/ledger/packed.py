@@ -13,6 +13,7 @@ place of the text of its statistics; `with_text` restores the text. Packed runs 
 import functools
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,7 @@ def files(folder: Path) -> list[Path]:
     """The JSON files of RUN16 or RUN16/FOLDER, sorted, packed ones included."""
     root = folder.parent if RUN.fullmatch(folder.name) else folder.parents[1]
     parent = folder.relative_to(root).as_posix()
-    held = (root / name for name in tables_in(root) if name.endswith(".json") and name.rpartition("/")[0] == parent)
-    return sorted({*folder.glob("*.json"), *held})
+    return sorted({*folder.glob("*.json"), *(root / name for name in tables_in(root).by_folder.get(parent, ()) if name.endswith(".json"))})
 
 
 def runs(root: Path) -> list[Path]:
@@ -114,18 +114,30 @@ class Line:
             return None
 
 
-def tables_in(root: Path) -> Mapping[str, Line]:
+class Lines(dict[str, Line]):
     """Name of a file (`RUN16/train.json`) -> its line, of all tables of a ledger."""
+
+    @functools.cached_property
+    def by_folder(self) -> Mapping[str, list[str]]:
+        """Folder (`RUN16/decode`) -> the names of its files."""
+        folders = defaultdict[str, list[str]](list)
+        for name in self:
+            folders[name.rpartition("/")[0]].append(name)
+        return folders
+
+
+def tables_in(root: Path) -> Lines:
+    """The lines of all tables of a ledger."""
     folder = root / FOLDER
     try:
         return _tables(folder, folder.stat().st_mtime_ns)
     except OSError:
-        return {}
+        return Lines()
 
 
 @functools.lru_cache(maxsize=8)
-def _tables(folder: Path, _modified: int) -> Mapping[str, Line]:
-    lines = {}
+def _tables(folder: Path, _modified: int) -> Lines:
+    lines = Lines()
     for path in sorted(folder.glob("[!.]*")):
         column = functools.cache(functools.partial(_column, path, documents.read_bytes(path) or b""))
         for row, name in enumerate(column("file").to_pylist()):

@@ -182,11 +182,9 @@ def _recording(target: Any, reads: dict[str, None], prefix: str = "") -> Any:
 @functools.cache
 def _recording_class(cls: type) -> type:
     names = [each.name for each in dataclasses.fields(cls)]
-    return (
-        cls
-        if isinstance(vars(cls).get(names[0]), functools.cached_property)
-        else type(cls.__name__, (cls,), {name: _field(name) for name in names})
-    )
+    if isinstance(vars(cls).get(names[0]), functools.cached_property):
+        return cls
+    return type(cls.__name__, (cls,), {name: _field(name) for name in names})
 
 
 _getter = functools.cache(operator.attrgetter)
