@@ -262,7 +262,7 @@ def compare(a: Target, b: Target, *, metric: str | None = None, seeds: Iterable[
         known = ", ".join(own for row, against, own in judged if (row, against) == (ours.id, base.id))
         raise UserError(f"{a}: no {metric} of both rows; expected one of {known}")
     effect = found.effect
-    answer = None if effect is None or effect.difference is None else effect.difference.other_sentences
+    answer = None if effect is None else effect.answer
     done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
     ending = TUNED if family.searches else ""
     return Comparison(

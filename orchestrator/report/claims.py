@@ -7,7 +7,7 @@ uses the family of the whole table with every control that has results. P-values
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -60,13 +60,9 @@ class Comparisons:
         self.usual = self.starts if usual is None else usual
         self.planned, self.recording = planned or {}, recording
         self.claims = self._claims(stated)
-        self._matched: dict[str, list[str]] = {}  # row -> addresses of its matched controls
-        for row in rows:
-            if row.control is not None:
-                self._matched.setdefault(row.control.against, []).append(row.id)
-        self._floor = partial(noise_floor.of_family, reader.ledger, self.rows)
-        self._effects: dict[str, Effects] = {}
-        self._between: dict[tuple[str, str, str], Effect | None] = {}
+        floor = partial(noise_floor.of_family, reader.ledger, self.rows)
+        self._of_metric = cache(lambda metric: Effects(rows, outcomes, reader, metric, floor))
+        self._effect = cache(self._between)
 
     @cached_property
     def judgements(self) -> list[Judgement]:
@@ -78,9 +74,8 @@ class Comparisons:
             p_of([effect.difference for effect in effects], [effect.delta for effect in effects], expected.sign)
             for effects, (_, _, expected) in zip(found, asked, strict=True)
         ]
-        tests: dict[Any, float] = {}  # a claim on the same runs counts once
         names = [self._test(claim, effects, expected) for effects, (claim, _, expected) in zip(found, asked, strict=True)]
-        tests |= {name: p for name, p in zip(names, raw, strict=True) if p is not None}
+        tests = {name: p for name, p in zip(names, raw, strict=True) if p is not None}  # a claim on the same runs counts once
         adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
         looks, states = Looks(self.reader.ledger), dict[tuple[str, str | None], State]()
         made = []
@@ -153,7 +148,8 @@ class Comparisons:
         """Returns addresses of the rows to beat: the row that the claim names, and if that is the usual row, the row's controls."""
         if claim.against is None or claim.against != self.usual.get(claim.row) or _claimed_effect(claim) == 0:
             return [] if claim.against is None else [claim.against]
-        return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *self._matched.get(claim.row, ())]))
+        matched = [row.id for row in self.rows.values() if row.control is not None and row.control.against == claim.row]
+        return list(dict.fromkeys([claim.against, *self.rows[claim.row].control_rows, *matched]))
 
     def _effects_of(self, claim: RowClaim, sign: float) -> tuple[Effect, ...]:
         """Returns the differences to the controls, the strongest first. Controls with the same runs count once, controls with one seed not.
@@ -190,15 +186,10 @@ class Comparisons:
         ahead = [effect.against for effect in rivals[1:] if effect.difference is None and sign * effect.delta < 0 < sign * rivals[0].delta]
         return f"{short_id(ahead[0])} is ahead with one seed" if ahead else ""
 
-    def _effect(self, metric: str, row: str, against: str) -> Effect | None:
-        key = metric, row, against
-        if key not in self._between:
-            self._between[key] = self._widened(self._of_metric(metric).between(row, against), row, against)
-        return self._between[key]
-
-    def _widened(self, effect: Effect | None, row: str, against: str) -> Effect | None:
-        """Returns the effect between tuned rows with the additional variance of their choices: the squared change that more trials may
-        cause (`expected_best.gap`), in units of the metric. Rows without tuning add no variance."""
+    def _between(self, metric: str, row: str, against: str) -> Effect | None:
+        """Returns the effect of a row against another one. Between tuned rows it has the additional variance of their choices: the squared
+        change that more trials may cause (`expected_best.gap`), in units of the metric."""
+        effect = self._of_metric(metric).between(row, against)
         if effect is None or effect.difference is None or not (by := self.rows[row].chosen_by or self.rows[against].chosen_by):
             return effect
         trials = [self.rows[name].trials for name in (row, against)]
@@ -225,11 +216,6 @@ class Comparisons:
         """Returns seed -> the last value of a validation metric."""
         runs = {o.seed: self.reader.ledger.history(str(o.keys.train)) for o in self.outcomes.get(row, ())}
         return {seed: float(report[metric]) for seed, reports in runs.items() for report in reports if metric in report}
-
-    def _of_metric(self, metric: str) -> Effects:
-        if metric not in self._effects:
-            self._effects[metric] = Effects(list(self.rows.values()), self.outcomes, self.reader, metric, self._floor)
-        return self._effects[metric]
 
     def _test(self, claim: RowClaim, effects: Sequence[Effect], expected: Expectation) -> Any:
         runs = self._of_metric(str(claim.metric)).runs

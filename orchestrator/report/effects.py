@@ -59,9 +59,14 @@ class Effect:
     adjustment: float = 0.0
 
     @property
+    def answer(self) -> Answer | None:
+        """Returns the test over other seeds and sentences; None if an arm has one seed."""
+        return None if self.difference is None else self.difference.other_sentences
+
+    @property
     def interval(self) -> str:
         """Returns D with its interval over other seeds and sentences, as text."""
-        return interval(self.metric, self.delta, None if self.difference is None else self.difference.other_sentences)
+        return interval(self.metric, self.delta, self.answer)
 
     @property
     def shares(self) -> str:
@@ -133,14 +138,9 @@ class Effects:
         key = self.keys[row]
         if key not in self._models:
             first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key and self.rows[row_id].kind == "run"]
-            spec = self.rows[first].spec
-            floor = None if spec is None else self.floor(spec, self.metrics[first])
-            devices = {
-                self.runs[row_id]: {
-                    seed: str(each["device"] or "") for seed, each in zip(self.seeds[row_id], self.capsules[row_id], strict=True)
-                }
-                for row_id in alike
-            }
+            floor = self.floor(self.rows[first].run_spec, self.metrics[first])
+            named = {row_id: [str(each["device"] or "") for each in self.capsules[row_id]] for row_id in alike}
+            devices = {self.runs[row_id]: dict(zip(self.seeds[row_id], own, strict=True)) for row_id, own in named.items()}
             self._models[key] = MixedModel({self.runs[row_id]: self.seeds[row_id] for row_id in alike}, floor, devices)
         return self._models[key]
 

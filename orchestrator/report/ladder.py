@@ -168,9 +168,7 @@ def _point(size: Size, sizes: Sequence[Size], row: str, base: str, nll: bool) ->
 
 
 def _slope(points: Sequence[Point]) -> tuple[float, Answer] | None:
-    known = [
-        (p.params, p.effect.delta, p.effect.difference.other_sentences) for p in points if p.params and p.effect.difference is not None
-    ]
+    known = [(p.params, p.effect.delta, answer) for p in points if p.params and (answer := p.effect.answer) is not None]
     return slope(*zip(*known, strict=True)) if known else None
 
 

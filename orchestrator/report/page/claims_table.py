@@ -207,7 +207,7 @@ def _plain(corpus: str) -> str:
 def _ends(panel: str, effect: Effect | None) -> dict[str, float]:
     if effect is None:
         return {}
-    found = None if effect.difference is None else effect.difference.other_sentences
+    found = effect.answer
     return {panel: effect.delta, **({} if found is None else {f"{panel}_low": found.low, f"{panel}_high": found.high})}
 
 

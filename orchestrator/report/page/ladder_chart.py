@@ -20,7 +20,7 @@ def of_ladder(found: Ladder) -> Spec | None:
     for line in found.lines:
         for each in line.points:
             if each.params:
-                known = None if each.effect.difference is None else each.effect.difference.other_sentences
+                known = each.effect.answer
                 ends = {} if known is None else {"low": known.low, "high": known.high}
                 row = f"{short_id(line.row)} over {' or '.join(controls[line.row])}"
                 about = {"row": row, "metric": line.metric, "size": each.profile, "x": each.params, "joined": line.slope is not None}
