@@ -152,17 +152,13 @@ def points(section: Section, order: Sequence[str]) -> list[Spec]:
     """
     found: list[Spec] = []
     for place, row_id in enumerate(order):
-        curves: dict[str, dict[int, list[tuple[int, float]]]] = {}
-        for outcome in section.outcomes.get(row_id, ()):
-            if outcome.keys.train is None:
-                continue
-            for metric, curve in _curves(section, outcome.keys.train).items():
-                curves.setdefault(metric, {})[outcome.seed] = curve
-        for metric, seeds in curves.items():
-            about = {"r": place, "m": METRICS[metric]}
+        runs = {o.seed: _curves(section, o.keys.train) for o in section.outcomes.get(row_id, ()) if o.keys.train is not None}
+        for metric, title in METRICS.items():
+            about = {"r": place, "m": title}
+            seeds = {seed: curve for seed, curves in runs.items() if (curve := curves.get(metric))}
             for seed, curve in seeds.items():
                 found += [about | {"v": "seed", "s": seed, "x": x, "y": round(y, 4)} for x, y in thinned(curve)]
-            found += [about | point for point in thinned(_mean(list(seeds.values())))]
+            found += [about | point for point in thinned(_mean([*seeds.values()]))]
     return found
 
 
@@ -172,8 +168,7 @@ def _curves(section: Section, key: str) -> dict[str, list[tuple[int, float]]]:
     for step, rung in ledger.read_rungs(key).items():
         reports[step] = {**rung, **reports.get(step, {})}
     values = {metric: [(step, number(reports[step].get(metric))) for step in sorted(reports)] for metric in METRICS}
-    known = {metric: [(step, value) for step, value in curve if value is not None] for metric, curve in values.items()}
-    return {metric: curve for metric, curve in known.items() if curve}
+    return {metric: [(step, value) for step, value in curve if value is not None] for metric, curve in values.items()}
 
 
 def thinned(curve: Sequence[Any]) -> list[Any]:
@@ -185,12 +180,13 @@ def thinned(curve: Sequence[Any]) -> list[Any]:
 
 def _mean(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Spec]:
     """Returns the mean at the steps that all seeds have."""
-    by_step = [dict(curve) for curve in curves]
-    steps = sorted(set(by_step[0]).intersection(*by_step[1:]))
-    values = {step: [each[step] for each in by_step] for step in steps}
+    by_step: dict[int, list[float]] = {}
+    for step, value in sorted(point for curve in curves for point in curve):
+        by_step.setdefault(step, []).append(value)
     return [
         {"v": "mean", "x": step, "y": round(statistics.fmean(own), 4), "l": round(min(own), 4), "h": round(max(own), 4)}
-        for step, own in values.items()
+        for step, own in by_step.items()
+        if len(own) == len(curves)
     ]
 
 

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
+from urllib.parse import quote
 
 import vl_convert
 
@@ -49,7 +50,7 @@ def report(
         files |= _page(texts.get(paper, f"# {_md(paper)}"), [each for each in sections if _paper(each) == paper], f"{name}-{paper}")
     twice = any(section.second for section in sections)
     parts, figures = _claims(sections, name, twice=twice)
-    pages = "Pages: " + ", ".join(f"[{paper}]({_address(name)}-{_address(paper)}.md)" for paper in papers)
+    pages = "Pages: " + ", ".join(f"[{paper}]({_address(f'{name}-{paper}.md')})" for paper in papers)
     return files | figures | {f"{name}.md": _joined([front, *parts, pages])}
 
 
@@ -72,9 +73,8 @@ def _page(text: str, sections: Sequence[Section], name: str) -> dict[str, str]:
         own = {key: spec for key, spec in drawn.items() if spec is not None}
         at = f"{name}-{sections.index(section)}" if section.searches else name
         files = {key: f"{at}-{key if key in _TITLES else 'speed'}.svg" for key in own}
-        figures |= {
-            files[key]: _svg(spec, 760 if key == "curves" else 360) for key, spec in own.items()
-        }  # pixels; two of 360 fit on GitHub
+        widths = {"curves": 760}  # pixels; two charts of 360 fit on GitHub
+        figures |= {files[key]: _svg(spec, widths.get(key, 360)) for key, spec in own.items()}
         parts += _part(section, files, named=several)
     return figures | {f"{name}.md": _joined(parts)}
 
@@ -136,10 +136,10 @@ def _provenance(section: Section) -> str:
     runs, environments = provenance(section)
     lines = [f"This table again:\n\n```sh\n{visible(command(section))}\n```"]
     for letter, fields in environments.items():
-        keys = [run.key for run in runs if run.environment == letter]
+        count = sum(run.environment == letter for run in runs)
         about = [(said, str(fields[name])) for key, said in KNOWN.items() for name in fields if name.rpartition(".")[2] == key]
         known = ", ".join(f"{said} {value[:12] if said == 'commit' else value}" for said, value in about)
-        lines.append(f"- {counted(len(keys), 'run')}: {_md(known)}.")
+        lines.append(f"- {counted(count, 'run')}: {_md(known)}.")
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
 
@@ -147,22 +147,15 @@ def _folded(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
-def _address(file: str) -> str:
-    """Returns a file's name as a relative address, with special characters escaped."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-._@+") else "".join(f"%{b:02X}" for b in c.encode()) for c in file)
+_address = partial(quote, safe="@+")
+"""A file's name as a relative address."""
 
 
 def _svg(spec: dict[str, Any], width: int | None) -> str:
     """Returns the chart as SVG on white, because a README may have a light or dark background. width: None for panels side by side."""
-    config = {
-        "background": "white",
-        "font": "Arial, Helvetica, Liberation Sans, sans-serif",
-        "view": {"stroke": None},
-        "axis": {"gridColor": _colours()["line"]},
-    }
-    return str(
-        vl_convert.vegalite_to_svg(_resolved(spec) | ({} if width is None or "hconcat" in spec else {"width": width}) | {"config": config})
-    )
+    font, grid = "Arial, Helvetica, Liberation Sans, sans-serif", {"gridColor": _colours()["line"]}
+    drawn = _resolved(spec) | {"config": {"background": "white", "font": font, "view": {"stroke": None}, "axis": grid}}
+    return str(vl_convert.vegalite_to_svg(drawn | ({} if width is None or "hconcat" in spec else {"width": width})))
 
 
 def _resolved(value: Any) -> Any:

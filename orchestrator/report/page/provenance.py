@@ -1,24 +1,19 @@
 """Provenance of the figures: runs with their keys, and their environments; and the keys of specs that differ."""
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.ledger.provenance import flat
-from orchestrator.report.find import is_shipped
+from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.report.page.section import Section
 from orchestrator.specs.row import short_id
 
 
-@dataclass(frozen=True)
-class RunLine:
-    """One run. environment: letter of its environment. shipped: the run came with the product."""
+class RunLine(NamedTuple):
+    """One run of a row. environment: letter of its environment. shipped: the run came with the product."""
 
     row: str
-    seed: int
-    status: str
-    bleu: float | None
-    key: str
+    outcome: SeedResult
     environment: str
     shipped: bool
 
@@ -38,8 +33,7 @@ def provenance(section: Section) -> tuple[list[RunLine], dict[str, dict[str, Any
             letter = letters.setdefault(text, chr(ord("A") + count) if (count := len(letters)) < 26 else f"A{count}") if capsule else ""
             if capsule:
                 environments[letter] = {name: value for name, value in flat(capsule).items() if value is not None}
-            shipped = bool(key) and is_shipped(ledger, key)
-            runs.append(RunLine(short_id(row.id), outcome.seed, outcome.status, outcome.bleu, key[:16], letter, shipped))
+            runs.append(RunLine(short_id(row.id), outcome, letter, bool(key) and is_shipped(ledger, key)))
     return runs, environments
 
 

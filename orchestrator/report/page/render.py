@@ -37,7 +37,7 @@ def page(title: str, sections: Sequence[Section], version: str, ladders: Sequenc
     parts = [_part(section, index) for index, section in enumerate(sections)]
     climbed = [{"ladder": each, "at": f"ladder{index}", "chart": of_ladder(each)} for index, each in enumerate(ladders)]
     charted = any(part["charts"] for part in parts) or any(each["chart"] for each in climbed)
-    claims = _claims(sections) if begins_with_claims(sections) else None
+    claims = claims_table(sections) if begins_with_claims(sections) else None
     return rendered("page.html", title=title, version=version, charted=charted, parts=parts, ladders=climbed, claims=claims)
 
 
@@ -47,27 +47,11 @@ def rendered(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(made=made, asset=_asset, script=_embedded, **values)
 
 
-def _claims(sections: Sequence[Section]) -> dict[str, Any]:
-    found = claims_table(sections)
-    keys = [[_sort_key(cell) for cell in row] for row in found.rows]
-    numeric = [all(isinstance(key, float) for key in column if key != "") for column in zip(*keys, strict=True)]
-    rows = [[{"text": cell, "key": key} for cell, key in zip(*pair, strict=True)] for pair in zip(found.rows, keys, strict=True)]
-    return {"heads": found.heads, "numeric": numeric, "rows": rows, "left": found.left}
-
-
 def _part(section: Section, index: int) -> dict[str, Any]:
     """Returns the template's values for one table. `at`: prefix of its anchors."""
     table, at = section.table, f"t{index}-" if index else ""
     made = layout(table)
-    shown = made.columns
-    rows = [
-        {
-            "anchor": f"{at}row-{re.sub('[^A-Za-z0-9_.-]', '-', short_id(line.id))}",
-            "base": line.id == table.base,
-            "cells": [{"text": column.cells[place], "key": _sort_key(column.cells[place]), "number": column.numeric} for column in shown],
-        }
-        for place, line in enumerate(table.rows)
-    ]
+    anchors = {line.id: f"{at}row-{re.sub('[^A-Za-z0-9_.-]', '-', short_id(line.id))}" for line in table.rows}
     ranked = sorted((line for line in table.rows if line.score is not None), key=lambda line: line.score or 0.0, reverse=True)
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
     keys, values = varying(section)
@@ -78,8 +62,9 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "at": at,
         "title": table.table,
         "headline": headline(section),
-        "columns": shown,
-        "rows": rows,
+        "columns": made.columns,
+        "anchors": anchors,
+        "base": table.base,
         "diamonds": any(one.judgement.claim.effect is not None for one in answers(table)),
         "charts": {name: spec for name, spec in drawn.items() if spec is not None},
         "quality": list(quality),
@@ -108,6 +93,11 @@ def _assumed(rows: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return ({"all rows": common} if common else {}) | {name: left for name, left in own.items() if left}
 
 
+def _numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Returns for each column whether all its cells with a text have a number."""
+    return [all(isinstance(_sort_key(cell), float) for cell in column if cell) for column in zip(*rows, strict=True)]
+
+
 def _sort_key(text: str) -> float | str:
     """Returns the first number of a cell, `4.31M` as 4310000, or the text if there is none."""
     first = re.match(r"[+-]?[\d.,]+[kMG]?", text)
@@ -126,6 +116,7 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
+    made.filters |= {"numeric": _numeric, "sort_key": _sort_key}
     made.policies["json.dumps_function"] = json_text
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return made
