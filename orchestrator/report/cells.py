@@ -10,12 +10,13 @@ from orchestrator.errors import UserError
 from orchestrator.report.figures import OURS, RATES, SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL, ROUGE
+from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import short_id
 from orchestrator.specs.table import FAILED, SCORED, number
 
-_ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
-_TITLES = OURS | _ROUGE | {"words_per_second": "words/s", "train_hours": "training, h"}
+_TITLES = OURS | {name: TITLES[name] for name in ROUGE} | {"words_per_second": "words/s", "train_hours": "training, h"}
+_COUNTS = ("params", "params_added")
 _SCORES = ("bleu", "delta", "bleu_spread")
 _WORDS = ("against", "verdict", "nll", "chrf_delta", "parts", "controls")
 
@@ -82,7 +83,7 @@ def figure(column: str, value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if column in ("params", "params_added"):
+    if column in _COUNTS:
         sign = "+" if column == "params_added" else ""
         return f"{value / 1e6:{sign}.2f}M" if abs(value) >= 1e5 else f"{value:{sign},}"
     if column in (*_SCORES, *SPEEDS):
@@ -211,16 +212,13 @@ def layout(table: Table, names: Sequence[str] = ()) -> Layout:
 
 def with_units(found: Sequence[Column]) -> list[Column]:
     """Moves the M of parameters to the head of its columns if all their cells have it: `params, M` instead of 88.0M in each."""
-    made = list(found)
-    for name in ("params", "params_added"):
-        own = [c for c in made if c.name == name]
-        if not all(cell.endswith("M") for c in own for cell in c.cells if cell):
-            continue
-        for c in own:
-            base, bracket, rest = c.title.partition(" (")
-            cells = [cell.removesuffix("M") for cell in c.cells]
-            made[made.index(c)] = replace(c, title=f"{base}, M{bracket}{rest}", cells=cells)
-    return made
+    others = {c.name for c in found if c.name not in _COUNTS or not all(cell.endswith("M") for cell in c.cells if cell)}
+    return [c if c.name in others else _in_millions(c) for c in found]
+
+
+def _in_millions(column: Column) -> Column:
+    base, bracket, rest = column.title.partition(" (")
+    return replace(column, title=f"{base}, M{bracket}{rest}", cells=[cell.removesuffix("M") for cell in column.cells])
 
 
 def _constant(column: Column) -> bool:

@@ -72,8 +72,6 @@ class Finder:
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
         """Returns every seed of the row with a record, sorted. `seeds`: seeds to search for besides the seeds in the ledger."""
-        if row.spec is None:
-            return []
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
         return [outcome for outcome in found if outcome is not None]
 
@@ -137,8 +135,8 @@ class Finder:
         starts = (((self.ledger.read_train(str(keys.train)) or {}).get("parent") or {}, keys) for _, keys in runs)
         return next((keys for start, keys in starts if start and start.get("key") == parent), None)
 
-    def score(self, row: Row, keys: Keys) -> Record | None:
-        return None if keys.train is None or keys.score is None else self.ledger.record(keys.train, "score", keys.score)
+    def score(self, keys: Keys | None) -> Record | None:
+        return None if keys is None or keys.train is None or keys.score is None else self.ledger.record(keys.train, "score", keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:
         if row.spec is None or keys.train is None or keys.decode is None or keys.score is None:
@@ -177,13 +175,8 @@ class Finder:
         )
 
     def _others(self, row: Row) -> dict[str, Record]:
-        found: dict[str, Record] = {}
-        for name, how in row.also.items():
-            other = row.rescored(how)
-            record = None if (keys := self.keys(other)) is None else self.score(other, keys)
-            if record is not None:
-                found[name] = record
-        return found
+        known = {name: self.score(self.keys(row.rescored(how))) for name, how in row.also.items()}
+        return {name: record for name, record in known.items() if record is not None}
 
     def _index(self, spec: RunSpec) -> dict[str, dict[int, Keys]]:
         """Maps the digest of a spec without its seed to {seed: keys}, for the runs on the spec's corpus."""

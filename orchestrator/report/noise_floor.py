@@ -48,8 +48,7 @@ def measure(row: Row, outcomes: Outcomes, reader: StatisticsReader) -> dict[str,
     record: dict[str, Any] = {"row": row.id, "family": family(row.run_spec), "metrics": {}}
     for metric in WIDTHS:
         arm = Effects([row], outcomes, reader, metric).arms.get(row.id)
-        spread = None if arm is None else own(arm.scores)
-        if arm is None or spread is None:
+        if arm is None or (spread := own(arm.scores)) is None:
             continue
         found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": sentence_error(arm)}
         record["metrics"][metric] = {name: round(v, 5) for name, v in found.items()} | {"df": round(spread.df)}

@@ -135,7 +135,7 @@ def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResul
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         done = next((o for o in outcomes[row.id] if o.status == "done"), None)
-        for line in () if done is None else (finder.score(row, done.keys) or {}).get("doubts", ()):
+        for line in () if done is None else (finder.score(done.keys) or {}).get("doubts", ()):
             rows_of.setdefault(str(line), []).append(short_id(row.id))
     return [f"{', '.join(names)}: {line}" for line, names in rows_of.items()]
 

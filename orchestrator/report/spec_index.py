@@ -49,13 +49,14 @@ def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
         text = read_bytes(run / "spec.yaml") or b""
         if (stated := _CORPUS.search(text)) is not None and stated[1] != corpus.encode():
             continue
+        if frozenset(key.decode() for key in _KEY.findall(text)) in said:
+            seen.add(run.name)
+            continue
         key = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)
-        known = frozenset(key.decode() for key in _KEY.findall(text)) in said
-        if known or (key is not None and key[1].decode().startswith(run.name)):
-            record = None if known or key is None else ledger.read_spec(key[1].decode())
-            if known or record is not None:
-                seen.add(run.name)
-            if record is not None and (entry := _entry(record, corpus)) is not None:
+        whole = "" if key is None else key[1].decode()
+        if whole.startswith(run.name) and (record := ledger.read_spec(whole)) is not None:
+            seen.add(run.name)
+            if (entry := _entry(record, corpus)) is not None:
                 yield entry
 
 

@@ -209,8 +209,8 @@ def quality(section: Section) -> dict[str, Spec]:
     speed = relative if timed else ("tokens_per_second", "tokens/s of the runs themselves")
     made = {}
     for field, title, fewer in (("params", "parameters [millions]", True), (*speed, False)):
-        known = [(line, ours, x, y) for line, ours, y in lines if (x := getattr(ours, field)) is not None]
-        dots = [_dot(line, ours, x / 1e6 if field == "params" else x, y) for line, ours, x, y in known]
+        unit = 1e6 if field == "params" else 1.0
+        dots = [_dot(line, ours, x / unit, y) for line, ours, y in lines if (x := getattr(ours, field)) is not None]
         alike = not dots or max(dot["x"] for dot in dots) < 1.01 * min(dot["x"] for dot in dots)  # within one percent
         if not alike and (field != "tokens_per_second" or len(machines) == 1):
             made[field] = _scatter(section, dots, title, name, fewer=fewer) | left_out(far)

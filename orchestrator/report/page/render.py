@@ -54,7 +54,6 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     anchors = {line.id: f"{at}row-{re.sub('[^A-Za-z0-9_.-]', '-', short_id(line.id))}" for line in table.rows}
     ranked = sorted((line for line in table.rows if line.score is not None), key=lambda line: line.score or 0.0, reverse=True)
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
-    keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
     quality = charts.quality(section)
     drawn = {"effects": forest([section]), "curves": charts.curves(section), **quality, **search_charts.drawings(section)}
@@ -70,9 +69,8 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "quality": list(quality),
         "grey": len(section.outcomes) > charts.COLOURS,
         "examples": examples(section, [row for row in order if section.done(row)]),
-        "keys": keys,
-        "values": values,
         "pair": [short_id(table.base) if table.base else "", short_id(best.id) if best else ""],
+        **dict(zip(("keys", "values"), varying(section), strict=True)),
         **dict(zip(("runs", "environments"), provenance(section), strict=True)),
         "notes": [*made.notes, *table.notes],
         "assumed": _assumed({short_id(row.id): row.assumed for row in section.rows if row.kind == "run"}),

@@ -22,7 +22,7 @@ from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 LOWER_IS_BETTER = ("nll",)
-TITLES = {"bleu": "BLEU", "chrf": "chrF", "rougeL": "ROUGE-L", "nll": "test nll"}
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "nll": "test nll"}
 
 
 def of_translation(

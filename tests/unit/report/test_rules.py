@@ -81,7 +81,7 @@ TABLE = """\
 
 def table_of(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
-    monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
+    monkeypatch.setattr(Finder, "score", lambda self, keys: None)
     monkeypatch.setattr(StatisticsReader, "of", lambda self, keys: {})
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
