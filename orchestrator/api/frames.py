@@ -292,5 +292,5 @@ def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:
 def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:
     names = ("status", "reason", "steps", "params", "bleu", "chrf", "tokens_per_second", "sentences_per_second", "signature")
     keys = {f"{name}_key": getattr(one.keys, name) for name in ("train", "decode", "score")}
-    shipped = one.keys.train is not None and is_shipped(ledger, one.keys.train)
+    shipped = is_shipped(ledger, one.keys.train)
     return {name: getattr(one, name) for name in names} | one.also | keys | {"shipped": shipped}

@@ -196,11 +196,11 @@ class Finder:
         return self._by_spec
 
 
-def is_shipped(ledger: Ledger, key: str) -> bool:
+def is_shipped(ledger: Ledger, key: str | None) -> bool:
     """Returns whether a run (by its train key) is only in the published ledger."""
-    if ledger.root.resolve() == PUBLISHED_LEDGER:
-        return True
-    return bool(ledger.mirrors) and not packed.exists(ledger.run_dir(key) / "train.json")
+    if key is None:
+        return False
+    return ledger.root.resolve() == PUBLISHED_LEDGER or (bool(ledger.mirrors) and not packed.exists(ledger.run_dir(key) / "train.json"))
 
 
 def shipped(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[str]]:

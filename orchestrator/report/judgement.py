@@ -65,18 +65,14 @@ class Judgement:
         return "" if self.claim.effect is None else f"{self.claim.effect:+.{DIGITS.get(self.metric, 2)}f}"
 
     @property
-    def word(self) -> str:
-        return self.verdict.word
-
-    @property
     def said(self) -> str:
         """`confirmed`, `open: 0.84 is detectable with 80 % power; 5 seeds would detect +0.45`."""
-        return self.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
+        return self.verdict.word + (f": {self.verdict.reason}" if self.verdict.word == OPEN and self.claim.effect is not None else "")
 
     @property
     def plain(self) -> str:
         """Returns the difference and its verdict: `+0.10 (-0.20 to +0.40), open`."""
-        return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.word])
+        return ", ".join([*([] if self.effect is None else [self.effect.interval]), self.verdict.word])
 
     def as_json(self) -> dict[str, Any]:
         """Returns plain data. effect: the difference to the strongest control; controls: the differences to the other controls."""

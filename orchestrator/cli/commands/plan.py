@@ -83,9 +83,7 @@ def _plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: 
     power = _power(rows, requested or sorted(default_seeds), ledger, stated)
     search = {} if tuning is None else _search(tuning.spec, [row for row in arms if row.id not in searched], len(searched), cost)
     record = {"profile": options.profile} | planned_rows.as_json() | {"cost": {name: each.as_json() for name, each in sums.items()}}
-    shipped = {
-        (row.id, row.seed) for row in planned_rows.every if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)
-    }
+    shipped = {(row.id, row.seed) for row in planned_rows.every if row.status == "done" and is_shipped(ledger, row.keys.train)}
     for each in (*record["parents"], *record["rows"]):
         each |= {"cost": cost[each["id"]].as_json(), "shipped": (each["id"], each["seed"]) in shipped}
     rates = {planned_rows.rates.get(row.id, "") for row in planned_rows.every}

@@ -149,7 +149,7 @@ def _print(answers: list[Answer]) -> None:
             f"{found.p:.2g}" if found.p is not None else "",
             "" if effect is None else ", ".join(map(str, effect.seeds)),
             str(found.look),
-            cell(found.word),
+            cell(found.verdict.word),
         )
     console().print(table)
     for one in answers:

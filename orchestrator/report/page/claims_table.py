@@ -105,7 +105,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
         "" if difference is None else f"{difference.spread.sd:.2f}",
         "" if difference is None else f"{difference.other_sentences.mde:.2f}",
         "" if effect is None else " and ".join(map(str, dict.fromkeys(effect.seeds))),
-        one.word,
+        one.verdict.word,
         "" if found.nll is None else found.nll.plain,
         "" if one.chrf is None else one.chrf.interval,
         "" if effect is None else effect.shares,

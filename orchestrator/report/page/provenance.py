@@ -26,14 +26,14 @@ def provenance(section: Section) -> tuple[list[RunLine], dict[str, dict[str, Any
     environments: dict[str, dict[str, Any]] = {}
     for row in section.rows:
         for outcome in section.outcomes.get(row.id, ()):
-            key = outcome.keys.train or ""
-            whole = outcome.capsule or (ledger.read_capsule(key) if key else None) or {}
+            key = outcome.keys.train
+            whole = outcome.capsule or (None if key is None else ledger.read_capsule(key)) or {}
             capsule = {name: value for name, value in whole.items() if name != "key"}
             text = json.dumps(capsule, sort_keys=True)
             letter = letters.setdefault(text, chr(ord("A") + count) if (count := len(letters)) < 26 else f"A{count}") if capsule else ""
             if capsule:
                 environments[letter] = {name: value for name, value in flat(capsule).items() if value is not None}
-            runs.append(RunLine(short_id(row.id), outcome, letter, bool(key) and is_shipped(ledger, key)))
+            runs.append(RunLine(short_id(row.id), outcome, letter, is_shipped(ledger, key)))
     return runs, environments
 
 
