@@ -17,7 +17,6 @@ Model = typing.TypeVar("Model", bound=BaseModel)
 
 _EXPECTED = {kind: words for words, kinds in mapped(__file__, "expected.txt").items() for kind in kinds.split()}
 _BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict", "[key]")
-_BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,9 @@ def _message(item: Any, path: KeyPath, model: type[BaseModel], siblings: tuple[s
     if kind == "literal_error":
         names = _names_of(item).replace(" or ", ", ").split(", ")
         return f"found {describe(value)}; {nearest(value if isinstance(value, str) else '', names)}"
-    if kind in _BOUNDS:
-        sign, name = _BOUNDS[kind]
-        return f"found {describe(value)}; expected a number {sign} {ctx[name]}"
-    if kind in ("too_short", "too_long"):
-        most = "at least" if kind == "too_short" else "at most"
-        return f"found {ctx.get('actual_length')} items; expected {most} {ctx.get('min_length', ctx.get('max_length'))}"
     if kind in _EXPECTED:
-        return f"found {describe(value)}; expected {_EXPECTED[kind]}"
+        found = f"{ctx['actual_length']} items" if "actual_length" in ctx else describe(value)
+        return f"found {found}; expected {_EXPECTED[kind].format(**ctx)}"
     return f"found {describe(value)}; {str(item['msg'])[:1].lower()}{str(item['msg'])[1:]}"
 
 
