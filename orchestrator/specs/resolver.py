@@ -33,21 +33,11 @@ class Resolver:
             corpus = parsed.spec.data["data"]["corpus"]
             head = head.model_copy(update={"assumed": list(dict.fromkeys([*table.assumed, *head.assumed]))})
         more: dict[str, Any] = {"label": head.label or name, "of": subjects(table, parsed), "compare_with": compared_with(table, parsed)}
-        more["control_rows"] = tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)
-        return self.made(f"{table.address}/{name}", head, parsed.figures, spec, parent, corpus, parsed.position.where, **more)
+        more |= {"parent": parent, "control_rows": tuple(f"{table.address}/{other}" for other in table.head.control_rows if other != name)}
+        return self.made(f"{table.address}/{name}", head, parsed.figures, spec, parsed.position.where, corpus, **more)
 
-    def made(
-        self,
-        address: str,
-        head: RowHeader,
-        figures: Located,
-        spec: RunSpec | None,
-        parent: Row | None,
-        corpus: str,
-        where: str,
-        **more: Any,
-    ) -> Row:
-        """Returns the row of a head and a resolved spec. corpus: as written, before a profile. where: FILE:LINE. more: other fields."""
+    def made(self, address: str, head: RowHeader, figures: Located, spec: RunSpec | None, where: str, corpus: str, **more: Any) -> Row:
+        """Returns the row of a head and a resolved spec. where: FILE:LINE. corpus: as written, before a profile. more: other fields."""
         file, _, line = where.rpartition(":")
         scale = Profile() if self.profile is None else self.profile[0]
         bound = figures.data.get("failed_below")  # rows that state none have none; a profile replaces that of the others
@@ -56,7 +46,7 @@ class Resolver:
         own = {name: getattr(head, name) for name in ("label", "kind", "expect", "assumed", "workers", "pinned", "of", "note")}
         own |= {"also": also, "failed_below": bound, "controls": tuple(figures.data.get("controls", ()))}
         own |= {name: figures.data[name] for name in ("means", "analysis", "significance") if name in figures.data}
-        return Row(id=address, spec=spec, source_file=file, line=int(line), parent=parent, corpus=corpus, **own | more)
+        return Row(id=address, spec=spec, source_file=file, line=int(line), corpus=corpus, **own | more)
 
     def _parent(self, table: TableFile, parsed: ParsedRow, sets: list[Override]) -> Row | None:
         if parsed.head.init_from is None:

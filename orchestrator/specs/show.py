@@ -44,7 +44,7 @@ def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
     spec, parent = (None, None) if head.spec is None else _spec(document, ("spec",), head, resolver, resolver.sets, problems)
     corpus = "" if spec is None or head.spec is None else head.spec["data"]["corpus"]
     with collecting(problems):
-        row = resolver.made(head.id, head, figures, spec, parent, corpus, f"{document.file}:1", control=control)
+        row = resolver.made(head.id, head, figures, spec, f"{document.file}:1", corpus, parent=parent, control=control)
     raise_all([*document.problems, *problems])
     return row if seed is None else row.at(seed)
 

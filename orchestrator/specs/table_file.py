@@ -4,7 +4,6 @@ With `templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row, the 
 sections, then the row's own keys merge onto the result.
 """
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,8 @@ from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead,
 MAX_PARENTS = 16
 EXTERNAL = (("external", "data"), ("external", "score"))
 """Sections that a row of kind external has: its test set and how it is scored."""
+_last: dict[Path, "TableFile"] = {}
+"""File -> its table, as it was last read."""
 
 
 class ParsedRow(NamedTuple):
@@ -110,16 +111,10 @@ class _GridRows(Mapping[str, ParsedRow]):
 
 def read(path: Path) -> TableFile:
     """Reads a file and the files it extends. Raises UserError if it is not readable YAML; other problems are collected in `problems`."""
-    last = _last(path)
-    if not last or any(_stamp(file) != stamp for file, stamp in last[0].stamps.items()):
-        last[:] = [_read(path)]
-    return last[0]
-
-
-@functools.lru_cache(maxsize=256)
-def _last(path: Path) -> list[TableFile]:
-    """Returns a cell of the cache that holds the last read table."""
-    return []
+    last = _last.get(path)
+    if last is None or any(_stamp(file) != stamp for file, stamp in last.stamps.items()):
+        last = _last[path] = _read(path)
+    return last
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -110,12 +110,8 @@ def _value(draw: Draw, drawn: Any, old: Any, position: Position, row: Row) -> An
 def _paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Returns key path -> value for each place in the spec that a key of the section names."""
     if "." in name:
-        value: Any = data
-        for part in name.split("."):
-            if not isinstance(value, Mapping) or part not in value:
-                return {}
-            value = value[part]
-        return {name: value}
+        known = flat(data)
+        return {name: known[name]} if name in known else {}
     found = {}
     for path, _, component in slots(data["model"]):
         if isinstance(component, Mapping) and name in component:

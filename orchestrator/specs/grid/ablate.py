@@ -1,6 +1,5 @@
 """Leave-one-component-out ablations: each component that differs from the baseline is reverted to the baseline's in turn."""
 
-import functools
 import re
 from collections.abc import Sequence
 from itertools import combinations
@@ -8,7 +7,7 @@ from typing import Any
 
 from orchestrator.errors import UserError, collecting
 from orchestrator.specs import check, index
-from orchestrator.specs.components import SLOTS, placed
+from orchestrator.specs.components import SLOTS, placed, slots
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data, starts
@@ -77,8 +76,8 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
 
 def _components(model: dict[str, Any]) -> dict[KeyPath, Any]:
     """Returns path -> component (None: absent); the path of a regularizer ends with its kind."""
-    found: dict[KeyPath, Any] = {path: functools.reduce(lambda part, name: part[str(name)], path, model) for path in SLOTS}
-    return found | {("regularizers", each["kind"]): each for each in model["regularizers"]}
+    found = {("regularizers", part["kind"]) if path[0] == "regularizers" else path: part for path, _, part in slots(model)}
+    return dict.fromkeys(SLOTS) | found
 
 
 def _difference(ours: dict[KeyPath, Any], back: dict[KeyPath, Any], pieces: Sequence[KeyPath]) -> dict[str, Any]:
