@@ -81,8 +81,7 @@ def check_component(
         options = model.model_validate(value).model_dump()
     except ValidationError as error:
         return None, problems_of(error, model, at)
-    own = None if site is None else known.get(kind).refusal
-    refusal = None if own is None else own(site, **{name: option for name, option in options.items() if name != "kind"})
+    refusal = None if site is None else known.get(kind).refusal(site, **{name: part for name, part in options.items() if name != "kind"})
     return options, [Problem(at, refusal)] if refusal else []
 
 
@@ -113,16 +112,16 @@ def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
 
 def by_kind(over: Located, base: dict[str, Any]) -> Located:
     """Replaces `model.regularizers.KIND.OPTION` by the list of `base` with the option in its item of that kind, appended if absent."""
-    kinds = dict.fromkeys(str(path[2]) for path in over.positions if path[:2] == REGULARIZERS and len(path) > 2)
-    if not kinds:
+    written = [path for path in over.positions if path[:2] == REGULARIZERS and len(path) > 2]
+    if not written:
         return over
     listed, given = base["model"].get("regularizers"), over.data["model"]["regularizers"]
     known = listed if isinstance(listed, list) else []
     items: dict[str, Any] = {str(item.get("kind") if isinstance(item, dict) else item): item for item in known}
     if len(items) < len(known):
-        first = next(position for path, position in over.positions.items() if path[:2] == REGULARIZERS and len(path) > 2)
+        first = over.positions[written[0]]
         raise UserError(first.line("the row has two regularizers of one kind; expected the whole list, --set model.regularizers=[..]"))
-    for kind in kinds:
+    for kind in dict.fromkeys(str(path[2]) for path in written):
         options = {} if given[kind] is None else given[kind]
         items[kind] = {**items.get(kind, {"kind": kind}), **options} if isinstance(options, dict) else options
     places: dict[Any, KeyPath] = {kind: (*REGULARIZERS, i) for i, kind in enumerate(items)}

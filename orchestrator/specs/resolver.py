@@ -1,11 +1,13 @@
 """Resolves a row of a table under a profile, overrides and a seed, with the rows it starts from, is compared with, or analyses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.errors import UserError, collecting, for_each, raise_all
 from orchestrator.safe_text import log_once
-from orchestrator.specs import check, corpora, index, named_keys, profiles
+from orchestrator.specs import check, corpora, index, profiles
+from orchestrator.specs.components import schema
 from orchestrator.specs.positions import KeyPath, Located, nearest, shown
 from orchestrator.specs.profiles import RATE, Override, Profile
 from orchestrator.specs.row import Row, other_scorings
@@ -100,7 +102,7 @@ def check_written(table: TableFile) -> None:
                 reference(table, parsed)
     problems += _misspelt(table)
     if specs and len(specs) == len(scored) and table.grid is None:
-        problems += named_keys.check(table, specs)
+        problems += _unknown_keys(table, specs)
     if table.grid is not None:
         with collecting(problems):
             names = table.grid.combinations
@@ -109,6 +111,31 @@ def check_written(table: TableFile) -> None:
                 raise UserError(table.grid.position.line(words))
     consequence = ": missing; expected a value"
     refuse([line for line in (*problems, *_rungs(table)) if not table.lacks_base or not line.endswith(consequence)])
+
+
+def dotted_keys(value: Any, above: str = "") -> Iterator[str]:
+    """Yields every key of plain data, such as `model.regularizers.weight`. Items of a list have no index."""
+    for item in value if isinstance(value, list) else ():
+        yield from dotted_keys(item, above)
+    for name, part in value.items() if isinstance(value, dict) else ():
+        yield f"{above}{name}"
+        yield from dotted_keys(part, f"{above}{name}.")
+
+
+def _unknown_keys(table: TableFile, specs: Sequence[RunSpec]) -> list[str]:
+    """Returns an error line for each key in `assumed`, `changes` or `tune` that none of the specs has. specs: of all rows of the file."""
+    document, data = table.document, [spec.model_dump() for spec in specs]
+    used = [("templates", name) for row in table.written.values() for name in row.head.use]
+    lists: list[KeyPath] = [(), *used, *document.below("rows")]
+    named = [place for path in lists for place in document.below(*path, "assumed").items()]
+    named += [place for path in document.below("claims") for place in document.below(*path, "changes").items()]
+    drawn = {path: str(path[-1]) for section in ("space", "own") for path in document.below("tune", section)}
+    known = {key for each in data for key in dotted_keys(each)}
+    kinds = [(registry, kind) for registry in REGISTRIES for kind in REGISTRIES[registry].names()] if drawn else []
+    names = {key for key in known if "." in key} | {option for kind in kinds for option in schema(*kind).model_fields}
+    found = [(path, key, known) for path, key in named if isinstance(key, str)] + [(path, key, names) for path, key in drawn.items()]
+    lines = ((path, f"found '{shown(key)}', which no row has; {nearest(key, keys)}") for path, key, keys in found if key not in keys)
+    return [document.at(path).line(words) for path, words in lines]
 
 
 def _misspelt(table: TableFile) -> list[str]:

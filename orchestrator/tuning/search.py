@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any
 
 from orchestrator.engines.execute import Suggest
 from orchestrator.errors import for_each
@@ -120,7 +119,7 @@ class Search:
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
             reports = {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)
             ended = status == "done" and self._steps(key) < rung
-            found.append(self._last(key, trial) if ended else finite(reports.get(rung, {}).get(self.spec.select)))
+            found.append(self._last(key, trial) if ended else number(reports.get(rung, {}).get(self.spec.select)))
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:
@@ -131,7 +130,7 @@ class Search:
 
     def _last(self, key: str, trial: Trial) -> float | None:
         """Returns the value of the best weights if the run decodes with them, else the last value."""
-        values = {report["step"]: v for report in self.ledger.history(key) if (v := finite(report.get(self.spec.select))) is not None}
+        values = {report["step"]: v for report in self.ledger.history(key) if (v := number(report.get(self.spec.select))) is not None}
         best = trial.row.run_spec.decode.checkpoint == "best"
         return values.get((self.ledger.read_train(key) or {}).get("best_step") if best else max(values, default=None))
 
@@ -140,11 +139,6 @@ def mean(values: Sequence[float | None]) -> float | None:
     """Returns the mean; None if a value is missing."""
     known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
-
-
-def finite(value: Any) -> float | None:
-    found = number(value)
-    return found if found is not None and math.isfinite(found) else None
 
 
 def cost(ledger: Ledger, keys: Iterable[str]) -> tuple[int, float]:

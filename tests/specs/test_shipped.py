@@ -9,8 +9,7 @@ import pytest
 from orchestrator.paths import profile_names
 from orchestrator.specs import index, profiles, table_file
 from orchestrator.specs.components import SLOTS
-from orchestrator.specs.named_keys import dotted_keys
-from orchestrator.specs.resolver import check_written
+from orchestrator.specs.resolver import check_written, dotted_keys
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import to_yaml
