@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
@@ -53,7 +53,7 @@ class _Stored:
     parent: "Run"
     names: dict[str, str]
     runs: "dict[str, Run]" = field(default_factory=dict)
-    shown: "list[Shown]" = field(default_factory=list)
+    results: list[RunResult] = field(default_factory=list)
 
 
 class Projector:
@@ -118,10 +118,10 @@ class Projector:
         state = "done" if not open_rows else "running" if live or counts["running"] else "interrupted"
         tags = {f"nmt.{name}": str(counts[name]) for name in STATUSES}
         tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
-        points, about = overview(sweep, stored.shown, states)
+        points, about = overview(sweep, stored.results, states)
         tags |= about | copy_page(self.store, stored.parent, sweep.id)
         self.store.write(stored.parent, points=points, tags=tags)
-        end = None if state == "running" else max((run.result.ended for run in stored.shown), default=sweep.started)
+        end = None if state == "running" else max((result.ended for result in stored.results), default=sweep.started)
         if (stored.parent.info.status, stored.parent.info.end_time) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
 
@@ -131,13 +131,13 @@ class Projector:
             return "pending"
         active = live or owner(self.results / row.train[:16] / "lock") is not None
         state = result.state if result.state in STATUSES or active else "interrupted"
-        self._write(sweep, stored, row, result, state)
-        stored.shown.append(Shown(stored.names[row.id], row.seed, result))
+        self._write(sweep, stored, result, state)
+        stored.results.append(result)
         return state
 
-    def _write(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, result: RunResult, state: str) -> None:
+    def _write(self, sweep: SweepRecord, stored: _Stored, result: RunResult, state: str) -> None:
         """Writes `nmt.projected` with the last request and then the status, so that the next call completes an interrupted one."""
-        status = STATUS[state]
+        row, status = result.row, STATUS[state]
         projected = f"{FORMAT}:{state}:{result.content}"
         run = stored.runs.get(row.key)
         done = None if run is None else (run.info.status, *map(run.data.tags.get, ("nmt.projected", "nmt.kind")))
@@ -165,7 +165,7 @@ class Projector:
                     model = write_model(store, child, f"{name} s{row.seed}", step, about)
             if "nmt.reason" in child.data.tags.keys() - result.tags.keys():
                 store.client.delete_tag(child.info.run_id, "nmt.reason")
-            tags |= result.tags | {"nmt.status": state, "status": in_words(state, result.reason), "nmt.projected": projected}
+            tags |= result.tags | {"nmt.status": state, "status": in_words(state, result.view.outcome.reason), "nmt.projected": projected}
             signature = {"signature": result.tags["nmt.signature"]} if "nmt.signature" in result.tags else {}
             store.write(child, points=points, spec=(row.record.get("spec") or {}) | signature, tags=tags, model=model)
             if status != "RUNNING":
@@ -198,40 +198,33 @@ MAX_ROWS = 100
 """Maximum number of rows with their own metric, and of rows in the description of the sweep's run."""
 
 
-class Shown(NamedTuple):
-    """A run with a result. row: as in `row_names`."""
-
-    row: str
-    seed: int
-    result: RunResult
-
-
 def row_names(sweep: SweepRecord) -> dict[str, str]:
     """Address -> name in the UI: the row, then its table where the sweep has several."""
     tables = {table_of(row.id) for row in sweep.rows}
     return {row.id: short_id(row.id) + (f" ({table_of(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
 
 
-def overview(sweep: SweepRecord, runs: Iterable[Shown], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
+def overview(sweep: SweepRecord, results: Iterable[RunResult], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
     """What a sweep's own run shows: the mean of each row, the best row's figures, and the table.
 
     It depends on the finished runs in the order of their ends, so that a store rebuilt from files has the same points.
     """
-    ended = sorted((run for run in runs if run.result.state in STATUSES), key=lambda run: (run.result.ended, run.row, run.seed))
-    name_of = row_names(sweep)
-    names, planned = list(dict.fromkeys((*name_of.values(), *(run.row for run in ended)))), Counter(name_of[row.id] for row in sweep.rows)
-    by_row: dict[str, list[RunResult]] = {name: [] for name in names}
+    names = row_names(sweep)
+    ended = sorted((each for each in results if each.state in STATUSES), key=lambda each: (each.ended, names[each.row.id], each.row.seed))
+    planned = Counter(names[row.id] for row in sweep.rows)
+    by_row: dict[str, list[RunResult]] = {name: [] for name in planned}
     points, means, best = list[Point](), dict[str, float](), ""
-    for number, run in enumerate(ended, 1):
-        by_row[run.row].append(run.result)
-        if (bleu := _mean(by_row[run.row], "bleu")) is not None:
-            means[run.row] = bleu
+    for number, result in enumerate(ended, 1):
+        row = names[result.row.id]
+        by_row[row].append(result)
+        if (bleu := _mean(by_row[row], "bleu")) is not None:
+            means[row] = bleu
         if means:
-            best = max(filter(means.__contains__, names), key=means.__getitem__)
-            points += [Point(name, mean, run.result.ended, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
-        last = len(by_row[run.row]) == planned[run.row]  # the mean over fewer seeds would look like a change of the row
-        if last and run.row in means and len(names) <= MAX_ROWS:
-            points.append(Point(f"rows/{run.row}", means[run.row], run.result.ended, number))
+            best = max(filter(means.__contains__, by_row), key=means.__getitem__)
+            points += [Point(name, mean, result.ended, number) for name in FIGURES if (mean := _mean(by_row[best], name)) is not None]
+        last = len(by_row[row]) == planned[row]  # the mean over fewer seeds would look like a change of the row
+        if last and row in means and len(by_row) <= MAX_ROWS:
+            points.append(Point(f"rows/{row}", means[row], result.ended, number))
     lines, counts = [_line(row, own) for row, own in by_row.items()], Counter(states)
     status = ", ".join(f"{counts[state]} {state}" for state in dict.fromkeys((*STATUSES, *counts)) if counts[state])
     tags = {"status": status, "mlflow.note.content": _markdown(sweep, lines)}
@@ -255,7 +248,7 @@ def _line(row: str, runs: list[RunResult]) -> list[str]:
     for name in FIGURES[1:]:
         mean = _mean(runs, name)
         cells.append("" if mean is None else f"{mean:,.0f}" if name in ("tokens_per_second", "params") else f"{mean:.2f}")
-    notes = Counter(in_words(run.state, run.reason) for run in runs)
+    notes = Counter(in_words(run.state, run.view.outcome.reason) for run in runs)
     status = "; ".join(note if len(runs) == 1 or len(notes) == 1 else f"{count} {note}" for note, count in notes.items())
     return [row, str(len(runs)), *cells, status or "not yet"]
 

@@ -35,22 +35,17 @@ class SweepRecord:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The results of a row. start, end: milliseconds; end is None unless the state is final. tags: for MLflow. content: hash of it all."""
+    """The results of a row. start, ended: milliseconds; an open run ends at its last report. tags: for MLflow. content: hash of it all."""
 
+    row: SweepRow
     state: str
-    reason: str
     start: int
-    end: int | None
+    ended: int
     metrics: dict[str, float]
     points: list[Point]
     view: RunView
     tags: dict[str, str]
-    content: str = ""
-
-    @property
-    def ended(self) -> int:
-        """The end, or the last report of a run without one."""
-        return self.end or (self.points[-1].time if self.points else self.start)
+    content: str
 
     @cached_property
     def figures(self) -> dict[str, float]:
@@ -87,9 +82,9 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     state = "running" if view.status in ("new", "trained") else view.status
     start = began or sweep.started
     points = read_points(ledger.reports(row.train), start)
-    end = max(filter(None, recorded), default=start) if state in STATUSES else None
-    if state == "stopped" and points:
-        end = points[-1].time  # its record is written at the sweep's end
+    ended = max(filter(None, recorded), default=start) if state in STATUSES else start
+    if points and (state == "stopped" or state not in STATUSES):  # the record of a stopped run is written at the sweep's end
+        ended = points[-1].time
     tags = {
         "nmt.reason": view.outcome.reason,
         "nmt.ended_by": train.get("ended_by"),
@@ -102,7 +97,7 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:]]
     content = hashlib.sha256(json.dumps(about + [also] * bool(also), default=str).encode()).hexdigest()
     known = {name: str(value) for name, value in tags.items() if value}
-    return RunResult(state, view.outcome.reason, start, end, _finals(train, decode, score, also), points, view, known, content)
+    return RunResult(row, state, start, ended, _finals(train, decode, score, also), points, view, known, content)
 
 
 def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:

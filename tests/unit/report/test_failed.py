@@ -125,7 +125,7 @@ def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp
     projected = read_sweep(tmp_path / "results" / "sweeps" / f"{sweep.file}.json")
     results = [read_result([tmp_path / "results"], row, projected) for row in projected.rows]
     assert [result and result.state for result in results] == ["failed", "done"]
-    assert results[0] is not None and results[0].reason == poor["reason"] and results[0].metrics["bleu"] == poor["bleu"]
+    assert results[0] is not None and results[0].view.outcome.reason == poor["reason"] and results[0].metrics["bleu"] == poor["bleu"]
 
     monkeypatch.setattr(trainer.optim, "clip_gradients", lambda model, max_norm: torch.tensor(math.nan))
     path.write_text(rows.replace("100", "0"), encoding="utf-8")
