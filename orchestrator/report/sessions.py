@@ -24,9 +24,9 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.judgement import Judgement
 from orchestrator.scoring.significance.online import level
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER
-from orchestrator.specs.claims import Claim, RowClaim, of_table
+from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.positions import Document, shown
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
 
 
@@ -82,22 +82,22 @@ def judges(claim: RowClaim, rows: Mapping[str, Row]) -> bool:
     return ours and claim.source == "file" and claim.effect != 0
 
 
-def undeclared(document: Document, address: str, claims: Sequence[Claim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:
+def undeclared(document: Document, claims: Sequence[RowClaim], rows: Mapping[str, Row], starts: Mapping[str, str]) -> list[str]:
     """Returns a line per claim whose row differs from the other row in spec keys that its `changes` do not name.
 
-    Claims that a session omits have none. rows: rows by address; starts: row -> the row with which it is compared.
+    Claims that a session omits have none. claims: all of the file. rows: by address. starts: row -> the row with which it is compared.
     """
     problems = []
-    for i, (claim, full) in enumerate(zip(claims, of_table(address, claims), strict=True)):
-        full = replace(full, against=full.against or starts.get(full.row))
-        ours, theirs = (rows[str(name)].spec if name in rows else None for name in (full.row, full.against))
+    for i, claim in enumerate(claims):
+        claim = replace(claim, against=claim.against or starts.get(claim.row))
+        ours, theirs = (rows[str(name)].spec if name in rows else None for name in (claim.row, claim.against))
         position, allowed = document.at(("claims", i, "changes")), claim.changes or []
-        if judges(full, rows) and ours is not None and theirs is not None:
+        if judges(claim, rows) and ours is not None and theirs is not None:
             own, base = (spec.model_dump(mode="json", exclude={"seed"}) for spec in (ours, theirs))
             others = [key for key in differing(own, base) if not any(f"{key}.".startswith(f"{name}.") for name in allowed)]
             if others:
-                found = f"{claim.row} differs in {', '.join(others)}{', too' if allowed else ''}"
-                problems.append(position.line(f"{found}; expected it to differ from {full.against} only in what changes names"))
+                found = f"{short_id(claim.row)} differs in {', '.join(others)}{', too' if allowed else ''}"
+                problems.append(position.line(f"{found}; expected it to differ from {claim.against} only in what changes names"))
     return problems
 
 

@@ -8,7 +8,7 @@ They add to the differences that the paper reports. A claim without an effect as
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -59,7 +59,7 @@ class Claim(Strict):
 
 @dataclass(frozen=True)
 class RowClaim:
-    """A claim with the addresses of its rows. source: `file`, or `paper` for a difference that the paper reports."""
+    """A claim with the addresses of its rows. source: `file`, or `paper` for a difference that the paper reports. of: as in the file."""
 
     row: str
     against: str | None
@@ -69,6 +69,7 @@ class RowClaim:
     seeds: int = 2
     changes: Sequence[str] | None = None
     source: str = "file"
+    of: Claim | None = field(default=None, compare=False)
 
 
 def check(document: Document, rows: Collection[str]) -> None:
@@ -86,10 +87,11 @@ def check(document: Document, rows: Collection[str]) -> None:
 
 
 def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:
-    own = [claim.model_dump() for claim in claims]
-    return [
-        RowClaim(**claim | {key: None if claim[key] is None else f"{address}/{claim[key]}" for key in ("row", "against")}) for claim in own
-    ]
+    found = []
+    for claim in claims:
+        against = None if claim.against is None else f"{address}/{claim.against}"
+        found.append(RowClaim(**claim.model_dump() | {"row": f"{address}/{claim.row}", "against": against}, of=claim))
+    return found
 
 
 def as_data(address: str, path: Path, claims: Sequence[Claim]) -> dict[str, Any]:

@@ -80,13 +80,11 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
         stated = claims.of_table(address, file.head.claims)
         if session is not None:
-            problems += sessions.undeclared(file.document, address, file.head.claims, by_id, starts(rows))
-        found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
-        named = family.named(request.rows)
-        found = [one for one in found if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id))]
-        own = [Answer(one, bool(family.searches)) for one in found]
-        _add_history(own, address, file.head.claims, sweep_files.recorded_claims(roots, address))
-        answers += own
+            problems += sessions.undeclared(file.document, stated, by_id, starts(rows))
+        named, recorded = family.named(request.rows), sweep_files.recorded_claims(roots, address)
+        for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims():
+            if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id)):
+                answers.append(Answer(one, bool(family.searches), _history(one, recorded)))
     raise_all(problems)
     if session is not None:
         answers = _in_session(headlines(answers), session, finder.ledger.root)
@@ -109,24 +107,19 @@ def _in_session(answers: list[Answer], name: str, results: Path) -> list[Answer]
     return own
 
 
-def _add_history(answers: list[Answer], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]) -> None:
-    """Adds {"least_seeds", "recorded", "changed"} to claims of a file.
+def _history(judgement: Judgement, recorded: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns {"least_seeds", "recorded", "changed"} of a claim of a file; {} for others.
 
     These are the minimum number of seeds, the time when a sweep first recorded the claim, and the claim at that time if it differs.
     """
-    stated = list(zip(claims.of_table(address, own), own, strict=True))
-    for one in answers:
-        asked = one.judgement.claim
-        if asked.source != "file" or not one.judgement.stated:
-            continue
-        whose = [(full, claim) for full, claim in stated if full.row == asked.row]
-        fits = [each for each in whose if each[0].against in (None, asked.against) and each[0].metric in (None, asked.metric)]
-        claim = max(fits, key=lambda each: (each[0].against is not None, each[0].metric is not None))[1]  # the most specific
-        key = (claim.row, claim.metric, claim.against)
-        earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
-        first = min(earlier, key=lambda each: each["recorded"], default=None)
-        changed = None if first is None or first["claim"] == claim.model_dump(mode="json") else first["claim"]
-        one.more = {"least_seeds": claim.seeds, "recorded": None if first is None else first["recorded"], "changed": changed}
+    claim = judgement.claim.of
+    if claim is None or not judgement.stated:
+        return {}
+    key = (claim.row, claim.metric, claim.against)
+    earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
+    first = min(earlier, key=lambda each: each["recorded"], default=None)
+    changed = None if first is None or first["claim"] == claim.model_dump(mode="json") else first["claim"]
+    return {"least_seeds": claim.seeds, "recorded": None if first is None else first["recorded"], "changed": changed}
 
 
 def _print(answers: list[Answer]) -> None:

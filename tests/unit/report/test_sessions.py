@@ -12,6 +12,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report.sessions import read, undeclared
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
+from orchestrator.specs.claims import of_table
 from orchestrator.specs.index import find
 from orchestrator.specs.row import Row, starts
 from orchestrator.specs.rows import resolve
@@ -140,6 +141,6 @@ def test_changes_that_a_claim_does_not_name(tmp_path, row: str, changes: str, ex
     (tmp_path / "demo.yaml").write_text(text, encoding="utf-8")
     rows = resolve(tmp_path / "demo.yaml")
     table = find(str(tmp_path / "demo.yaml")).table
-    found = undeclared(table.document, table.address, table.head.claims, {row.id: row for row in rows}, starts(rows))
+    found = undeclared(table.document, of_table(table.address, table.head.claims), {row.id: row for row in rows}, starts(rows))
     assert len(found) == len(expected) and all(words in line for words, line in zip(expected, found, strict=True))
     assert all(":9:" in line for line in found)
