@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from orchestrator.cli.commands import looks, tune
 from orchestrator.cli.commands.run import checked
+from orchestrator.cli.options import OnceEach
 from orchestrator.cli.output import echo
 from orchestrator.engines.ray.address import find_dashboard, find_token
 from orchestrator.engines.ray.jobs import api, upload
@@ -117,11 +118,12 @@ def follow_job(address: str | None, id: str, *, known: bool = False) -> NoReturn
 def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
     """Returns the job of `sweep ARGUMENTS`, parsed by the command itself. UserError: `sweep` would refuse the arguments."""
     app = typer.Typer(add_completion=False)
-    app.command("sweep")(sweep)
+    app.command("sweep", cls=OnceEach)(sweep)
     command = typer.main.get_command(app)
     command.params = [each for each in command.params if each.name not in FOLDERS]  # this machine's folders do not exist on the cluster
     with command.make_context("submit", list(arguments)) as context:
         given = dict(context.params)
+        texts, _, order = command.make_parser(context).parse_args(list(arguments))
     target, seeds = given.pop("target"), parse_seeds(given.pop("seeds"))
     options = ExecutionOptions(**given)
     if options.ladder is not None:
@@ -137,27 +139,25 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     trained, _ = checked(rows, seeds, options)
     kinds = parse(options.controls)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
-    with_value = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
-    pairs = enumerate(zip(["", *arguments], arguments, strict=False))
-    at = next(i for i, (before, word) in pairs if word == target and before not in with_value)
-    words = [*arguments[:at], *arguments[at + 1 :]]
-    there, moved = options, {}
+    there, own_profile = options, options.profile is not None and options.profile.endswith(".yaml")
     if options.tune_with is not None:
-        moved["--tune-with"] = _from_root(options.tune_with)
-        there = replace(there, tune_with=Path(moved["--tune-with"]))
-    if options.profile is not None and options.profile.endswith(".yaml"):
-        moved["--profile"] = _from_root(Path(options.profile))
-        there = replace(there, profile=moved["--profile"])
-    for option, path in moved.items():
-        at = next(i for i, word in enumerate(words) if word.partition("=")[0] == option)
-        words[at : at + (1 if "=" in words[at] else 2)] = [option, path]
+        texts["tune_with"] = _from_root(options.tune_with)
+        there = replace(there, tune_with=Path(texts["tune_with"]))
+    if own_profile:
+        texts["profile"] = _from_root(Path(str(options.profile)))
+        there = replace(there, profile=texts["profile"])
+    words = list[str]()
+    options_given: list[Any] = [each for each in dict.fromkeys(order) if each.param_type_name == "option"]
+    for option in options_given:
+        values = texts[option.name] if option.multiple else [texts[option.name]]
+        words += [option.opts[0]] if option.is_flag else [word for value in values for word in (option.opts[0], value)]
     name = sweep_name(address_of(target, rows), there.profile, options.sets, kinds)
     same = repr(replace(there, as_json=False, no_tracking=False, tracking_uri=None))
     content = [name, seeds, same, limits, section.model_dump(mode="json"), list(map(as_plain, trained)), versions]
     content += ([] if tuned is None else [tuned.spec.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
-    tables += profiles.files(Path(options.profile)) if options.profile is not None and "--profile" in moved else []
+    tables += profiles.files(Path(str(options.profile))) if own_profile else []
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
     target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
