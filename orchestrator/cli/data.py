@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, CacheDir, DataDir, ManyValues, OnceEach, Profile, Sets, Values
+from orchestrator.cli.options import ManyValues, OnceEach, Values
 from orchestrator.cli.output import echo, print_json, version
 from orchestrator.data.progress import show_bars
 from orchestrator.errors import UserError, raise_all
@@ -15,9 +15,10 @@ from orchestrator.files.folders import make, make_parent, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display, shown
 from orchestrator.specs.text_form import Form, Pieces
-from orchestrator.sweeps.options import CACHE
+from orchestrator.sweeps.options import CACHE, AsJson, CacheDir, DataDir, Profile, Sets
 
 app = typer.Typer(
+    name="data",
     no_args_is_help=True,
     rich_markup_mode=None,
     callback=show_bars,

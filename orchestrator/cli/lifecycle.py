@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Results, TrackingUri
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
@@ -13,7 +12,7 @@ from orchestrator.ledger import object_store
 from orchestrator.paths import published_ledgers
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.sweeps.options import RESULTS, RowOptions
+from orchestrator.sweeps.options import RESULTS, AsJson, Results, RowOptions, TrackingUri
 
 
 def status(

@@ -14,7 +14,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any
 
 import typer
@@ -28,32 +28,32 @@ from orchestrator.errors import CommandError, Detached
 from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
 
-TRAIN = (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, execution.noise)
-RESULTS = (report.table, report.verdict, report.report, report.analyse, report.translate, report.export, report.repro)
-SPECS = (specs.list_, specs.show, specs.describe, specs.explain, specs.ablate, specs.new, specs.schema)
-STORAGE = (lifecycle.ui, lifecycle.reconcile, lifecycle.gc)
-GROUPS: dict[str, dict[str, Any]] = {
-    "Train": {command.__name__: command for command in TRAIN},
-    "Results": {command.__name__: command for command in RESULTS},
-    "Rows and components": {command.__name__.rstrip("_"): command for command in SPECS},
-    "Data and storage": {"data": data.app, "results": results.app} | {command.__name__: command for command in STORAGE},
+GROUPS: dict[str, tuple[Any, ...]] = {
+    "Train": (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, execution.noise),
+    "Results": (report.table, report.verdict, report.report, report.analyse, report.translate, report.export, report.repro),
+    "Rows and components": (specs.list_, specs.show, specs.describe, specs.explain, specs.ablate, specs.new, specs.schema),
+    "Data and storage": (data.app, results.app, lifecycle.ui, lifecycle.reconcile, lifecycle.gc),
 }
 """Title in `--help` -> the commands under it."""
-SETTINGS: dict[str, dict[str, Any]] = {
-    "submit": {
+SETTINGS: dict[Any, dict[str, Any]] = {
+    execution.submit: {
         "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
         "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True},
     }
 }
 
 
+def name_of(command: Any) -> str:
+    return str(command.info.name if isinstance(command, typer.Typer) else command.__name__.rstrip("_"))
+
+
 class GroupedHelp(TyperGroup):
     """Lists the commands in groups, each with the first sentence of its help."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, names in GROUPS.items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in map(name_of, commands)])
 
 
 app = typer.Typer(
@@ -66,12 +66,11 @@ app = typer.Typer(
     help="Ablations of layer fusion in neural machine translation: rows of papers as YAML, trained, scored and compared.\n\n"
     "Example:  nmt-ablate run quickstart/fusion/baseline --profile smoke",
 )
-for _commands in GROUPS.values():
-    for _name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name)
-        else:
-            app.command(_name, cls=OnceEach, **SETTINGS.get(_name, {}))(_command)
+for _command in chain.from_iterable(GROUPS.values()):
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command)
+    else:
+        app.command(name_of(_command), cls=OnceEach, **SETTINGS.get(_command, {}))(_command)
 
 
 def _version(requested: bool) -> None:
@@ -105,19 +104,16 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command -> exit code. Errors become lines on stderr."""
     LOGGED.clear()
     try:
-        ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
-        return _interrupted(arguments) if ended == 130 else ended if isinstance(ended, int) else 0
-    except SystemExit as end:
-        if end.code == 130:  # typer's exit code for Ctrl-C
-            return _interrupted(arguments)
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)  # 130, typer's exit code for Ctrl-C
+    except SystemExit as end:  # typer's, of a reader that is gone
+        ended = end.code
+    except KeyboardInterrupt:
+        ended = 130
     except Detached as left:
         log(left.lines[0])
         return left.code
     except CommandError as error:
         return _say(error.code, *error.lines)
-    except KeyboardInterrupt:
-        return _interrupted(arguments)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -133,6 +129,10 @@ def run(arguments: Sequence[str]) -> int:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         memory = "" if limit == resource.RLIM_INFINITY else f"found ulimit -v {limit // 1024:,}, which may be too little; "
         return _say(1, f"{type(error).__name__}: {text[:500]} ({memory}nmt-ablate --debug ... shows where)")
+    if ended == 130:
+        resumes = "; the same command resumes from the last checkpoint" if {*arguments} & {"run", "sweep", "noise", "repro"} else ""
+        return _say(130, f"interrupted{resumes}")
+    return ended if isinstance(ended, int) else int(ended is not None)
 
 
 def _usage(error: Any, arguments: list[str]) -> int:
@@ -145,11 +145,6 @@ def _usage(error: Any, arguments: list[str]) -> int:
     given = next((f"; found {shown(value)}" for name, value in pairwise(arguments) if name in names), "")
     command = error.ctx.command_path if getattr(error, "ctx", None) else "nmt-ablate"
     return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")
-
-
-def _interrupted(arguments: Sequence[str]) -> int:
-    resumes = "; the same command resumes from the last checkpoint" if {*arguments} & {"run", "sweep", "noise", "repro"} else ""
-    return _say(130, f"interrupted{resumes}")
 
 
 def _say(code: int, *lines: str) -> int:

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, Baseline, NoTracking, Seed, TrackingUri, expand_options, folder
+from orchestrator.cli.options import Baseline, Seed, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make_parent, need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.options import AsJson, NoTracking, RowOptions, TrackingUri, folder
 
 Trained = Annotated[str, Argument(metavar="ROW|FILE", help="A row that has been trained.")]
 Table = Annotated[str, Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder.")]

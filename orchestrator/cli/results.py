@@ -7,14 +7,15 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, OnceEach, Results, Seed, expand_options
+from orchestrator.cli.options import OnceEach, Seed, expand_options
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger import object_store
 from orchestrator.safe_text import log
-from orchestrator.sweeps.options import RESULTS, RowOptions
+from orchestrator.sweeps.options import RESULTS, AsJson, Results, RowOptions
 
 app = typer.Typer(
+    name="results",
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Add translations of other systems; move results to another machine.\n\nExample:  nmt-ablate results import from-the-cluster",

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from orchestrator.cli.options import AsJson, DataDir, Seed, Seeds, expand_options
+from orchestrator.cli.options import Seed, Seeds, expand_options
 from orchestrator.cli.output import echo, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.options import AsJson, DataDir, RowOptions
 
 NOT_IN_GRID = 4
 """Exit code of `explain` if no requested combination is a row."""

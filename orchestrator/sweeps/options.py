@@ -1,4 +1,4 @@
-"""Options shared by several commands. Only the standard library is imported, since `--help` imports this module."""
+"""Options shared by several commands, with their form on the command line. It imports only light modules, since `--help` loads it."""
 
 import hashlib
 import re
@@ -6,14 +6,38 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from typer import Option
+
+from orchestrator.files.folders import checked
 from orchestrator.ledger import object_store
+from orchestrator.ledger.bucket import attach
+from orchestrator.paths import profile_names
 
 PARTS = ("search", "tuned")
 """Sweeps that belong to one command: NAME:PART; they share its cap."""
 RESULTS = Path("results")
 CACHE = Path(".data-cache")
+
+
+def folder(name: str, text: str, variable: str | None = None) -> Any:
+    """Returns an option whose value is a folder."""
+    return Option(name, envvar=variable, parser=lambda value: checked(value, name), help=text)
+
+
+Sets = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
+Profile = Annotated[str | None, Option("--profile", metavar="NAME|FILE.yaml", help=f"Scale: {', '.join(profile_names())}, or a file.")]
+DataDir = Annotated[Path | None, folder("--data-dir", "Folder of the corpora.", "NMT_DATA_DIR")]
+CacheDir = Annotated[Path, folder("--cache-dir", "Folder of the prepared corpora.", "NMT_CACHE_DIR")]
+LEDGER = "The ledger: a folder, or s3://bucket/prefix."
+Results = Annotated[Path, Option("--results", envvar="NMT_RESULTS", parser=attach.place, metavar="DIR|URL", help=LEDGER)]
+NoTracking = Annotated[bool, Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` adds the runs later.")]
+URI = "MLflow server (http://HOST:PORT) or database (postgresql://..). Default: a file in the results folder. Login: \
+MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD."
+TrackingUri = Annotated[str | None, Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help=URI)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
+MATCHED = "Matched controls in place of the file's: the baseline with a variant's parameters or operations. Empty: none."
 
 
 def whole_name(sweep: str) -> str:
@@ -24,17 +48,21 @@ def whole_name(sweep: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """How rows are resolved, and the locations of their data and results: the options of the same names (`cli.options`)."""
+    """How rows are resolved, and the locations of their data and results. `cli.options.expand_options` makes options of the fields."""
 
-    profile: str | None = None
-    sets: list[str] | None = None
-    data_dir: Path | None = None
-    results: Path = RESULTS
-    cache_dir: Path = CACHE
-    controls: str | None = None
-    tune: bool = False
-    tune_with: Path | None = None
-    ladder: str | None = None
+    profile: Profile = None
+    sets: Sets = None
+    data_dir: DataDir = None
+    results: Results = RESULTS
+    cache_dir: CacheDir = CACHE
+    controls: Annotated[str | None, Option("--controls", metavar="params,flops", help=MATCHED)] = None
+    tune: Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")] = (
+        False
+    )
+    tune_with: Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")] = None
+    ladder: Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")] = (
+        None
+    )
 
     @property
     def arguments(self) -> str:
@@ -72,7 +100,7 @@ def file_name(name: str, most: int = 200) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions(RowOptions):
-    """How rows are executed. Nothing here is part of a key. Other fields are the options of the same names (`cli.options`).
+    """How rows are executed. Nothing here is part of a key. Fields without a form on the command line are set by the commands.
 
     engine: `local`, `ray`, or `auto`, in whose place `engines.execute.choose_engine` puts one of them.
     name: Name of the sweep.
@@ -84,19 +112,25 @@ class ExecutionOptions(RowOptions):
     until: Row -> the rung at which its runs save and stop.
     """
 
-    engine: str = "local"
-    jobs: str = "1"
-    workers: int | None = None
-    no_tracking: bool = False
-    tracking_uri: str | None = None
-    resources: str | None = None
-    as_json: bool = False
+    engine: Annotated[
+        str, Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Train; auto: what the rows need.")
+    ] = "local"
+    jobs: Annotated[
+        str, Option("--jobs", metavar="N|auto", help="Processes of the local engine; auto: as many as fit; 1: in this one.")
+    ] = "1"
+    workers: Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")] = None
+    no_tracking: NoTracking = False
+    tracking_uri: TrackingUri = None
+    resources: Annotated[str | None, Option("--resources", metavar="gpu=auto,memory=12G", help="Of each worker, over the file's.")] = None
+    as_json: AsJson = False
     name: str = ""
     sweep: dict[str, Any] | None = None
     claims: list[dict[str, Any]] = field(default_factory=list)
     mirrors: tuple[Path, ...] = ()
-    max_hours: float | None = None
-    until_decided: bool = False
+    max_hours: Annotated[float | None, Option("--max-gpu-hours", "--max-core-hours", help="Cap on the sweep's device-hours.")] = None
+    until_decided: Annotated[bool, Option("--until-decided", help="3 seeds, then all seeds of undecided rows. Needs a cap on hours.")] = (
+        False
+    )
     dropped: frozenset[str] = frozenset()
     train_only: bool = False
     until: Mapping[str, int] = field(default_factory=dict)
