@@ -6,7 +6,7 @@ import typer
 from typer import Argument, Option
 
 from orchestrator.cli.output import echo, print_json
-from orchestrator.errors import UserError
+from orchestrator.errors import CommandError, UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger import object_store
 from orchestrator.paths import published_ledgers
@@ -90,8 +90,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     except UserError:
         raise
     except Exception as error:
-        log(f"error: MLflow at {redact(uri or default_uri(results))}: {reason(error)}")
-        raise typer.Exit(1) from error
+        raise CommandError(f"MLflow at {redact(uri or default_uri(results))}: {reason(error)}") from error
     if as_json:
         print_json({"rows": dict(counts), "problems": problems})
     log(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")

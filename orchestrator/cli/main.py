@@ -87,7 +87,7 @@ def _root(
     """Options before the command."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Runs one command and exits the process."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # the caller closed it: a file opened later would get its number
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
     gc.set_threshold(100_000, 50, 1000)  # a plan makes millions of small objects that live until the end
-    code = run(sys.argv[1:] if arguments is None else list(arguments))
+    code = run(sys.argv[1:])
     gc.freeze()  # else Python searches all of them for cycles several times before it ends
     sys.exit(code)
 
@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except Exception as error:  # the last resort: one line instead of a trace
         if hasattr(error, "format_message"):  # typer's, of wrong usage
-            return _usage(error, list(arguments))
+            return _usage(error, arguments)
         if "--debug" in arguments:
             raise
         if isinstance(error, OSError) and error.strerror:
@@ -135,7 +135,7 @@ def run(arguments: Sequence[str]) -> int:
     return ended if isinstance(ended, int) else int(ended is not None)
 
 
-def _usage(error: Any, arguments: list[str]) -> int:
+def _usage(error: Any, arguments: Sequence[str]) -> int:
     """Prints one line about a wrong option, with the value found, or the help if there is no command. Returns the exit code."""
     message = error.format_message()
     if "\n" in message or not message:

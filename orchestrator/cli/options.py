@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
@@ -31,11 +30,9 @@ def expand_options(*some: str, **defaults: Any) -> Callable[[Callable[..., None]
         options = signature.parameters["options"].annotation
         own = [parameter for name, parameter in signature.parameters.items() if name != "options"]
         shared = [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(field.name, field.default), annotation=field.type
-            )
-            for field in fields(options)
-            if get_origin(field.type) is Annotated and (field.name not in SOME or field.name in some)
+            parameter.replace(default=defaults.get(name, parameter.default))
+            for name, parameter in inspect.signature(options).parameters.items()
+            if get_origin(parameter.annotation) is Annotated and (name not in SOME or name in some)
         ]
 
         @functools.wraps(command)

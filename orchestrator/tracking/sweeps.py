@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.ledger.sweep_files import SweepFile, paths
-from orchestrator.safe_text import log
 from orchestrator.tracking.environment import reason, redact
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep
@@ -20,7 +19,7 @@ from orchestrator.tracking.source import read_sweep
 class BackgroundProjector:
     """A daemon thread that projects a sweep until `stop`. It never raises in the caller and never blocks it.
 
-    interval: seconds between projections, more if one is slow. warn: gets one line (default: stderr) per store outage, after two failures.
+    interval: seconds between projections, more if one is slow. warn: gets one line per store outage, after two failures.
     """
 
     def __init__(
@@ -31,11 +30,10 @@ class BackgroundProjector:
         *,
         mirrors: Sequence[Path] = (),
         interval: float = 2.0,
-        warn: Callable[[str], None] | None = None,
+        warn: Callable[[str], None],
     ) -> None:
         self.projector, self.sweep_id, self.interval = Projector(results, uri, mirrors=mirrors), sweep_id, interval
-        self._warn = warn or log
-        self._stopping, self._failures, self._warned = threading.Event(), 0, False
+        self._warn, self._stopping, self._failures, self._warned = warn, threading.Event(), 0, False
         self._thread = threading.Thread(target=self._run, name="mlflow-projection", daemon=True)
 
     def start(self) -> None:

@@ -19,9 +19,7 @@ NOT_FOLDERS = {
     "/dev/null": "found a device; expected a folder",
 }
 FOLDERS = [
-    ["run", "spec.yaml", "--results"],
-    ["run", "spec.yaml", "--data-dir"],
-    ["run", "spec.yaml", "--cache-dir"],
+    *(["run", "spec.yaml", option] for option in ("--results", "--data-dir", "--cache-dir")),
     ["sweep", "spec.yaml", "--engine", "local", "--results"],
     ["analyse", "spec.yaml", "--kind", "length", "--out"],
     ["export", "spec.yaml", "--results", "results", "--to"],
@@ -47,6 +45,7 @@ CASES = [
     (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),
     (["run", "spec.yaml", "--sed", "1"], ["No such option: --sed", "--seed"]),
     (["run", "spec.yaml", "--seed", "1", "--seed", "2"], ["--seed: found twice; expected one value"]),
+    (["submit", "spec.yaml", "--seeds", "1", "--seeds", "2"], ["--seeds: found twice; expected one value"]),
     (["data", "get", "toy-smoke", "--data-dir", "a", "--data-dir", "b"], ["--data-dir: found twice; expected one value"]),
     (["data", "prepare", "toy-smoke", "--set", "data.max_length=9"], ["toy-smoke: found a corpus, with --set", "a row or a table"]),
     (["run"], ["Missing argument", "nmt-ablate run --help"]),

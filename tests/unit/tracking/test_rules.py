@@ -11,7 +11,7 @@ import pytest
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking.history import text
-from orchestrator.tracking.projector import Projector, overview
+from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
@@ -174,13 +174,12 @@ def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results, tm
     assert alone is not None and alone.state == "running" and not {"bleu", "params"} & set(alone.metrics)
 
 
-def test_control_characters_reach_no_tag_and_no_page(fake_results) -> None:
+def test_control_characters_reach_no_tag_and_no_page(fake_results, project) -> None:
     assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
     row = fake_results.row("one")
     fake_results.train(row, "failed", reason="a | <b>\x1b")
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    found = [read_result([fake_results.root], each, sweep) for each in sweep.rows]
-    assert r"failed: a \| \<b\>\\x1b" in overview(sweep, found, ["failed"])[1]["mlflow.note.content"]
+    fake_results.sweep([row])
+    assert r"failed: a \| \<b\>\\x1b" in project(live=False).of("").data.tags["mlflow.note.content"]
 
 
 def test_one_sweep_that_cannot_be_written_or_read_does_not_end_reconcile(fake_results, monkeypatch) -> None:
