@@ -28,6 +28,8 @@ STATUSES = ("done", "stopped", "diverged", "failed")
 FIGURES = ("params", "steps", "seconds", "tokens_per_second")
 """Figures of a training that tables show."""
 MAX_SPEC = 1 << 20
+MOST_MARKS = 5000
+"""Maximum number of marks in a spec.yaml that may open a level. libyaml's composer recurses, and 30,000 levels overflow its stack."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
 
@@ -69,6 +71,8 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
         return None
     if len(data) > MAX_SPEC:
         raise DamagedError(f"has {len(data)} bytes; expected at most {MAX_SPEC}")
+    if (marks := sum(map(data.count, b"[{-?:"))) > MOST_MARKS:
+        raise DamagedError(f"has {marks} marks of lists and mappings; expected at most {MOST_MARKS}")
     try:
         if scan and any(isinstance(token, _REFUSED) for token in yaml.scan(data, Loader=LOADER)):
             raise DamagedError("holds an alias, an anchor or a tag")

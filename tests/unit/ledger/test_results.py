@@ -127,6 +127,13 @@ def test_damaged_record_is_told_and_absent(ledger, bad, content):
     assert ledger.read_train(TRAIN)["status"] == "done" and path.with_name("train.json.corrupt").read_text() == content
 
 
+@pytest.mark.parametrize("level", ["[", "{a: ", "- ", "? "])
+def test_deep_nesting_does_not_reach_the_parser(ledger, bad, level):
+    fill(ledger)
+    (ledger.run_dir(TRAIN) / "spec.yaml").write_text(level * 200_000)  # libyaml ends the process
+    assert ledger.read_spec(TRAIN) is None and bad == ["spec.yaml"]
+
+
 @pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["folder", "FIFO", "dead link"])
 @pytest.mark.parametrize("name", ["train.json", "spec.yaml", "rungs/50.json", f"score/{SCORE[:16]}.json", f"decode/{DECODE[:16]}.txt"])
 def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
