@@ -63,7 +63,7 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name[-100:]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def write_new(path: Path, data: bytes, written: Callable[[], None] = lambda: None, *, mode: int = 0o644) -> None:
+def write_new(path: Path, data: bytes, written: Callable[[], None] = lambda: None, *, mode: int = 0o666) -> None:
     """Writes a file that does not exist, and syncs it. written: called before the sync."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:

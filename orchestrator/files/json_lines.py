@@ -23,7 +23,7 @@ class JsonLines:
     def __init__(self, path: Path, *, points: str = "") -> None:
         self.path, self.points = path, points
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         size = os.fstat(self._descriptor).st_size
         self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 

@@ -93,7 +93,10 @@ class RunLock:
             self._close()
 
     def _try(self) -> bool:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except PermissionError:
+            raise UserError(f"{self.path}: may not be written; expected your own files, or a folder whose group may (umask 002)") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:

@@ -93,7 +93,7 @@ class RunProgress:
         if "total_steps" in line:  # written when a process starts or resumes the run
             self._first = None
         if isinstance(now, (int, float)):
-            if self._first is None or step < self._first[0]:
+            if self._first is None or step < self._first[0] or now < self._first[1]:  # or the clock was set back
                 self._first = (step, float(now))
             elif step > self._first[0]:
                 self.rate = (now - self._first[1]) / (step - self._first[0])

@@ -90,9 +90,10 @@ def warnings(record: Record) -> list[str]:
 
 
 def write(ledger: Ledger, record: Record) -> None:
-    """Writes the record into the folder of trial 0's first run, unless the same search with the same result is there."""
+    """Writes the record into the folder of trial 0's first run, unless the latest one there is the same search with the same result."""
     train = next(iter(record["trials"][0]["runs"].values()))
-    if not any(content(known) == content(record) for known in ledger.records(train, "search")):
+    latest = max(ledger.records(train, "search"), key=operator.itemgetter("time"), default=None)
+    if latest is None or content(latest) != content(record):
         ledger.write_record(train, "search", record["key"], record)
 
 

@@ -5,13 +5,13 @@ therefore depends only on the ledger's records. It is the same for every engine 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from orchestrator.engines.execute import Suggest
-from orchestrator.errors import for_each
-from orchestrator.ledger.results import Ledger
+from orchestrator.errors import for_each, raise_all
+from orchestrator.ledger.results import Ledger, Record
 from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
 from orchestrator.specs.sweep import LARGER_IS_BETTER
@@ -71,6 +71,7 @@ class Search:
         if (stop := self.spec.stop) is not None:
             for rung in stop.rungs:
                 self._train(arms, rung)
+                self._check_validated([trial for arm in arms for trial in arm.going], rung)
                 for arm in arms:
                     weaker = self._ranked(arm, rung)[max(1, math.ceil(len(arm.going) / stop.reduction_factor)) :]
                     arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number in weaker and self._reached(trial, rung)}
@@ -113,13 +114,28 @@ class Search:
     def _steps(self, key: str) -> int:
         return int((self.ledger.read_train(key) or {}).get("steps") or 0)
 
+    def _check_validated(self, trials: Sequence[Trial], rung: int) -> None:
+        """Raises UserError for trials that passed the rung without a validation, in a search without it: nobody knows if it ends them."""
+        raise_all(
+            f"{trial.row.id}: an earlier search trained it past update {rung} without a validation there; expected rungs "
+            "at which its runs were validated (tune.stop.rungs), or another results folder"
+            for trial in trials
+            if any(
+                status != "diverged" and self._steps(key) >= rung and self.spec.select not in self._reports(key).get(rung, {})
+                for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True)
+            )
+        )
+
+    def _reports(self, key: str) -> Mapping[int, Record]:
+        """Returns update -> the metrics reported there."""
+        return {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)
+
     def at_rung(self, trial: Trial, rung: int) -> float | None:
         """Returns the metric's mean over the search seeds at a rung, or at an earlier good end of training; None without a value."""
         found = []
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
-            reports = {report["step"]: report for report in self.ledger.history(key)} | self.ledger.read_rungs(key)
             ended = status == "done" and self._steps(key) < rung
-            found.append(self._last(key, trial) if ended else number(reports.get(rung, {}).get(self.spec.select)))
+            found.append(self._last(key, trial) if ended else number(self._reports(key).get(rung, {}).get(self.spec.select)))
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:

@@ -43,6 +43,16 @@ def test_loser_is_told_the_owner(tmp_path, other):
     assert owner(tmp_path / "run" / "lock")["pid"] == other.pid
 
 
+def test_the_umask_decides_who_may_write(tmp_path):
+    """A folder of a group works with umask 002."""
+    before = os.umask(0o002)
+    try:
+        with RunLock(tmp_path / "lock"):
+            assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o664}
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize(("lock", "owned"), [("run/lock", "run"), ("sweeps/grid.lock", "sweeps/grid"), (".lifecycle.lock", "")])
 def test_what_is_locked_is_named(tmp_path, lock, owned):
     with RunLock(tmp_path / lock), pytest.raises(LockedError) as caught:

@@ -20,6 +20,7 @@ from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tuning import choice
 from orchestrator.tuning.choice import record_of, tuned_row, used, with_chosen, write
+from orchestrator.tuning.search import Search, arms_of
 from orchestrator.tuning.trials import changed
 from tests.unit.report.test_effects import finish
 from tests.unit.tuning.conftest import RATES, Fake, tuning
@@ -65,6 +66,22 @@ def test_a_failed_run_ends_the_search_at_its_rung(rows: list[Row], tmp_path, mon
     with pytest.raises(tune.typer.Exit) as end:
         tune.execute_tuned(rows, tuning(stop={"rungs": [1, 2]}), [1], options, fail)
     assert end.value.exit_code == 1 and len(fake.calls) == 1 and not list(tmp_path.glob("*/search/*"))
+
+
+def test_a_trial_that_passed_a_rung_without_a_validation_is_refused(rows: list[Row], tmp_path) -> None:
+    """Else halving would leave it out, and its arm would have a larger search than others."""
+    fake = Fake(Ledger(tmp_path), bowl)
+
+    def earlier(*given):  # trained before update 1 was a rung
+        results = fake(*given)
+        for path in tmp_path.glob("*/history.jsonl"):
+            path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+            (path.parent / "rungs" / "1.json").unlink()
+        return results
+
+    search = Search(tuning(stop={"rungs": [1]}), earlier, ExecutionOptions(results=tmp_path, name="demo"), fake.ledger)
+    with pytest.raises(UserError, match="past update 1 without a validation"):
+        search.run(arms_of(rows[:1], search.tuning))
 
 
 def test_the_choice_is_by_the_mean_over_search_seeds(searched: Callable[..., Any]) -> None:
@@ -189,6 +206,9 @@ def test_writing_the_same_search_again_keeps_its_record(searched: Callable[..., 
     write(search.ledger, record | {"time": record["time"] + 100})
     (kept,) = search.ledger.records(search.keys(arm.trials[0])[101], "search")
     assert kept["time"] == record["time"] and list(used(rows, Finder(search.ledger, Data(None)), search.spec)) == [arm.row.id]
+    write(search.ledger, record | {"tune": older | {"trials": 9}, "key": "e" * 64, "time": record["time"] + 200})
+    write(search.ledger, record | {"time": record["time"] + 300})  # the same search again, after another one: it is the latest
+    assert used(rows, Finder(search.ledger, Data(None)), None)[arm.row.id]["time"] == record["time"] + 300
 
 
 def test_search_seeds_are_no_results(rows: list[Row], searched: Callable[..., Any]) -> None:
