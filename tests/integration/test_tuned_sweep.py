@@ -101,6 +101,8 @@ def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dic
 def test_equal_work_is_done_once(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     before = steps(golden[0])
     assert finish(golden[0]) == golden[1] and steps(golden[0]) == before
+    pages = (golden[0] / "results").glob("reports/*.html")  # MLflow takes it into the run of the sweep of this name
+    assert [page.stem for page in pages] == [path.stem for path in (golden[0] / "results").glob("sweeps/*-tuned.json")]
     copied = shutil.copytree(golden[0], golden[0].parent / "more seeds")
     more = finish(copied, "--engine", "local", "--seeds", "1-3")
     assert more["searches"] == golden[1]["searches"] and {seed for _, seed in more["runs"]} == {1, 2, 3}

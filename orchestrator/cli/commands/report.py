@@ -11,7 +11,6 @@ from orchestrator.cli.output import version
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import checked, make
-from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.ladder import Ladder
 from orchestrator.report.page import markdown, render
 from orchestrator.report.page.section import Section
@@ -101,8 +100,7 @@ def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path |
     except Exception as error:  # the results are complete, also without the page
         log(f"warning: the page of the results could not be written ({reason(error)})")
         return None
-    recorded = SweepFile.of(options.results, options.slug).path.exists()  # not of `--tune`, whose sweeps are NAME:search and NAME:tuned
-    if recorded and not options.no_tracking:
+    if not options.no_tracking:
         try:
             Projector(options.results, options.tracking_uri, mirrors=options.mirrors).sync(options.slug, live=False)
         except Exception as error:

@@ -102,6 +102,7 @@ def execute_rows(
         tuning = _tuning(request)
         tune.check(tuning, trainable, options)
         results = tune.execute_tuned(trainable, tuning, seeds, options, _execute)
+        options = tune.judging_sweep(options)
     else:
         engine: Execute = partial(looks.execute_looks, request) if options.until_decided and request is not None else execute
         results = _execute(engine, trainable, seeds, options)

@@ -114,5 +114,9 @@ def execute_tuned(
             choice.write(ledger, record)
         show(records)
         tuned = [choice.apply(row, record) for row, record in zip(rows, records, strict=True)]
-        judged = replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})
-        return run(execute, tuned, seeds, judged)
+        return run(execute, tuned, seeds, judging_sweep(options))
+
+
+def judging_sweep(options: ExecutionOptions) -> ExecutionOptions:
+    """Returns the options of the sweep that judges the chosen configurations. The page of the results is the page of this sweep."""
+    return replace(options, name=f"{options.name}:tuned", sweep={**(options.sweep or {}), "scheduler": {"kind": "fifo"}})

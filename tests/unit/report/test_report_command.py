@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.cli.commands import report as command
 from orchestrator.report.page import render
-from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 from tests.unit.conftest import MINIMAL
@@ -89,13 +88,6 @@ def test_a_sweep_ends_with_its_page(cli, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(command, "MOST_ROWS", 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "no page is written" in err
-
-
-def test_a_command_without_a_sweep_of_its_name_warns_of_nothing(folder: Path, monkeypatch, capsys) -> None:
-    """The sweeps of `sweep --tune` are NAME:search and NAME:tuned; NAME has a page, and no run in MLflow that lacks it."""
-    monkeypatch.setattr(render, "page", lambda *_, **options: "page")
-    path = command.write_sweep_page([], ExecutionOptions(name="demo-one", results=folder / "results"))
-    assert path is not None and path.read_text() == "page" and not capsys.readouterr().err
 
 
 def _logged(results: Path) -> bytes:
