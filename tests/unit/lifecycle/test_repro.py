@@ -43,9 +43,9 @@ def test_other_bits_are_told_and_excused_by_the_capsule_alone_and_workers_are_th
     assert cli(*command, "--strict")[0] == 1
     edit(copy / key[:16] / "train.json", world_size=2)
     monkeypatch.setattr("orchestrator.lifecycle.reproduce.ENGINES", {"ray": (ray := MagicMock())})
-    ray.return_value.run.side_effect = lambda jobs, *_: {jobs[0][0].name: f"{jobs[0][0].workers} workers"}
+    ray.run.side_effect = lambda jobs, *_: {jobs[0][0].name: f"{jobs[0][0].workers} workers"}
     code, _, err = cli(*command)
-    assert code == 1 and "error: life/cycle/base:1: 2 workers" in err and ray.return_value.session.call_args.args[1] == 2
+    assert code == 1 and "error: life/cycle/base:1: 2 workers" in err and ray.session.call_args.args[1] == 2
 
 
 def test_a_row_that_changed_since_is_run_as_it_was_recorded_by_its_key(trained, copy, cli, tmp_path):
