@@ -176,11 +176,8 @@ def _memory(task: Task, device: str, options: Resources, data: Data) -> int | No
     """Bytes of each worker; None if memory is ignored, or if the vocabulary is neither prepared nor declared."""
     if options.memory == "none":
         return None
-    return _estimated(task, device, data) if options.memory == "auto" else int(size(options.memory))
-
-
-def _estimated(task: Task, device: str, data: Data) -> int | None:
-    return data.memory(task.spec, task.fewest_workers or task.workers, device)
+    fewest = task.fewest_workers or task.workers
+    return data.memory(task.spec, fewest, device) if options.memory == "auto" else int(size(options.memory))
 
 
 def quantity(number: float, word: str) -> str:
@@ -217,7 +214,7 @@ def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
     if gpu_memory is None:
         return max(1, cpus // max(task.spec.train.threads for task in tasks))
     data = _data(tasks[0])
-    needed = {task.id: _estimated(task, "cuda", data) for task in tasks}
+    needed = {task.id: data.memory(task.spec, 1, "cuda") for task in tasks}  # one process trains a row of several workers
     known = {id: size for id, size in needed.items() if size is not None}
     raise_all(
         f"{id}: needs {gigabytes(size)} (estimated); the GPU has {gigabytes(gpu_memory)} (--jobs 1 starts it all the same)"

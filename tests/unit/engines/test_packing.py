@@ -105,9 +105,11 @@ def test_jobs_auto_is_bound_by_cores_or_by_the_memory_of_the_gpu(cpus, threads, 
     assert side_by_side([[task()], [task(threads=threads)]], gpu_memory) == many
 
 
-def test_jobs_auto_refuses_what_the_gpu_does_not_hold():
+def test_jobs_auto_refuses_what_the_gpu_does_not_hold(monkeypatch):
+    """The local engine trains a row of several workers in one process."""
+    monkeypatch.setattr("orchestrator.sweeps.plan.Data.memory", lambda data, spec, workers, device: 10 * GB // workers)
     with pytest.raises(UserError, match=r"needs 10\.0 GB \(estimated\); the GPU has 9\.0 GB"):
-        side_by_side([[task()]], 9 * GB)
+        side_by_side([[task(workers=2)]], 9 * GB)
 
 
 def test_what_the_autoscaler_may_add_counts():
