@@ -100,6 +100,7 @@ def verdict(
     """Judge for each claim of a table whether our runs confirm it, on BLEU and on the nll of the references.
 
     Claims are the differences that the table's paper reports and the claims in its file. A row has to beat each of its controls.
+    If the named rows have no claim, their differences are judged.
 
     Exit codes: 0: all confirmed, or higher or lower without a claim; 6: some reversed or without such an effect; 7: some open, because of
     too few seeds or missing runs. With --session: 6 as before; 7 if a claim is not accepted.

@@ -45,15 +45,20 @@ class Answer:
 
 
 def verdict(target: str, options: RowOptions, *, session: str | None = None, as_json: bool) -> None:
-    """Prints one record or line per claim and metric. Exit codes: see `report.judgement.exit_code`; in a session 7 unless all pass."""
+    """Prints one record or line per claim and metric; if there is no claim, per difference of the rows.
+
+    Exit codes: see `report.judgement.exit_code`; in a session 7 unless all pass.
+    """
     if session is not None and options.ladder is not None:
         raise UserError("--session: found --ladder too; expected one of them, for a session judges a claim once")
     sizes = at_sizes(options, target)
     found = [(each.profile if len(sizes) > 1 else None, one) for each in sizes for one in _answers(target, each, session)]
     answers = [replace(one, size=size) for size, one in found]
+    answers = [one for one in answers if one.judgement.claim.source != "row"] or answers  # without claims, differences
     if not answers:
-        where = "the paper or the file (`claims`)" if session is None else "the file (`claims`) with an effect on a row of ours"
-        raise UserError(f"{target}: found no claim in {where}; `table` shows the differences of its rows")
+        either = "the paper or the file (`claims`), and no row that the table compares with another"
+        where = either if session is None else "the file (`claims`) with an effect on a row of ours"
+        raise UserError(f"{target}: found no claim in {where}")
     if as_json:
         for one in answers:
             print_json(({} if session is None else {"session": one.session}) | one.as_json())
@@ -67,7 +72,7 @@ def verdict(target: str, options: RowOptions, *, session: str | None = None, as_
 
 
 def _answers(target: str, options: RowOptions, session: str | None) -> list[Answer]:
-    """Returns the judgement of each claim on each metric."""
+    """Returns the judgement of each claim, and of each difference without a claim, on each metric."""
     request = Request.of(target, options)
     finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
@@ -82,7 +87,7 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         if session is not None:
             problems += sessions.undeclared(file.document, stated, by_id, starts(rows))
         named, recorded = family.named(request.rows), sweep_files.recorded_claims(roots, address)
-        for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims():
+        for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).judgements:
             if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id)):
                 answers.append(Answer(one, bool(family.searches), _history(one, recorded)))
     raise_all(problems)

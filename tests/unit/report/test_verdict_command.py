@@ -45,7 +45,10 @@ def test_claims_are_judged_and_remembered(spec, tmp_path, cli) -> None:
 
 def test_a_table_without_claims(spec, tmp_path, cli) -> None:
     file = spec(text=TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""))
-    code, _, err = cli("verdict", file, "--results", tmp_path / "results")
+    code, out, _ = cli("verdict", file, "--results", tmp_path / "results", "--json")
+    found = [(each["row"], each["source"], each["verdict"]) for each in map(json.loads, out.splitlines())]
+    assert code == 7 and found == [("demo/small/half", "row", "not run")], "a difference of rows"
+    code, _, err = cli("verdict", f"{file}#base", "--results", tmp_path / "results")
     assert code == 2 and "found no claim" in err and "claims" in err
     file = spec(text=TABLE.replace("claims:\n", "claims:\n  - {row: half, effect: 1.0, seeds: 9}\n"))
     out = cli("verdict", file, "--results", tmp_path / "results", "--json")[1]
