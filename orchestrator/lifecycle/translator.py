@@ -22,9 +22,23 @@ from orchestrator.sweeps.task import Task, make_tasks
 
 
 def task_of(row: Row, options: RowOptions) -> Task:
-    """Returns the task of a row at its seed."""
+    """Returns the task of a row at its seed. UserError: its corpus is absent; a line before it says if no scored run has the spec."""
     folders = ExecutionOptions(name=row.id, results=options.results, data_dir=options.data_dir, cache_dir=options.cache_dir)
-    return make_tasks([row], [row.run_spec.seed], folders)[-1]
+    try:
+        return make_tasks([row], [row.run_spec.seed], folders)[-1]
+    except UserError as error:  # without the corpus a run has no key, but its record has its spec
+        if _finder(options).keys(row) is not None:
+            raise
+        what = f"{row.id}: no scored run in {options.results} for seed {row.run_spec.seed}"
+        raise UserError(f"{what}; expected {_training(row, options)}", *error.lines) from None
+
+
+def _finder(options: RowOptions) -> Finder:
+    return Finder(Ledger(options.results), Data(options.data_dir, options.cache_dir))
+
+
+def _training(row: Row, options: RowOptions) -> str:
+    return f"nmt-ablate run{quoted([as_targets(row)[1]])} --seed {row.run_spec.seed}{options.arguments} first"
 
 
 def load_translator(row: Row, options: RowOptions) -> Translator:
@@ -32,11 +46,11 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     task = task_of(row, options)
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
-        command = f"nmt-ablate run{quoted([as_targets(row)[1]])} --seed {task.seed}{options.arguments} first"
+        command = _training(row, options)
         if Ledger(options.results).read_train(task.train_key) is not None:  # `run` repeats no finished work
             folders = replace(options, profile=None, sets=None, controls=None)
             command = f"nmt-ablate repro {task.train_key[:16]} --into FOLDER{folders.table_arguments} first, and FOLDER as --results"
-        elif not row.id.endswith(TUNED) and Finder(Ledger(options.results), Data(options.data_dir, options.cache_dir)).trials(row):
+        elif not row.id.endswith(TUNED) and _finder(options).trials(row):
             command += f", or {row.id}{TUNED}, as its search has chosen it"
         changed = unexpected(task.spec.data.corpus, of_files(load_entry(task.spec.data.corpus), options.data_dir, TRAINING))
         expected = "; ".join([*changed, f"expected {'the earlier text, or ' if changed else ''}{command}"])

@@ -102,14 +102,14 @@ def _serializer() -> TypeAdapter[Task]:
 
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Task]:
-    """Creates a task for each row and seed, parents before children. UserError with a line for each row whose data is absent.
+    """Creates a task for each row and seed, parents before children. UserError with a line for each absent corpus.
 
     Paths are absolute, because workers have another working directory. Rows from which others start are pinned, since a stopped run has no
     final weights. Only trainings of requested rows have rungs.
     """
     data = Data(options.data_dir)
     tasks: dict[str, Task] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}  # message -> the first row that needs the corpus
 
     def add(row: Row) -> None:
         """Adds the row and the rows that it starts from."""
@@ -117,10 +117,11 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         name = f"{row.id}:{spec.seed}"
         if name in tasks:
             return
+        if (manifest := data.manifest(spec.data)) is None:
+            missing.setdefault(load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir), row.id)
         if parent is not None:
             add(parent)
-        if (manifest := data.manifest(spec.data)) is None:
-            missing.append(f"{row.id}: {load_entry(spec.data.corpus).missing_message(REQUIRED, options.data_dir)}")
+        if manifest is None:
             return
         data_dir = options.data_dir or (Path() if spec.data.subword.existing else None)  # its files may be relative to this folder
         keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
@@ -151,7 +152,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         for seed in seeds:
             if f"{row.id}:{seed}" not in options.dropped:
                 add(row.at(seed))
-    raise_all(missing)
+    raise_all(f"{row_id}: {message}" for message, row_id in missing.items())
     requested = {task.train_key for name, task in tasks.items() if name in asked}
     scheduler, parents = Scheduler(**options.scheduler), {task.parent_key for task in tasks.values()}
     rungs, bleu = scheduler.rungs, bool(scheduler.rungs) and scheduler.metric == "valid/bleu"

@@ -53,6 +53,8 @@ def test_plan_run_and_table_say_it(small: Path, spec, tmp_path, cli) -> None:
     (record,) = (json.loads(path.read_text()) for path in results.glob("*/train.json"))
     assert record["text"]["pairs"] == {"train": 60, "valid": 6}
     assert {split: len(sums) for split, sums in record["text"]["sha256"].items()} == {"train": 2, "valid": 2}
+    absent = cli("translate", file, "--results", results)[2]
+    assert "lies in files" in absent and "no scored run" not in absent, "the run is found without the data"
     assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
 
 

@@ -4,12 +4,14 @@ from rich.console import Console
 
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
+from orchestrator.lifecycle.translator import task_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps import preflight
 from orchestrator.sweeps.live import LiveProgress
-from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.plan import UNDECODED, Data, Plan, Planned, also_keys, keys_for, plan
 from orchestrator.sweeps.task import make_tasks
+from tests.unit.conftest import refused
 
 FAMILY = """\
   first: {also: {valid: {test: valid}}}
@@ -109,6 +111,12 @@ def test_absent_data(spec, tmp_path) -> None:
     assert made.rows[0].keys.as_dict() == {"train": None, "decode": None, "score": None}
     assert made.rows[0].params is not None and made.rows[1].params is None
     assert any("vocabulary sizes" in note for note in made.notes) and any("data absent: wmt14-en-de" in note for note in made.notes)
+    path.write_text(path.read_text() + "  c: {init_from: a, data: {corpus: wmt14-en-de}}\n", encoding="utf-8")
+    first, *others = refused(make_tasks, resolve(path), [1], ExecutionOptions(name="demo", results=tmp_path))
+    assert first.startswith("demo/small/a: corpus wmt14-en-de lies in files") and not others, "a line for each corpus"
+    untrained, absent = refused(task_of, resolve(path)[-1], RowOptions(results=tmp_path / "r"))
+    assert untrained.startswith(f"demo/small/c: no scored run in {tmp_path / 'r'} for seed 1; expected nmt-ablate run ")
+    assert absent.startswith("demo/small/c: corpus wmt14-en-de lies in files"), "the row that was asked for, not its parent"
 
 
 def test_a_task_finds_files_below_the_working_folder_from_another(spec, tmp_path, monkeypatch) -> None:
