@@ -34,7 +34,12 @@ def search_spaces() -> list[Path]:
     return [SEARCH_SPACES] if own.resolve() == SEARCH_SPACES else [SEARCH_SPACES, own]
 
 
+def places(path: Path) -> list[Path]:
+    """Returns the path and, if it lies in the user's own search spaces, the same place in the product's."""
+    own, whole = own_search_spaces().resolve(), Path(os.path.realpath(path))
+    return [path, SEARCH_SPACES / whole.relative_to(own)] if whole.is_relative_to(own) and own != SEARCH_SPACES else [path]
+
+
 def in_search_spaces(path: Path) -> Path:
-    """Returns the path. If the user's own search spaces lack this file: the product's file at the same place."""
-    own = own_search_spaces().resolve()
-    return SEARCH_SPACES / path.relative_to(own) if path.is_relative_to(own) and not path.exists() else path
+    """Returns the path. If the user's own search spaces lack this file and the product has it: the product's file."""
+    return next((place for place in places(path) if place.exists()), path)

@@ -11,6 +11,7 @@ called; long commands are in `cli.commands`.
 import errno
 import gc
 import os
+import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Data and storage": (data.app, results.app, lifecycle.ui, lifecycle.reconcile, lifecycle.gc),
 }
 """Title in `--help` -> the commands under it."""
+_HYDRA = re.compile(r"[a-z]\w*(\.\w+)+=.+")
 SETTINGS: dict[Any, dict[str, Any]] = {
     execution.submit: {
         "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
@@ -143,6 +145,9 @@ def _usage(error: Any, arguments: Sequence[str]) -> int:
         return 2
     names = getattr(getattr(error, "param", None), "opts", [])
     given = next((f"; found {shown(value)}" for name, value in pairwise(arguments) if name in names), "")
+    if "unexpected extra argument" in message and "--set" in chain.from_iterable(param.opts for param in error.ctx.command.params):
+        words = " ".join(f"--set {shown(word)}" for word in arguments if _HYDRA.fullmatch(word) and word in message)
+        given = f"; did you mean {words}?" if words else ""
     command = error.ctx.command_path if getattr(error, "ctx", None) else "nmt-ablate"
     return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")
 

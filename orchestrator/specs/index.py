@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError, collecting
+from orchestrator.errors import UserError, collecting, raise_all
 from orchestrator.files.documents import read_bytes
 from orchestrator.paths import search_spaces
 from orchestrator.specs import controls, table_file
-from orchestrator.specs.positions import display, nearest, shown
+from orchestrator.specs.positions import display, existing_file, nearest, shown
 from orchestrator.specs.table import segments
 from orchestrator.specs.table_file import TableFile
 
@@ -71,33 +71,33 @@ def find(text: str) -> Target:
     name, in_file, row = text.partition("#")
     path = Path(name)
     if name.endswith((".yaml", ".yml")) or path.is_file() or path.is_absolute() or name.startswith("."):
-        if "\0" in name or not path.exists():
-            known = [] if "\0" in name else [other.name for other in path.parent.glob("[!.]*.yaml")]
-            raise UserError(f"{shown(name, 200)}: no such file{f'; {nearest(path.name, known)}' if known else ''}")
-        table = table_file.read(path)
+        table = table_file.read(existing_file(name))
         return _in_table(table, row, text) if in_file else Target(table)
     parts = text.split("/")
     address = "/".join(parts[:2]) if any(map(_SEVERAL.search, parts[2:])) else text.partition("@")[0]
     if in_file or not segments(address, 2, 4):
         raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
-    found = _by_file_name(*parts[:2])
+    found, unread = None, list[str]()
+    with collecting(unread):
+        found = _by_file_name(*parts[:2])
     if found is None:
         wanted, (others, problems) = "/".join(parts[:2]), tables()
         if wanted not in others:
+            raise_all(unread)
             raise UserError(f"{text}: no such table (a file elsewhere is FILE.yaml or FILE.yaml#ROW); {nearest(wanted, others)}", *problems)
         found = others[wanted]
     return Target(found) if len(parts) == 2 else _in_table(found, "/".join(parts[2:]), text)
 
 
 def _by_file_name(paper: str, name: str) -> TableFile | None:
-    """Returns the table if its file is named like its address, which saves reading every file; otherwise None."""
+    """Returns the table if its file is named like its address, which saves reading every file; otherwise None.
+
+    UserError: the file of this name cannot be read.
+    """
     path = next((path for folder in search_spaces() if (path := folder / paper / f"{name}.yaml").is_file()), None)
     if paper in APART or path is None:
         return None
-    try:
-        table = table_file.read(path)
-    except UserError:
-        return None
+    table = table_file.read(path)
     return table if table.address == f"{paper}/{name}" else None
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from models.registry import REGISTRIES
+from orchestrator.errors import UserError
+from orchestrator.paths import in_search_spaces, places
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
@@ -145,7 +147,24 @@ def describe(value: Any) -> str:
     return {dict: "a mapping", list: "a list", type(None): "nothing (null)"}.get(type(value), str(value))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def existing_file(text: str) -> Path:
+    """Returns the file, or the product's at the same place in `search_spaces`. UserError: there is none."""
+    path = Path() if "\0" in text else in_search_spaces(Path(text))
+    if "\0" in text or not path.exists():
+        raise UserError(f"{shown(text, 200)}: {no_such_file(path)}")
+    return path
+
+
+def no_such_file(path: Path, *others: str) -> str:
+    """Returns what to say of a missing file: its folders, if there are two, and the nearest of their files. others: more names."""
+    folders = [place.parent for place in places(path)]
+    known = {*others, *(file.name for folder in folders for file in folder.glob("[!.]*.yaml"))}
+    where = f" in {' or '.join(map(display, folders))}" if len(folders) > 1 else ""
+    return f"no such file{where}" + (f"; {nearest(path.name, known)}" if known else "")
+
+
+def nearest(name: str, known: Iterable[str], meant: str | None = None) -> str:
+    """Returns the names that were expected, and the most similar one. meant: a name that is known to be the right one."""
     names = sorted(known)
     if not names:
         return "expected none"
@@ -154,7 +173,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     else:
         listed = f"expected one of {', '.join(names)}" if len(names) <= 24 else f"expected one of {len(names)} names"
     close = difflib.get_close_matches(name.lower()[:100], [n.lower() for n in names], n=1, cutoff=0.5)
-    match = next((n for n in names if close and n.lower() == close[0]), None)
+    match = meant or next((n for n in names if close and n.lower() == close[0]), None)
     foreign = sorted({f"U+{ord(c):04X}" for c in name[:100] if ord(c) > 127})
     note = f"; the name contains {', '.join(foreign)}" if foreign else ""
     return listed + note + (f"; did you mean {match}?" if match else "")

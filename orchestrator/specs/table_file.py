@@ -4,6 +4,7 @@ With `templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row, the 
 sections, then the row's own keys merge onto the result.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from orchestrator.specs import claims, yaml_file
 from orchestrator.specs.check import SECTIONS, defaults
 from orchestrator.specs.grid.combinations import Grid, apply, read_grid
 from orchestrator.specs.messages import Model, validated
-from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, describe, nearest, no_such_file, shown
 from orchestrator.specs.row import check_means, row_figures, with_figures
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, TemplateHead, segments
 
@@ -176,7 +177,9 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
     elif Path(target).is_absolute():
         wrong = "; expected a path relative to this file"
     elif not path.is_file():
-        wrong = f": no such file; {nearest(path.name, [p.name for p in path.parent.glob('[!.]*.yaml')])}"
+        above = path.parent.parent / path.name
+        others = [os.path.relpath(above, table.path.parent.resolve())] if in_search_spaces(above).is_file() else []
+        wrong = f": {no_such_file(path, *others)}"
     if wrong is not None:
         table.document.wrong(("extends",), f"found {describe(target)}{wrong}")
         return

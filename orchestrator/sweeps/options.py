@@ -14,6 +14,7 @@ from orchestrator.files.folders import checked
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach
 from orchestrator.paths import profile_names
+from orchestrator.specs.positions import existing_file
 
 PARTS = ("search", "tuned")
 """Sweeps that belong to one command: NAME:PART; they share its cap."""
@@ -59,7 +60,9 @@ class RowOptions:
     tune: Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")] = (
         False
     )
-    tune_with: Annotated[Path | None, Option("--tune-with", metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")] = None
+    tune_with: Annotated[
+        Path | None, Option("--tune-with", parser=existing_file, metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")
+    ] = None
     ladder: Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")] = (
         None
     )

@@ -21,7 +21,7 @@ from orchestrator.errors import ClusterError, Detached, UserError, raise_all
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import provenance
 from orchestrator.ledger.keys import component_versions
-from orchestrator.paths import ROOT
+from orchestrator.paths import ROOT, in_search_spaces
 from orchestrator.safe_text import log
 from orchestrator.specs import corpora, index, profiles
 from orchestrator.specs.controls import parse, wanted
@@ -160,7 +160,8 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     tables += profiles.files(Path(str(options.profile))) if own_profile else []
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
-    target = f"{_from_root(Path(file))}{mark}{chosen}" if Path(file).exists() else target
+    place = in_search_spaces(Path(file))
+    target = f"{_from_root(place)}{mark}{chosen}" if place.exists() else target
     runs = len(seeds) + (0 if tuned is None else tuned.spec.trials * len(tuned.spec.seeds.search))
     number = (len(trained) + sum(map(len, wanted(rows, kinds).values()))) * runs
     job = f"sweep-{digest(content)[:16]}"

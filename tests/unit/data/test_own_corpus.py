@@ -7,6 +7,7 @@ import pytest
 from orchestrator.data import own_corpus
 from orchestrator.data.prepare import manifest
 from orchestrator.errors import UserError
+from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.rows import resolve
@@ -110,3 +111,23 @@ def test_an_address_finds_tables_of_the_working_folder(tmp_path, monkeypatch) ->
     assert [row.spec.data.corpus for row in resolve("mine/fusion") if row.spec is not None] == ["toy-quickstart"] * 2
     with pytest.raises(UserError, match=r"no such table .*; did you mean mine/fusion"):
         index.find("mine/fusio/a")
+
+
+def test_files_of_the_product_and_those_that_are_missing(tmp_path, monkeypatch, cli) -> None:
+    monkeypatch.chdir(tmp_path)
+    own, head = Path("search_spaces/mine"), "source: {paper: mine, table: first}\nrows: {a: {}}\n"
+    own.mkdir(parents=True)
+    (own / "first.yaml").write_text("extends: ../quickstart.yaml\n" + head)
+    (own / "bare.yaml").write_text("extends: quickstart.yaml\n" + head.replace("first", "bare"))
+    (own / "tab.yaml").write_text("rows:\n\ta: {}\n")
+    assert cli("plan", "mine/first", "--tune-with", "search_spaces/tune/mini.yaml")[0] == 0
+    assert len(index.find("search_spaces/quickstart.yaml").table.rows) == 4
+    place = f"no such file in search_spaces/tune or {SEARCH_SPACES}/tune; expected one of "
+    for arguments, said in (
+        (("plan", "mine/first", "--tune-with", "search_spaces/tune/min.yaml"), place),
+        (("plan", "mine/bare"), "did you mean ../quickstart.yaml?"),
+        (("plan", "mine/tab"), "error: search_spaces/mine/tab.yaml:2: found a tab; expected spaces"),
+        (("run", "mine/first/a", "train.max_steps=9"), "did you mean --set train.max_steps=9?"),
+    ):
+        code, _, err = cli(*arguments)
+        assert code == 2 and said in err and err.count("error:") == 1, err

@@ -55,8 +55,11 @@ def test_a_search_is_part_of_the_meaning_and_its_file_travels(tmp_path, reposito
         assert shlex.split(job.command)[-1] == os.path.relpath(file, repository), "as the job finds it"
         ids.add(job.id)
     assert len(ids) == 2
+    monkeypatch.chdir(tmp_path)
+    words = ["--tune-with", "search_spaces/tune/mini.yaml"]
+    assert shlex.split(make_job(sweep, [*words, str(repository / SMOKE)]).command)[-2:] == words, "the product's"
     with pytest.raises(UserError, match="found no section `tune`"):
-        make_job(sweep, ["--tune", SMOKE])
+        make_job(sweep, ["--tune", str(repository / SMOKE)])
 
 
 def test_the_file_of_a_profile_travels_with_those_that_it_extends(tmp_path, repository, monkeypatch):
