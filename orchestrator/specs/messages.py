@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import raise_all
 from orchestrator.files.listed import mapped
-from orchestrator.specs.positions import Document, KeyPath, describe, nearest
+from orchestrator.specs.positions import Document, KeyPath, describe, dotted, nearest
 
 Model = typing.TypeVar("Model", bound=BaseModel)
 
@@ -40,7 +40,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
             found[path] += f" or {_names_of(item) if item['type'] == 'literal_error' else 'a list'}"
         if item["loc"] and isinstance(item["loc"][-1], int):
             found.pop(path[:-1], None)  # the value is a list: report its item instead
-        found.setdefault(path, _message(item, path, model, siblings))
+        found.setdefault(path, _message(item, path, model, at, siblings))
     return [Problem((*at, *path), message) for path, message in found.items()]
 
 
@@ -66,10 +66,11 @@ def _names_of(item: Any) -> str:
     return str(item["ctx"]["expected"]).replace("'", "")
 
 
-def _message(item: Any, path: KeyPath, model: type[BaseModel], siblings: tuple[str, ...]) -> str:
+def _message(item: Any, path: KeyPath, model: type[BaseModel], at: KeyPath, siblings: tuple[str, ...]) -> str:
     kind, value, ctx = item["type"], item.get("input"), item.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown key; {nearest(str(path[-1]), [*_names(model, path[:-1]), *(siblings if len(path) == 1 else ())])}"
+        known = [*_names(model, path[:-1]), *(siblings if len(path) == 1 else ())]
+        return f"unknown key; {nearest(str(path[-1]), known, _below(model, path, at))}"
     if kind == "missing":
         return "missing; expected a value"
     if kind == "value_error":
@@ -104,6 +105,16 @@ def _names(model: type[BaseModel], path: KeyPath) -> list[str]:
         else:
             current = _unwrap(fields[part].annotation)
     return list(getattr(_unwrap(current), "model_fields", {}))
+
+
+def _below(model: type[BaseModel], path: KeyPath, at: KeyPath) -> str | None:
+    """Returns the shortest key below the mapping of `path` that has its last name, at most three levels deeper."""
+    level = [path[:-1]]
+    for _ in range(4):
+        level = [(*mapping, name) for mapping in level for name in _names(model, mapping)]
+        if found := next((key for key in level if key[-1] == path[-1]), None):
+            return dotted((*at, *found))
+    return None
 
 
 def _unwrap(annotation: Any) -> Any:

@@ -91,7 +91,9 @@ class Schedule(Strict):
         given = value is not None and (name, value) not in (("warmup", 0), ("factor", 1.0))
         unused = name not in _USED[kind]
         if given and unused:
-            raise ValueError(f"{name} is not used by schedule {kind}")
+            takers = ", ".join(other for other, names in _USED.items() if name in names)
+            taken = ", ".join(_USED[kind])
+            raise ValueError(f"{name} is not used by schedule {kind}, which takes {taken}; schedule.kind selects one with {name}: {takers}")
         if name == "warmup_ratio" and given and info.data.get("warmup"):
             raise ValueError(f"warmup is {info.data['warmup']}; expected 0 beside warmup_ratio")
         if name == "lr" and not given and not unused:

@@ -92,7 +92,8 @@ def test_parent_has_the_same_seed_profile_and_overrides(spec) -> None:
         ("model.d_ff=[", "not YAML"),
         ("model.regularizers.diversty.weight=1", "found 'diversty'; .*did you mean diversity"),
         ("model.encoder.layr.kind=x", "model.encoder.layr: unknown key"),
-        ("optim.schedule.lr=1e-3", "lr is not used by schedule noam"),
+        ("optim.schedule.lr=1e-3", "by schedule noam, which takes .*factor; schedule.kind selects one with lr: inverse-sqrt"),
+        ("optim.lr=1e-3", r"did you mean optim\.schedule\.lr\?"),
         ("model.d_ff=\x1b[31m", "U\\+001B"),
     ],
 )
