@@ -43,6 +43,18 @@ def copy_page(store: MlflowStore, parent: "Run", sweep_id: str) -> dict[str, str
     return tags
 
 
+def log_page(results: Path, sweep_id: str, uri: str | None = None) -> str | None:
+    """Logs a sweep's page to MLflow. Returns None, or a warning if that failed (`reconcile` adds it later)."""
+    try:
+        store = MlflowStore(results, uri)
+        with FileLock(store.lock(sweep_id)):
+            for parent in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
+                store.write(parent, tags=copy_page(store, parent, sweep_id))
+    except Exception as error:
+        return f"warning: MLflow does not have the page ({reason(error)}); `nmt-ablate reconcile` adds it"
+    return None
+
+
 def log_analysis(
     results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
 ) -> str | None:

@@ -19,9 +19,8 @@ from orchestrator.specs.controls import parse
 from orchestrator.specs.positions import shown
 from orchestrator.sweeps.names import address_of, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions, file_name
-from orchestrator.tracking.artifacts import page_of
+from orchestrator.tracking.artifacts import log_page, page_of
 from orchestrator.tracking.environment import reason
-from orchestrator.tracking.projector import Projector
 
 MOST_ROWS = 500
 """Sweeps with more rows write no page themselves: 100 rows with three seeds have 3 MB."""
@@ -100,11 +99,8 @@ def write_sweep_page(tables: list[Section], options: ExecutionOptions) -> Path |
     except Exception as error:  # the results are complete, also without the page
         log(f"warning: the page of the results could not be written ({reason(error)})")
         return None
-    if not options.no_tracking:
-        try:
-            Projector(options.results, options.tracking_uri, mirrors=options.mirrors).sync(options.slug, live=False)
-        except Exception as error:
-            log(f"warning: MLflow does not have the page ({reason(error)}); `nmt-ablate reconcile` adds it")
+    if not options.no_tracking and (warning := log_page(options.results, options.slug, options.tracking_uri)):
+        log(warning)
     return path
 
 
