@@ -38,6 +38,13 @@ URI = "MLflow server (http://HOST:PORT) or database (postgresql://..). Default: 
 MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD."
 TrackingUri = Annotated[str | None, Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help=URI)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
+Engine = Annotated[str, Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Train; auto: what the rows need.")]
+Jobs = Annotated[str, Option("--jobs", metavar="N|auto", help="Processes of the local engine; auto: as many as fit; 1: in this one.")]
+UntilDecided = Annotated[bool, Option("--until-decided", help="3 seeds, then all seeds of undecided rows. Needs a cap on hours.")]
+Tune = Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")]
+BY = "Tuned by the section `tune` of this file."
+TuneWith = Annotated[Path | None, Option("--tune-with", parser=existing_file, metavar="FILE.yaml", help=BY)]
+Ladder = Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")]
 MATCHED = "Matched controls in place of the file's: the baseline with a variant's parameters or operations. Empty: none."
 
 
@@ -57,15 +64,9 @@ class RowOptions:
     results: Results = RESULTS
     cache_dir: CacheDir = CACHE
     controls: Annotated[str | None, Option("--controls", metavar="params,flops", help=MATCHED)] = None
-    tune: Annotated[bool, Option("--tune", help="Search every row by the section `tune`, then judge each row's best configuration.")] = (
-        False
-    )
-    tune_with: Annotated[
-        Path | None, Option("--tune-with", parser=existing_file, metavar="FILE.yaml", help="Tuned by the section `tune` of this file.")
-    ] = None
-    ladder: Annotated[str | None, Option("--ladder", metavar="NAME,NAME,..|file", help="At several sizes: profiles, smallest first.")] = (
-        None
-    )
+    tune: Tune = False
+    tune_with: TuneWith = None
+    ladder: Ladder = None
 
     @property
     def arguments(self) -> str:
@@ -115,12 +116,8 @@ class ExecutionOptions(RowOptions):
     until: Row -> the rung at which its runs save and stop.
     """
 
-    engine: Annotated[
-        str, Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Train; auto: what the rows need.")
-    ] = "local"
-    jobs: Annotated[
-        str, Option("--jobs", metavar="N|auto", help="Processes of the local engine; auto: as many as fit; 1: in this one.")
-    ] = "1"
+    engine: Engine = "local"
+    jobs: Jobs = "1"
     workers: Annotated[int | None, Option("--workers", min=1, max=1024, help="Workers of each run; 2 or more need --engine ray.")] = None
     no_tracking: NoTracking = False
     tracking_uri: TrackingUri = None
@@ -131,9 +128,7 @@ class ExecutionOptions(RowOptions):
     claims: list[dict[str, Any]] = field(default_factory=list)
     mirrors: tuple[Path, ...] = ()
     max_hours: Annotated[float | None, Option("--max-gpu-hours", "--max-core-hours", help="Cap on the sweep's device-hours.")] = None
-    until_decided: Annotated[bool, Option("--until-decided", help="3 seeds, then all seeds of undecided rows. Needs a cap on hours.")] = (
-        False
-    )
+    until_decided: UntilDecided = False
     dropped: frozenset[str] = frozenset()
     train_only: bool = False
     until: Mapping[str, int] = field(default_factory=dict)

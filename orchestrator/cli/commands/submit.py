@@ -139,12 +139,12 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     trained, _ = checked(rows, seeds, options)
     kinds = parse(options.controls)
     versions = [component_versions(row.spec.model) for row in trained if row.spec is not None]
-    there, own_profile = options, options.profile is not None and options.profile.endswith(".yaml")
+    there, own_profile = options, Path(options.profile) if options.profile is not None and options.profile.endswith(".yaml") else None
     if options.tune_with is not None:
         texts["tune_with"] = _from_root(options.tune_with)
         there = replace(there, tune_with=Path(texts["tune_with"]))
-    if own_profile:
-        texts["profile"] = _from_root(Path(str(options.profile)))
+    if own_profile is not None:
+        texts["profile"] = _from_root(own_profile)
         there = replace(there, profile=texts["profile"])
     words = list[str]()
     options_given: list[Any] = [each for each in dict.fromkeys(order) if each.param_type_name == "option"]
@@ -157,7 +157,7 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
     content += ([] if tuned is None else [tuned.spec.model_dump(mode="json")]) + ([env] if env else [])
     tables = [each.table.path for each in found] + [Path(each.source_file) for row in rows for each in row.lineage]
     tables += [] if options.tune_with is None else [options.tune_with]
-    tables += profiles.files(Path(str(options.profile))) if own_profile else []
+    tables += [] if own_profile is None else profiles.files(own_profile)
     needed = {*tables, *(corpora.entry_file(row.spec.data.corpus) for row in rows if row.spec is not None), ROOT / "cluster" / "sweep.sh"}
     file, mark, chosen = target.partition("#")
     place = in_search_spaces(Path(file))
