@@ -11,7 +11,6 @@ called; long commands are in `cli.commands`.
 import errno
 import gc
 import os
-import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from orchestrator.cli.options import OnceEach
 from orchestrator.cli.output import version
 from orchestrator.errors import CommandError, Detached
 from orchestrator.safe_text import LOGGED, log
-from orchestrator.specs.positions import shown
+from orchestrator.specs.positions import OVERRIDE, shown
 
 GROUPS: dict[str, tuple[Any, ...]] = {
     "Train": (execution.run, execution.sweep, specs.plan, execution.submit, lifecycle.status, execution.noise),
@@ -36,7 +35,6 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Data and storage": (data.app, results.app, lifecycle.ui, lifecycle.reconcile, lifecycle.gc),
 }
 """Title in `--help` -> the commands under it."""
-_HYDRA = re.compile(r"[a-z]\w*(\.\w+)+=.+")
 SETTINGS: dict[Any, dict[str, Any]] = {
     execution.submit: {
         "options_metavar": "SPEC [OPTIONS]",  # which `sweep` parses
@@ -146,7 +144,7 @@ def _usage(error: Any, arguments: Sequence[str]) -> int:
     names = getattr(getattr(error, "param", None), "opts", [])
     given = next((f"; found {shown(value)}" for name, value in pairwise(arguments) if name in names), "")
     if "unexpected extra argument" in message and "--set" in chain.from_iterable(param.opts for param in error.ctx.command.params):
-        words = " ".join(f"--set {shown(word)}" for word in arguments if _HYDRA.fullmatch(word) and word in message)
+        words = " ".join(f"--set {shown(word)}" for word in arguments if OVERRIDE.fullmatch(word) and word in message)
         given = f"; did you mean {words}?" if words else ""
     command = error.ctx.command_path if getattr(error, "ctx", None) else "nmt-ablate"
     return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError, collecting, raise_all
 from orchestrator.files.documents import read_bytes
 from orchestrator.paths import search_spaces
 from orchestrator.specs import controls, table_file
-from orchestrator.specs.positions import display, existing_file, nearest, shown
+from orchestrator.specs.positions import OVERRIDE, display, existing_file, nearest, shown
 from orchestrator.specs.table import segments
 from orchestrator.specs.table_file import TableFile
 
@@ -76,7 +76,10 @@ def find(text: str) -> Target:
     parts = text.split("/")
     address = "/".join(parts[:2]) if any(map(_SEVERAL.search, parts[2:])) else text.partition("@")[0]
     if in_file or not segments(address, 2, 4):
-        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
+        hint = f"; did you mean --set {shown(text, 120)}?" if OVERRIDE.fullmatch(text) else ""
+        raise UserError(
+            f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder{hint}"
+        )
     found, unread = None, list[str]()
     with collecting(unread):
         found = _by_file_name(*parts[:2])

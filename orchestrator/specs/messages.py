@@ -70,7 +70,7 @@ def _message(item: Any, path: KeyPath, model: type[BaseModel], at: KeyPath, sibl
     kind, value, ctx = item["type"], item.get("input"), item.get("ctx", {})
     if kind == "extra_forbidden":
         known = [*_names(model, path[:-1]), *(siblings if len(path) == 1 else ())]
-        return f"unknown key; {nearest(str(path[-1]), known, _below(model, path, at))}"
+        return f"unknown key; {nearest(str(path[-1]), known, key_below(model, path, at))}"
     if kind == "missing":
         return "missing; expected a value"
     if kind == "value_error":
@@ -107,7 +107,7 @@ def _names(model: type[BaseModel], path: KeyPath) -> list[str]:
     return list(getattr(_unwrap(current), "model_fields", {}))
 
 
-def _below(model: type[BaseModel], path: KeyPath, at: KeyPath) -> str | None:
+def key_below(model: type[BaseModel], path: KeyPath, at: KeyPath = ()) -> str | None:
     """Returns the shortest key below the mapping of `path` that has its last name, at most three levels deeper."""
     level = [path[:-1]]
     for _ in range(4):

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from orchestrator.paths import in_search_spaces, places
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
+OVERRIDE = re.compile(r"[a-z]\w*(\.\w+)+=.+")
+"""A text that was meant as `--set KEY=VALUE`."""
 _REPLACED = frozenset([*REGISTRIES, "schedule"])
 """Keys whose value is replaced as a whole by one of another `kind`."""
 

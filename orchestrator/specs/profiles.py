@@ -18,8 +18,9 @@ from orchestrator.specs.base import Natural, Positive, Strict
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import by_kind, placed, slots
 from orchestrator.specs.corpora import list_entries
-from orchestrator.specs.messages import valid
+from orchestrator.specs.messages import key_below, valid
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
+from orchestrator.specs.schema import RunSpec
 
 VALID = "valid"
 RATE = ("optim", "schedule", "lr")
@@ -202,6 +203,6 @@ def _one(text: str) -> Override:
     if path[0] in _ELSEWHERE:
         raise UserError(f"{where}: {path[0]} cannot be set here: {_ELSEWHERE[path[0]]}")
     if path[0] not in SECTIONS or not all(path):
-        raise UserError(f"{where}: {shown(key)}: unknown key; {nearest(path[0], SECTIONS)}")
+        raise UserError(f"{where}: {shown(key)}: unknown key; {nearest(path[0], SECTIONS, key_below(RunSpec, path))}")
     document = yaml_file.parse(value, where)
     return Override(path, document.data, text)

@@ -256,10 +256,10 @@ def prepare_database(path: Path) -> None:
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 connection.execute(f"PRAGMA user_version = {int(version)}")  # fails if the file cannot be written
         except sqlite3.DatabaseError as error:
-            raise UserError(
-                f"{path}: {error}; expected a database of MLflow (sqlite) that this user can write: "
-                "move it away, and `nmt-ablate reconcile` makes it anew from the ledger"
-            ) from error
+            usable = "let this user write it, or give another --tracking-uri"
+            damaged = "move it away, and `nmt-ablate reconcile` makes it anew from the ledger"
+            mend = usable if isinstance(error, sqlite3.OperationalError) else damaged
+            raise UserError(f"{path}: {error}; expected a database of MLflow (sqlite) that this user can write: {mend}") from error
         return
     try:
         with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:

@@ -128,6 +128,8 @@ def test_files_of_the_product_and_those_that_are_missing(tmp_path, monkeypatch, 
         (("plan", "mine/bare"), "did you mean ../quickstart.yaml?"),
         (("plan", "mine/tab"), "error: search_spaces/mine/tab.yaml:2: found a tab; expected spaces"),
         (("run", "mine/first/a", "train.max_steps=9"), "did you mean --set train.max_steps=9?"),
+        (("plan", "mine/first/a", "train.max_steps=9"), "did you mean --set train.max_steps=9?"),
+        (("plan", "mine/first/a", "--set", "lr=9"), "did you mean optim.schedule.lr?"),
     ):
         code, _, err = cli(*arguments)
         assert code == 2 and said in err and err.count("error:") == 1, err

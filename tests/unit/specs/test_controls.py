@@ -18,7 +18,7 @@ def test_names() -> None:
     assert control.name == "p/t/row1/de-en@flops=row2/de-en" and of_address(control.name) == control
     assert [of_address(text) for text in ("p/t/a", "p/t/a@parms=b", "t/a@params=b", "p/t/a@params=b/c/d")] == [None] * 4
     assert index.find("dou2018/table1/row1@params=row5").control == ("row1", "params", "row5")
-    for text, message in (("dou2018/table1@params=row5", "no such table"), ("row1@params=row5", "found no file and no address")):
+    for text, message in (("dou2018/table1@params=row5", "no such table"), ("row1@params=row5", "paper/table/row or a folder$")):
         with pytest.raises(UserError, match=message):
             index.find(text)
     for row in ("row1", "row1@params=row5"):

@@ -62,7 +62,11 @@ def test_a_database_that_cannot_be_used_is_one_line(fake_results, cli, monkeypat
     for command in ("reconcile", "ui"):
         code, _, err = cli(command, "--results", fake_results.root)
         assert code == 2 and err.count("\n") == 1 and "Traceback" not in err
-        assert f"{path}: " in err and "expected a database of MLflow" in err and ("readonly" in err) == (kind == "readonly")
+        assert (
+            f"{path}: " in err
+            and "expected a database of MLflow" in err
+            and ("readonly" in err) == ("--tracking-uri" in err) == (kind == "readonly")
+        )
     assert path.read_bytes() == before
     said: list[str] = []
     tracking = BackgroundProjector(fake_results.root, "sweep-1", warn=said.append)
