@@ -110,13 +110,13 @@ def controlled(tables: int) -> str:
     return "\n".join(lines)
 
 
-def compared(model: MixedModel[int], row: int, other: int, effect: float = 0.0, added: float = 0.0) -> Difference:
-    """A row of a simulated table against another one. effect: added to its mean; added: variance of the difference beside that of seeds."""
+def compared(model: MixedModel[int], row: int, other: int, effect: float = 0.0) -> Difference:
+    """A row of a simulated table against another one. effect: added to its mean."""
     spread, rows = model.between(row, other), [list(model.rows[name].values()) for name in (row, other)]
     assert spread is not None
     delta = float(np.mean(rows[0]) - np.mean(rows[1])) + effect
     variance = spread.variance * (1 / len(rows[0]) + 1 / len(rows[1]))
-    test = answer(delta, variance + added, spread.df)
+    test = answer(delta, variance, spread.df)
     return Difference(delta, spread, 0.0, test, test)
 
 

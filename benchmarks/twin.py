@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from simulated_tables import compared
 
 from orchestrator.cli.main import run
 from orchestrator.scoring.significance.estimator import LEVEL, holm
-from orchestrator.scoring.significance.expected_best import gap
+from orchestrator.scoring.significance.expected_best import choice_variance
 from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.verdicts import Expectation, judge
 from orchestrator.specs.tune import Stop, TuneSpec
@@ -176,9 +177,9 @@ def simulated(trials: int, curvature: float, search: int, judging: int, repetiti
             seen[arm, [trial for trial in range(trials) if trial not in going]] = np.inf
         chosen = loss[np.arange(3), seen.argmin(axis=1)]
         noise = generator.normal(size=(2, 3, judging))
-        gaps = [gap(values, seen[0]) for values in seen[1:]]
+        choices = [choice_variance([values, seen[0]], [values, seen[0]]) for values in seen[1:]]
         for name, scores in (("tuned", chosen[:, None] + noise[0]), ("as written", loss[:, :1] + noise[1])):
-            twin, better = verdicts(scores, gaps if name == "tuned" else [0.0] * 2)
+            twin, better = verdicts(scores, choices if name == "tuned" else [(0.0, math.inf)] * 2)
             if name == "tuned":
                 words["twin"][twin] += 1
                 words["better"][better] += 1
@@ -206,12 +207,12 @@ def factors(trials: int, repetition: int) -> np.ndarray:
     return np.log([1.0, *(draw.value(point[0]) for point in points(spec))])
 
 
-def verdicts(scores: np.ndarray, gaps: list[float]) -> tuple[str, str]:
+def verdicts(scores: np.ndarray, choices: list[tuple[float, float]]) -> tuple[str, str]:
     """The words on the second and third row of nll [3, k], against the first; claims of -5 sd, margin half of that, Holm over both.
-    gaps: of these two (`expected_best.gap`).
+    choices: of these two (`expected_best.choice_variance`).
     """
     model = MixedModel({row: dict(enumerate(scores[row])) for row in range(3)})
-    found = [compared(model, row, 0, added=still**2) for row, still in zip((1, 2), gaps, strict=True)]
+    found = [compared(model, row, 0).with_choice(*choice) for row, choice in zip((1, 2), choices, strict=True)]
     adjusted = holm([each.other_sentences.p for each in found])
     words = [judge(Expectation(-1.0, -5.0, margin=2.5), each, p, level=LEVEL).word for each, p in zip(found, adjusted, strict=True)]
     return words[0], words[1]

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import recorded
 from orchestrator.report import noise_floor
@@ -19,14 +17,14 @@ from orchestrator.report.effects import DIGITS, Effect, Effects, Outcomes, claim
 from orchestrator.report.judgement import NOT_COMPARED, NOT_RUN, Judgement, OfRow
 from orchestrator.report.looks import Looks, State, level_of
 from orchestrator.scoring.significance.estimator import holm
-from orchestrator.scoring.significance.expected_best import gap
+from orchestrator.scoring.significance.expected_best import choice_variance
 from orchestrator.scoring.significance.sentence_statistics import LOWER_IS_BETTER, StatisticsReader
 from orchestrator.scoring.significance.verdicts import DECIDED, MARGINS, ONE_SEED, OPEN, Expectation, Verdict, judge, p_of
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Row, short_id
+from orchestrator.specs.row import Row, Trial, short_id
 from orchestrator.specs.table import FAILED
 
-BLEU, CHRF, NLL, VALID_NLL = "bleu", "chrf", "nll", "valid/nll"
+BLEU, CHRF, NLL = "bleu", "chrf", "nll"
 
 
 class Comparisons:
@@ -187,35 +185,15 @@ class Comparisons:
         return f"{short_id(ahead[0])} is ahead with one seed" if ahead else ""
 
     def _between(self, metric: str, row: str, against: str) -> Effect | None:
-        """Returns the effect of a row against another one. Between tuned rows it has the additional variance of their choices: the squared
-        change that more trials may cause (`expected_best.gap`), in units of the metric."""
+        """Returns the effect of a row against another one. Between tuned rows it has the additional variance of their choices."""
         effect = self._of_metric(metric).between(row, against)
-        if effect is None or effect.difference is None or not (by := self.rows[row].chosen_by or self.rows[against].chosen_by):
+        if effect is None or effect.difference is None or not any(trials := [self.rows[name].trials for name in (row, against)]):
             return effect
-        trials = [self.rows[name].trials for name in (row, against)]
-        still = gap(*(own or (0.0,) * max(map(len, trials)) for own in trials))
-        same = (by, effect.metric) == (VALID_NLL, NLL)
-        added = still**2 * (1.0 if same else self._square_per_unit(by, effect.metric, row, against))
-        return replace(effect, difference=effect.difference.at(added=added))
-
-    def _square_per_unit(self, by: str, metric: str, *rows: str) -> float:
-        """Returns the expected squared change of a metric per unit of a validation metric, by regression over the runs of these rows.
-
-        The nll of the test set represents the nll of the validation set.
-        """
-        own, nll = self._of_metric(metric).seeds, self._of_metric(NLL).seeds
-        known = nll if by == VALID_NLL else {row: self._validated(row, by) for row in rows}
-        runs = [(known[row][seed], score) for row in rows for seed, score in own[row].items() if seed in known.get(row, {})]
-        if len({x for x, _ in runs}) < 3:
-            return 0.0
-        x, y = np.array(runs).T
-        (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
-        return float(slope**2 + covariance[0, 0])
-
-    def _validated(self, row: str, metric: str) -> dict[int, float]:
-        """Returns seed -> the last value of a validation metric."""
-        runs = {o.seed: self.reader.ledger.history(str(o.keys.train)) for o in self.outcomes.get(row, ())}
-        return {seed: float(report[metric]) for seed, reports in runs.items() for report in reports if metric in report}
+        fixed = (Trial(0.0, {effect.metric: 0.0}),) * max(map(len, trials))  # a row that was not searched has no choice
+        trials = [own or fixed for own in trials]
+        scores = [[trial.scores.get(effect.metric, math.nan) for trial in own] for own in trials]
+        variance = choice_variance([[trial.loss for trial in own] for own in trials], scores)
+        return replace(effect, difference=effect.difference.with_choice(*variance))
 
     def _test(self, claim: RowClaim, effects: Sequence[Effect], expected: Expectation) -> Any:
         runs = self._of_metric(str(claim.metric)).runs

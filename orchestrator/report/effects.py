@@ -3,6 +3,7 @@
 The variances over seeds come from one mixed model of our rows that were scored alike. Another system's row has only its own variance.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -60,8 +61,8 @@ class Effect:
 
     @property
     def answer(self) -> Answer | None:
-        """Returns the test over other seeds and sentences; None if an arm has one seed."""
-        return None if self.difference is None else self.difference.other_sentences
+        """Returns the test over other seeds and sentences; None if an arm has one seed or the variance of a search's choice is unknown."""
+        return None if self.difference is None or math.isinf(self.difference.choice) else self.difference.other_sentences
 
     @property
     def interval(self) -> str:
@@ -206,8 +207,9 @@ def _parts(a: Arm, b: Arm, spec: RunSpec) -> Parts:
     return Parts(precision=whole - length, length=length, precisions=precisions, brevity_penalty=penalties)
 
 
-def _answer(answer: Answer) -> dict[str, float]:
-    return {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde, "p": answer.p}
+def _answer(answer: Answer) -> dict[str, float | None]:
+    found = {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde, "p": answer.p}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def interval(metric: str, delta: float, found: Answer | None) -> str:

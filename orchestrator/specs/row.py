@@ -1,6 +1,6 @@
 """A resolved row of a table, its figures besides its own score, and the row with which each row is compared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,14 @@ class Control:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A trial of a search. loss: the objective, infinite if it did not finish. scores: metric -> its value on the validation set."""
+
+    loss: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Row:
     """A resolved row of a table.
 
@@ -41,7 +49,7 @@ class Row:
     significance: the tests whose p-values mark the row (`significance.paired_tests`). failed_below: the BLEU below which a run counts as
     failed (`ledger.run_view`). controls: kinds of matched controls that the row or its file requests. control: set for a matched control
     (`cost.controls`). compare_with: address of the row that the file names for comparison. control_rows: addresses of further rows to beat.
-    chosen_by: the metric by which a search has chosen a tuned row. trials: the search's objective per trial, infinite for a stopped trial.
+    trials: of the search that has tuned the row.
     """
 
     id: str
@@ -67,8 +75,7 @@ class Row:
     control: Control | None = None
     compare_with: str | None = None
     control_rows: tuple[str, ...] = ()
-    chosen_by: str = ""
-    trials: tuple[float, ...] = ()
+    trials: "tuple[Trial, ...]" = ()
 
     @property
     def run_spec(self) -> RunSpec:

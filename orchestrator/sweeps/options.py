@@ -112,7 +112,7 @@ class ExecutionOptions(RowOptions):
     claims: Claims of the tables, as `specs.claims.as_data` gives them.
     mirrors: Read-only ledgers that complement `results`.
     dropped: Runs, as `ROW:SEED`, that a look has dropped.
-    train_only: Read no test set: runs are trained, and neither decoded nor scored.
+    train_only: Read no test set: runs are trained, and decoded and scored at most on the validation set (`Row.also`).
     until: Row -> the rung at which its runs save and stop.
     """
 

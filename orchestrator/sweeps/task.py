@@ -14,6 +14,7 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.corpora import REQUIRED, load_entry
+from orchestrator.specs.profiles import VALID
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.sweep import Scheduler
@@ -124,13 +125,15 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         if manifest is None:
             return
         data_dir = options.data_dir or (Path() if spec.data.subword.existing else None)  # its files may be relative to this folder
-        keys, also = keys_for(row, data), {} if options.train_only else also_keys(row, data)
+        keys, also = keys_for(row, data), also_keys(row, data)
+        if options.train_only:
+            keys, also = Keys(keys.train, None, None), {name: its for name, its in also.items() if row.also[name].test == VALID}
         tasks[name] = Task(
             id=row.id,
             seed=spec.seed,
             label=row.label or row.id,
             spec=spec,
-            keys=Keys(keys.train, None, None) if options.train_only else keys,
+            keys=keys,
             results=str(options.results.resolve()),
             parent_key=None if parent is None else keys_for(parent, data).train,
             data_dir=None if data_dir is None else str(data_dir.resolve()),

@@ -12,7 +12,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.report.find import Finder
 from orchestrator.specs.controls import TUNED
-from orchestrator.specs.row import Row, short_id
+from orchestrator.specs.row import Row, Trial, short_id
 from orchestrator.specs.sweep import LARGER_IS_BETTER
 from orchestrator.specs.tune import Draw, TuneSpec
 from orchestrator.tuning.search import Arm, Search, cost
@@ -22,9 +22,10 @@ from orchestrator.tuning.trials import changed, place
 def record_of(arm: Arm, search: Search) -> Record:
     """Returns the record of an arm: its trials with their draws, runs and values, and the number of the chosen trial.
 
-    {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "ended", "at_rung", ..}],
-    "chosen", "updates", "seconds", "time"}. value: mean over the search seeds. written: the row's own values of the keys that
-    trials change. ended: the rung that ended the trial. chosen: None if no trial ended well. updates, seconds: of each run once.
+    {"key", "row", "tune", "written", "trials": [{"number", "draws", "changes", "runs", "statuses", "value", "scores", "ended", "at_rung",
+    ..}], "chosen", "updates", "seconds", "time"}. value: mean over the search seeds. scores: see `Search.scores`. written: the row's own
+    values of the keys that trials change. ended: the rung that ended the trial. chosen: None if no trial ended well. updates, seconds: of
+    each run once.
     """
     spec, trials = search.spec, list[dict[str, Any]]()
     for trial in arm.trials:
@@ -32,6 +33,7 @@ def record_of(arm: Arm, search: Search) -> Record:
         updates, seconds = cost(search.ledger, keys.values())
         about: dict[str, Any] = {"number": trial.number, "draws": trial.draws, "changes": trial.changes, "value": value}
         about |= {"runs": {str(seed): key for seed, key in keys.items()}, "statuses": search.statuses(trial)}
+        about["scores"] = {} if value is None else search.scores(trial)
         ended = arm.ended.get(trial.number)
         about |= {"ended": ended, "at_rung": None if ended is None else search.at_rung(trial, ended)}
         trials.append(about | {"updates": updates, "seconds": round(seconds, 1)})
@@ -176,4 +178,10 @@ def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
     """Returns the row under its own name with the values of the chosen trial; as written if no trial ended well."""
     chosen, select = record["chosen"], record["tune"]["select"]
     made = row if chosen is None else changed(row, dict(record["trials"][chosen]["changes"]), row.id)
-    return replace(made, trials=losses(record["trials"], select), chosen_by=select)
+    return replace(made, trials=tuple(Trial(*each) for each in zip(losses(record["trials"], select), scores_of(record), strict=True)))
+
+
+def scores_of(record: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Returns the scores of each trial. Records of earlier versions have only the value by which the search chose."""
+    known = {"nll"} if record["tune"]["select"] == "valid/nll" else set()
+    return [each["scores"] if "scores" in each else dict.fromkeys(known, each["value"]) for each in record["trials"]]

@@ -13,6 +13,8 @@ from orchestrator.engines.execute import Suggest
 from orchestrator.errors import for_each, raise_all
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.safe_text import log
+from orchestrator.scoring.rouge import figures_of
+from orchestrator.specs.profiles import VALID
 from orchestrator.specs.row import Row
 from orchestrator.specs.sweep import LARGER_IS_BETTER
 from orchestrator.sweeps.options import ExecutionOptions
@@ -67,7 +69,7 @@ class Search:
         self.results: dict[tuple[str, int], Result] = {}
 
     def run(self, arms: Sequence[Arm]) -> None:
-        """Trains the trials: rung by rung, or with `suggest` one trial of every arm at a time."""
+        """Trains the trials: rung by rung, or with `suggest` one trial of every arm at a time. Finished trials are scored too."""
         if (stop := self.spec.stop) is not None:
             for rung in stop.rungs:
                 self._train(arms, rung)
@@ -85,7 +87,8 @@ class Search:
         until = {trial.row.id: arm.ended[trial.number] for arm in arms for trial in arm.trials if trial.number in arm.ended}
         if rung is not None:
             until |= {trial.row.id: rung for arm in arms for trial in arm.going}
-        rows = [trial.row for arm in arms for trial in arm.trials]
+        finishing = {trial.row.id for arm in arms for trial in arm.going if rung is None}
+        rows = [_validated(trial.row) if trial.row.id in finishing else trial.row for arm in arms for trial in arm.trials]
         for result in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
             self.results[result.id, result.seed] = result
 
@@ -135,20 +138,38 @@ class Search:
         found = []
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
             ended = status == "done" and self._steps(key) < rung
-            found.append(self._last(key, trial) if ended else number(self._reports(key).get(rung, {}).get(self.spec.select)))
+            found.append(
+                self._last(key, trial, self.spec.select) if ended else number(self._reports(key).get(rung, {}).get(self.spec.select))
+            )
         return mean(found)
 
     def final(self, trial: Trial) -> float | None:
         """Returns the mean of the metric over the search seeds for the weights that decoding would use; None if a run did not end well."""
+        return self._final(trial, self.spec.select)
+
+    def scores(self, trial: Trial) -> dict[str, float]:
+        """Returns metric -> its mean over the search seeds, on the validation set, for a trial that ended well."""
+        scored = [self.results[trial.row.id, seed].view.scores.get(VALID) or {} for seed in self.spec.seeds.search]
+        found = {"nll": self._final(trial, "valid/nll"), "bleu": mean([each.get("bleu") for each in scored])}
+        found["chrf"] = mean([(each.get("chrf") or {}).get("score") for each in scored])
+        found |= {name: mean([figures_of(each).get(name) for each in scored]) for name in figures_of(scored[0])}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _final(self, trial: Trial, metric: str) -> float | None:
         if any(status != "done" for status in self.statuses(trial)):
             return None
-        return mean([self._last(key, trial) for key in self.keys(trial).values()])
+        return mean([self._last(key, trial, metric) for key in self.keys(trial).values()])
 
-    def _last(self, key: str, trial: Trial) -> float | None:
+    def _last(self, key: str, trial: Trial, metric: str) -> float | None:
         """Returns the value of the best weights if the run decodes with them, else the last value."""
-        values = {report["step"]: v for report in self.ledger.history(key) if (v := number(report.get(self.spec.select))) is not None}
+        values = {report["step"]: v for report in self.ledger.history(key) if (v := number(report.get(metric))) is not None}
         best = trial.row.run_spec.decode.checkpoint == "best"
         return values.get((self.ledger.read_train(key) or {}).get("best_step") if best else max(values, default=None))
+
+
+def _validated(row: Row) -> Row:
+    """Returns the row with a scoring on the validation set."""
+    return replace(row, also={VALID: row.run_spec.score.model_copy(update={"test": VALID})})
 
 
 def mean(values: Sequence[float | None]) -> float | None:

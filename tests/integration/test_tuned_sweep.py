@@ -79,7 +79,7 @@ def golden(finish: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 MOMENTS: dict[str, Callable[[Path], bool]] = {
     "before the first rung": lambda folder: steps(folder) >= 10,
     "in the last phase": lambda folder: any("weights_sha256" in path.read_text() for path in folder.glob("results/*/train.json")),
-    "during judging": lambda folder: bool(list(folder.glob("results/*/score/*.json"))),
+    "during judging": lambda folder: any(folder.glob("results/sweeps/*-tuned.json")),
 }
 """Each holds from its moment on."""
 
@@ -100,6 +100,8 @@ def test_a_killed_driver_changes_no_choice_and_no_figure(golden: tuple[Path, dic
 
 def test_equal_work_is_done_once(golden: tuple[Path, dict[str, Any]], finish: Any) -> None:
     before = steps(golden[0])
+    trials = [trial for search in golden[1]["searches"].values() for trial in search["trials"]]
+    assert [sorted(trial["scores"]) for trial in trials] == [["bleu", "chrf", "nll"] if trial["ended"] is None else [] for trial in trials]
     assert finish(golden[0]) == golden[1] and steps(golden[0]) == before
     pages = (golden[0] / "results").glob("reports/*.html")  # MLflow takes it into the run of the sweep of this name
     assert [page.stem for page in pages] == [path.stem for path in (golden[0] / "results").glob("sweeps/*-tuned.json")]

@@ -107,7 +107,7 @@ def _plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: 
         *planned_rows.notes,
         *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], sections[-1].scheduler.model_dump()),
         *_search_lines(search),
-        *(line for table, found in power.items() for line in _power_lines(table, found)),
+        *(line for table, found in power.items() for line in _power_lines(table, found, tuned=bool(search))),
         *problems,
     ):
         log(line)
@@ -150,13 +150,14 @@ def _power(rows: list[Row], seeds: list[int], ledger: Ledger, stated: Sequence[R
     return found
 
 
-def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
+def _power_lines(table: str, power: dict[str, Any], *, tuned: bool) -> list[str]:
+    choice = "; the choice of a search adds to this" if tuned else ""
     whose, metric = "" if power["same_family"] else ", another recipe on this test set", TITLES[power["metric"]]
     lines = [f"{table}: {metric} varies by {power['sd']:.2f} over seeds ({power['df'] + 1} seeds of {power['floor']}{whose})"]
     if power["mde"] is None:
         lines.append(f"{table}: one seed decides nothing; give two or more (--seeds 1,2,3)")
     else:
-        lines.append(f"{table}: {power['seeds']} seeds a row detect {power['mde']:.2f} {metric} with 80 % power, on this test set")
+        lines.append(f"{table}: {power['seeds']} seeds a row detect {power['mde']:.2f} {metric} with 80 % power, on this test set{choice}")
     known = {row: needed for row, needed in power["seeds_needed"].items() if needed is None or needed > power["seeds"]}
     if known:
         each = ", ".join(f"{short_id(row)} {'over 200' if needed is None else needed}" for row, needed in list(known.items())[:12])

@@ -103,7 +103,7 @@ def _cells(section: Section, found: Answer) -> list[str]:
         one.claimed_effect,
         "" if effect is None else effect.interval,
         "" if difference is None else f"{difference.spread.sd:.2f}",
-        "" if difference is None else f"{difference.other_sentences.mde:.2f}",
+        "" if effect is None or effect.answer is None else f"{effect.answer.mde:.2f}",
         "" if effect is None else " and ".join(map(str, dict.fromkeys(effect.seeds))),
         one.verdict.word,
         "" if found.nll is None else found.nll.plain,

@@ -11,6 +11,9 @@ D / sqrt(V1) answers "would other seeds agree, on this test set?". D / sqrt(V) a
 has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), where df belongs to s^2. A test only over
 sentences, or only over seeds if other sentences are meant, finds more significant differences than its level allows.
 
+Between tuned arms V1 and V have the additional variance Vc of another search's choices (`expected_best.choice_variance`), with its own
+degrees of freedom: V^2 / (V1^2 / df + Vc^2 / dfc).
+
 Shapes: k seeds, N sentences, S statistics per sentence, R resamples.
 """
 
@@ -90,18 +93,35 @@ class Answer:
 
 @dataclass(frozen=True)
 class Difference:
-    """D with both answers. spread: s^2; sentences: V - V1."""
+    """D with both answers. spread: s^2; sentences: max(0, V2 - Ve); choice, choice_df: Vc, infinite if it is unknown, and dfc."""
 
     delta: float
     spread: Spread
     sentences: float
     same_sentences: Answer
     other_sentences: Answer
+    choice: float = 0.0
+    choice_df: float = math.inf
 
-    def at(self, level: float = LEVEL, added: float = 0.0) -> "Difference":
-        """Returns the same difference, tested at a level of significance; added: additional variance, which more seeds do not reduce."""
-        same, other = (answer(self.delta, each.se**2 + added, each.df, level) for each in (self.same_sentences, self.other_sentences))
-        return replace(self, same_sentences=same, other_sentences=other, sentences=self.sentences + added)
+    @property
+    def kept(self) -> tuple[tuple[float, float], ...]:
+        """Returns the variances that more seeds do not reduce, each with its degrees of freedom."""
+        return (self.sentences, math.inf), (self.choice, self.choice_df)
+
+    def at(self, level: float = LEVEL) -> "Difference":
+        """Returns the same difference, tested at a level of significance."""
+        same, other = (answer(self.delta, each.se**2, each.df, level) for each in (self.same_sentences, self.other_sentences))
+        return replace(self, same_sentences=same, other_sentences=other)
+
+    def with_choice(self, variance: float, df: float) -> "Difference":
+        """Returns the same difference with the variance of the searches' choices."""
+
+        def wider(known: Answer) -> Answer:
+            v = known.se**2 + variance
+            return answer(self.delta, v, satterthwaite(v, (known.se**2, known.df), (variance, df)))
+
+        same, other = wider(self.same_sentences), wider(self.other_sentences)
+        return replace(self, same_sentences=same, other_sentences=other, choice=variance, choice_df=df)
 
 
 def mean_difference(a: Arm, b: Arm, shift: float) -> float:
@@ -126,7 +146,7 @@ def difference(a: Arm, b: Arm, spread: Spread | None, shift: float = 0.0) -> Dif
     v2, v_within = _sentence_variances(a, b)
     over_sentences = max(0.0, v2 - v_within * share)
     v = v1 + over_sentences
-    return Difference(delta, spread, over_sentences, answer(delta, v1, df), answer(delta, v, satterthwaite(v, v1, df)))
+    return Difference(delta, spread, over_sentences, answer(delta, v1, df), answer(delta, v, satterthwaite(v, (v1, df))))
 
 
 def _sentence_variances(a: Arm, b: Arm) -> tuple[float, float]:
@@ -143,9 +163,12 @@ def _order(a: Arm, b: Arm) -> npt.NDArray[np.intp]:
     return np.lexsort([column for arm in (a, b) for seed in np.sort(arm.statistics, axis=0) for column in seed.T])
 
 
-def satterthwaite(v: float, v1: float, df: float) -> float:
-    """Returns the degrees of freedom of V. Only its part V1 is estimated from few values."""
-    return v**2 / (v1**2 / df) if v1 else math.inf
+def satterthwaite(v: float, *estimated: tuple[float, float]) -> float:
+    """Returns the degrees of freedom of V. estimated: its parts that are estimated from few values, with their degrees of freedom."""
+    if math.isinf(v):
+        return 1.0
+    parts = sum(part**2 / df for part, df in estimated)
+    return v**2 / parts if parts else math.inf
 
 
 def answer(delta: float, variance: float, df: float, level: float = LEVEL) -> Answer:
@@ -165,14 +188,15 @@ def quantile(p: float, df: float) -> float:
     return float(stdtrit(min(df, INFINITE), p))
 
 
-def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0, level: float = LEVEL) -> int | None:
+def seeds_needed(effect: float, spread: Spread, *kept: tuple[float, float], level: float = LEVEL) -> int | None:
     """Returns the smallest number of seeds per arm that finds `effect` with 80 % power; None if 200 seeds are too few.
 
-    All rows of the table get k seeds. sentences: max(0, V2 - Ve), which more seeds do not reduce.
+    All rows of the table get k seeds. kept: of the difference (`Difference.kept`).
     """
     for k in range(2, MOST_SEEDS + 1):
-        v1, df = 2 * spread.variance / k, degrees(spread.groups, k)
-        if detectable(math.sqrt(v1 + sentences), satterthwaite(v1 + sentences, v1, df), level) <= abs(effect):
+        parts = [(2 * spread.variance / k, float(degrees(spread.groups, k))), *kept]
+        v = sum(variance for variance, _ in parts)
+        if detectable(math.sqrt(v), satterthwaite(v, *parts), level) <= abs(effect):
             return k
     return None
 

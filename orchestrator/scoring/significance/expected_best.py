@@ -1,13 +1,11 @@
-"""The expected best result of a search with fewer trials, and the possible gain of more trials."""
+"""The expected best result of a search with fewer trials, and the variance that another search would add to a difference."""
 
-import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-MOST = 1000
-"""Maximum number of halves. Up to 12 draws all halves are used; with more draws, random ones."""
+RESAMPLES = 2000
 
 
 def expected_best(values: Sequence[float], *, larger: bool = False) -> list[float]:
@@ -21,23 +19,30 @@ def expected_best(values: Sequence[float], *, larger: bool = False) -> list[floa
     return [sum(v * math.comb(i, n - 1) for i, v in enumerate(ordered)) / math.comb(size, n) for n in range(1, size + 1)]
 
 
-def gap(row: Sequence[float], other: Sequence[float]) -> float:
-    """Returns how far other draws may move the difference between two tuned rows (root mean square).
+def choice_variance(losses: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Returns the variance that another search would add to the difference of two tuned rows, and its degrees of freedom.
 
-    The mean is over halves S of the draws, of the change (min_all row - min_S row) - (min_all other - min_S other). Every S contains
-    trial 0, the row as written. Trials with one number have the same draws, so S contains both or none. row, other: losses of the trials,
-    infinite if ended early. A trial that ended early for one row gets the worst finite loss. One that ended early for both is left out.
-    A row without a finished trial has no choice, so its losses count as equal.
+    Bootstrap over the draws: a search with T trials has trial 0, the row as written, and T - 1 of the draws with replacement. Each row
+    chooses its trial with the lowest loss. The variance is the mean squared change of the difference of the chosen trials' scores. Trials
+    with one number have the same draws, so equal gains by equal draws cancel out. Degrees of freedom: draws that a row finished.
+
+    losses, scores: [2, T]. Infinite losses: trials that did not finish. A row that can choose none of them takes its worst finished trial;
+    without a finished trial it has no choice. The variance is infinite if the score of a trial that can be chosen is unknown (NaN).
     """
-    losses = np.array([row, other])
-    ended = np.isfinite(losses)
-    worst = np.where(ended, losses, -np.inf).max(axis=1, keepdims=True)
-    losses = np.where(ended, losses, np.where(np.isfinite(worst), worst, 0.0))
-    draws = [trial for trial in range(1, losses.shape[1]) if ended[:, trial].any()]
-    half = len(draws) // 2
-    halves = list(itertools.islice(itertools.combinations(draws, half), MOST + 1))
-    if len(halves) > MOST:
-        generator = np.random.default_rng(len(draws))
-        halves = [tuple(generator.permutation(draws)[:half]) for _ in range(MOST)]
-    gains = losses[:, np.array([(0, *each) for each in halves])].min(axis=2) - losses.min(axis=1, keepdims=True)
-    return float(np.sqrt(np.square(gains[0] - gains[1]).mean()))
+    loss, score = np.array(losses, dtype=np.float64), np.array(scores, dtype=np.float64)
+    finished = np.isfinite(loss)
+    score[~finished.any(axis=1)] = 0.0
+    worst = np.where(finished, loss, -np.inf).argmax(axis=1)[:, None]
+    trial = np.where(finished, np.arange(loss.shape[1]), worst)  # [2, T]: the trial that stands for each
+    loss, score = np.take_along_axis(loss, trial, axis=1), np.take_along_axis(score, trial, axis=1)
+    if np.isnan(score).any():
+        return math.inf, 1.0
+    draws = loss.shape[1] - 1
+    if not draws:
+        return 0.0, math.inf
+    drawn = np.random.default_rng(draws).integers(1, draws + 1, size=(RESAMPLES, draws))
+    drawn = np.concatenate([np.zeros((RESAMPLES, 1), dtype=drawn.dtype), drawn], axis=1)  # [R, T]
+    found = loss[:, drawn].argmin(axis=2)  # [2, R]
+    chosen = np.take_along_axis(drawn, found.T, axis=1).T
+    changes = np.take_along_axis(score, chosen, axis=1) - score[np.arange(2), loss.argmin(axis=1)][:, None]
+    return float(np.square(changes[0] - changes[1]).mean()), float(max(1, finished[:, 1:].any(axis=0).sum()))

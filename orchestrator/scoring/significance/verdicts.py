@@ -77,12 +77,14 @@ def judge(
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
     found = found.at(level)
+    if math.isinf(found.choice):
+        return Verdict(OPEN, "the search did not score its trials in this metric, so the variance of its choice is unknown")
     test, sign, size = found.other_sentences, expected.sign, expected.size
     p = test.p if p is None else p
     significant, effect = p < level, sign * found.delta
     if size == 0:
         return _no_effect(found, significant, expected.margin or 0.0, level, digits)
-    needed = seeds_needed(size if size is not None else found.delta, found.spread, found.sentences, level)
+    needed = seeds_needed(size if size is not None else found.delta, found.spread, *found.kept, level=level)
     said = f"p = {p:.2g}"
     if significant and not expected.claimed:
         return Verdict(HIGHER if found.delta > 0 else LOWER, said, needed)
@@ -103,19 +105,26 @@ def judge(
     if test.p < level:
         return Verdict(OPEN, f"{reason}; significant alone, not over all claims{' and controls' if controls > 1 else ''}", needed)
     wanted = f"{size:+.{digits}f}" if size is not None else f"{found.delta:+.2g}"
-    more = (
-        f"{needed} seeds would detect {wanted}" if needed is not None else f"{MOST_SEEDS} seeds would not detect {wanted} on this test set"
-    )
+    more = f"{needed} seeds would detect {wanted}" if needed is not None else f"{MOST_SEEDS} seeds would not detect {wanted}{_limit(found)}"
     return Verdict(OPEN, f"{reason}; {more}", needed)
+
+
+def _limit(found: Difference) -> str:
+    """Returns what more seeds do not reduce."""
+    if found.choice > found.sentences:
+        share = found.choice / found.other_sentences.se**2
+        return f": the choice of the searches has {100 * share:.0f} % of the variance; more trials reduce it"
+    return " on this test set"
 
 
 def _no_effect(found: Difference, significant: bool, margin: float, level: float, digits: int) -> Verdict:
     test = found.other_sentences
     half = quantile(1 - level, test.df) * test.se
-    needed = seeds_needed(margin, found.spread, found.sentences, level)
+    needed = seeds_needed(margin, found.spread, *found.kept, level=level)
     if abs(found.delta) + half <= margin:
         interval = f"{found.delta - half:+.{digits}f} to {found.delta + half:+.{digits}f}"
         return Verdict(CONFIRMED, f"the {100 * (1 - 2 * level):.3g} % interval {interval} is within {margin:.{digits}f}", needed)
     if significant and min(abs(test.low), abs(test.high)) > margin:
         return Verdict(REVERSED, f"significantly over the margin of {margin:.{digits}f}", needed)
-    return Verdict(OPEN, f"{test.mde:.2g} is detectable with 80 % power; the margin is {margin:.{digits}f}", needed)
+    limit = _limit(found) if needed is None else ""
+    return Verdict(OPEN, f"{test.mde:.2g} is detectable with 80 % power; the margin is {margin:.{digits}f}{limit}", needed)

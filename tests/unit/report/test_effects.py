@@ -1,5 +1,6 @@
 """Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
 
+import json
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.stats import ttest_ind
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import state
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.effects import Effects, claimed
+from orchestrator.report.effects import Effect, Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, show
 from orchestrator.report.judgement import exit_code
@@ -23,11 +24,10 @@ from orchestrator.scoring.significance.mixed import MixedModel
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader, packed, score_of
 from orchestrator.scoring.significance.verdicts import OPEN, Verdict
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Control, Row, starts
+from orchestrator.specs.row import Control, Row, Trial, starts
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.conftest import MINIMAL
-from tests.unit.history import append_history
 from tests.unit.report.support import shown
 
 ROWS = """\
@@ -153,23 +153,26 @@ def test_scores_of_another_kind_of_device_are_adjusted(rows: list[Row], tmp_path
     assert "environments: device" in FORMATS["md"](table) and "environments" not in FORMATS["latex"](table)
 
 
-def test_the_choice_of_a_tuned_row_widens_its_intervals_whatever_metric_chose(rows: list[Row], tmp_path) -> None:
+def test_the_choice_of_a_tuned_row_widens_its_intervals_in_each_metric(rows: list[Row], tmp_path) -> None:
     ledger, own = Ledger(tmp_path), rows[:2]
     for row, seed in ((row, seed) for row in own for seed in (1, 2, 3)):
-        share = MATCHES[row.id.rsplit("/", 1)[1]]
-        append_history(ledger, finish(ledger, row, seed, share), {"step": 4, "valid/accuracy": share - 0.01 * seed})
+        finish(ledger, row, seed, MATCHES[row.id.rsplit("/", 1)[1]])
     finder = Finder(ledger, Data(None))
     outcomes = {row.id: finder.outcomes(row) for row in own}
 
-    def widths(by: str) -> list[float]:
-        tuned = [
-            replace(row, chosen_by=by, trials=trials) for row, trials in zip(own, ((-0.5, -0.6, -0.5), (-0.5, -0.5, -0.7)), strict=True)
-        ]
-        found = Comparisons(tuned, outcomes, starts(own), finder.reader, recording=False).judgements
-        return [one.effects[0].difference.other_sentences.se for one in found]
+    def effects(*scores: str) -> dict[str, Effect]:
+        def trials(*losses: float) -> tuple[Trial, ...]:
+            return tuple(Trial(loss, {name: loss if name == "nll" else 10 - loss for name in scores}) for loss in losses)
 
-    for each in (widths(by) for by in ("valid/nll", "valid/accuracy")):
-        assert len(each) == 2 and all(tuned > plain for tuned, plain in zip(each, widths(""), strict=True)), "of BLEU and of nll"
+        tuned = [replace(own[0], trials=trials(5.0, 6.0, 4.9)), replace(own[1], trials=trials(5.0, 4.0, 4.9))] if scores else own
+        found = Comparisons(tuned, outcomes, starts(own), finder.reader, recording=False).judgements
+        return {one.metric: one.effects[0] for one in found}
+
+    plain, tuned, earlier = effects(), effects("nll", "bleu"), effects("nll")
+    for metric in ("bleu", "nll"):
+        assert tuned[metric].answer.se > plain[metric].answer.se and tuned[metric].difference.choice == pytest.approx(0.205, rel=0.1)
+    assert earlier["nll"].answer == tuned["nll"].answer and earlier["bleu"].answer is None, "its trials have no BLEU"
+    assert earlier["bleu"].interval == f"{plain['bleu'].delta:+.2f}" and json.dumps(earlier["bleu"].as_json(), allow_nan=False)
 
 
 def test_a_row_that_varies_more_widens_no_other(rows: list[Row], tmp_path) -> None:

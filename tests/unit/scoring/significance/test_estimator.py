@@ -110,7 +110,7 @@ def test_detectable_effects_and_seeds() -> None:
     assert [round(detectable(0.3 * math.sqrt(2 / k), 2 * (k - 1)), 2) for k in (3, 5, 10)] == [0.91, 0.61, 0.4]
     assert [round(detectable(0.3 * math.sqrt(2 / k), 10 * (k - 1)), 2) for k in (3, 5, 10)] == [0.72, 0.54, 0.38]
     assert [seeds_needed(effect, Spread(0.09, 20, 2)) for effect in (1.0, 0.5, 0.3)] == [3, 7, 17]
-    assert seeds_needed(0.5, Spread(0.09, 20, 2), sentences=0.04) is None, "sentences alone hide it"
+    assert seeds_needed(0.5, Spread(0.09, 20, 2), (0.04, math.inf)) is None, "sentences alone hide it"
 
 
 def test_holm() -> None:
