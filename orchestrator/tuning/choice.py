@@ -150,9 +150,14 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     seeds = ", ".join(map(str, first["seeds"]["search"]))
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
+    earlier = [row for row, record in arms if "scores" not in record["trials"][0]]
+    unscored = (
+        f"{', '.join(earlier)}: the search has not scored its trials, so BLEU is open without an interval; the same sweep adds the scores"
+    )
     return [
         f"tuned: {first['trials']} trials of each row with seeds {seeds}, chosen by {first['select']}; other seeds judge the choice",
         f"chosen values: {chosen}",
+        *([unscored] if earlier else []),
         *(f"{row}: {line}" for row, record in arms for line in warnings(record)),
     ]
 
