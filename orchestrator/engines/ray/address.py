@@ -19,8 +19,6 @@ _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.a
 
 def check_address(address: str) -> None:
     """UserError if `address` is not HOST:PORT, if nothing listens there, or if the token is missing or not the cluster's."""
-    if address in ("auto", "local"):  # Ray finds these on this machine
-        return
     endpoint = address.removeprefix("ray://")
     host, _, port = endpoint.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:

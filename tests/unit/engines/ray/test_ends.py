@@ -90,6 +90,7 @@ def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "token", "told"),
     [
+        ("local", "t", "RAY_ADDRESS local: expected HOST:PORT"),  # Ray would start one that listens on all interfaces
         ("nonsense", "t", "RAY_ADDRESS nonsense: expected HOST:PORT of the cluster's head, as in 10.0.0.1:6379"),
         ("http://127.0.0.1:8265", "t", "RAY_ADDRESS http://127.0.0.1:8265: expected HOST:PORT"),
         ("127.0.0.1:1", "", "no token: set RAY_AUTH_TOKEN_PATH"),
