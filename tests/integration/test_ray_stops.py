@@ -62,6 +62,7 @@ def test_a_sweep_whose_ray_was_killed_ends_at_once(tmp_path):
         driver.wait()
     assert driver.returncode == 5 and time.monotonic() - before < 30, err[-2000:]
     assert err.splitlines()[-1].endswith("the same command resumes the sweep") and "Traceback" not in err
+    assert "Raylet is terminated" in err and "\n    [" not in err  # no lines of its log, up to twenty of its state
 
 
 def _start(base: Path, spec: str) -> subprocess.Popen[str]:

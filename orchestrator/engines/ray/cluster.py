@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import ray
+from ray._private import worker as ray_worker
 
 from orchestrator.engines.ray.address import is_listening
 from orchestrator.engines.ray.capacity import DRIVER
 from orchestrator.engines.ray.environment import ray_environment, ray_folder, worker_variables
 from orchestrator.engines.resources import local_cpus
 from orchestrator.errors import ClusterError
+from orchestrator.safe_text import visible
 from orchestrator.specs.positions import shown
 
 LEAVING = ExitStack()
@@ -22,6 +25,16 @@ LEAVING = ExitStack()
 
 HEAD_WAIT = "NMT_HEAD_WAIT_S"
 """Environment variable: seconds for which the head may be unreachable before the driver ends."""
+
+_print = ray_worker.print_to_stdstream
+
+
+def _print_without_log(data: dict[str, Any], **options: Any) -> None:
+    """Prints a message of Ray to its driver, without the end of the raylet's log that follows the causes: lines of its inner state."""
+    _print(data | {"lines": [line.partition(" Last 20 lines of the Raylet logs")[0] for line in data["lines"]]}, **options)
+
+
+ray_worker.print_to_stdstream = _print_without_log
 
 
 @contextmanager
@@ -51,8 +64,10 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[None]:
                         _start(folder, dashboard=several_workers)
         except Exception as error:  # Ray raises many types
             what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
-            text = shown(" ".join(str(error).split()), 300)
-            raise ClusterError(f"{what} ({type(error).__name__}): {text}; the same command tries again") from None
+            text = " ".join(str(error).split())
+            short = text if len(text) <= 300 else f"{text[:100]} ... {text[-200:]}"  # the end of a log, of which the last line is the cause
+            causes = "; ".join([visible(short), *_first_errors(folder)])
+            raise ClusterError(f"{what} ({type(error).__name__}): {causes}; the same command tries again") from None
         own = [] if address else ["{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])]
         with head_watchdog(ray.get_runtime_context().gcs_address, *own):
             yield
@@ -68,6 +83,13 @@ def _start(folder: Path, *, dashboard: bool) -> None:
         logging_level="ERROR",
         _temp_dir=str(folder / "r"),  # each of Ray's processes sets it and its subfolders to 0777; the folder around it stays at 0700
     )
+
+
+def _first_errors(folder: Path | None) -> list[str]:
+    """The first line on stderr of each server of a Ray in `folder` that did not start. Ray's exceptions name these files, which go."""
+    logs = [] if folder is None else [folder / "r/session_latest/logs" / f"{name}.err" for name in ("gcs_server", "raylet")]
+    texts = {log.stem: log.read_text(errors="replace").strip() for log in logs if log.is_file()}
+    return [f"{name}: {shown(text.splitlines()[0], 300)}" for name, text in texts.items() if text]
 
 
 @contextmanager

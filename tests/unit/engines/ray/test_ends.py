@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,15 +44,19 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
 def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, told):
     starts = []
 
-    def fail(*_, **__):
+    def fail(*_, _temp_dir="", **__):
         starts.append(1)
-        raise RuntimeError("The dashboard\nfailed to start")
+        if _temp_dir:
+            (logs := Path(_temp_dir) / "session_latest/logs").mkdir(parents=True, exist_ok=True)
+            (logs / "raylet.err").write_text("raylet: no libfoo.so.1\nstack\n")
+        raise RuntimeError("The dashboard\nfailed to start" + 99 * " again" + ", for lack of a port")
 
     monkeypatch.setattr(cluster.ray, "init", fail)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if address is not None:
         monkeypatch.setenv("RAY_ADDRESS", address)
-    line = rf"^{told}.* \(RuntimeError\): The dashboard failed to start; the same command tries again"
+    cause = "; raylet: raylet: no libfoo.so.1" if address is None else ""
+    line = rf"^{told}.* \(RuntimeError\): The dashboard failed to start .* again, for lack of a port{cause}; the same command tries again"
     with pytest.raises(ClusterError, match=line), cluster.cluster(tmp_path, several_workers=True):
         pass
     assert len(starts) == (2 if address is None else 1), "a Ray of our own is started once more: a busy machine exceeds Ray's 30 s"
