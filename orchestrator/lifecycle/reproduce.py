@@ -51,11 +51,18 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
 
 def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> Verdict:
     keys = recorded.keys.get(task.id, task.keys)
-    reason = f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one"
-    before, reasons = _evidence(ledger, task, keys), [] if keys.train == task.train_key else [reason]
+    reason = f"train key {task.train_key[:16]}: the data, the version of a component, or the spec is not the recorded one"
+    before, after, reasons = (
+        _evidence(ledger, task, keys),
+        _evidence(fresh, task, task.keys),
+        [] if keys.train == task.train_key else [reason],
+    )
     if before.train.get("workers"):
         reasons.append("its number of workers changed while it trained, by which sums are rounded")
-    return compare(before, _evidence(fresh, task, task.keys), reasons)
+    if keys.score is not None and not (before.scores and keys.score == task.keys.score):  # None: a trial of a search
+        reasons.append("no score of this test text is recorded")
+        before = before._replace(scores=before.scores or {name: {} for name in after.scores})
+    return compare(before, after, reasons)
 
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:

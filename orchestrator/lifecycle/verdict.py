@@ -8,14 +8,19 @@ Equal bits are guaranteed for equal code, torch, device, processor and threads (
     outside tolerance   bits differ with an explanation, but the figures are outside the tolerance, or one run diverged
 """
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from orchestrator.files.listed import listed
 from orchestrator.ledger.provenance import flat
+from orchestrator.ledger.statistics import Numbers, mean
 from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.significance.sentence_statistics import unpacked
 
 DECIDING = listed(__file__, "deciding.txt")
 """Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
@@ -90,8 +95,13 @@ def compare(recorded: Evidence, again: Evidence, reasons: Sequence[str] = ()) ->
     if recorded.decoded:  # a trial of a search is not decoded
         measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
     for name, score in recorded.scores.items():
+        other = again.scores.get(name) or {}
         for what, title in (("bleu", "BLEU"), *([(PRINCIPAL, "ROUGE-L")] if PRINCIPAL in score else [])):
-            measures.append(Measure(f"{title} {name}".strip(), score.get(what), (again.scores.get(name) or {}).get(what), BLEU))
+            measures.append(Measure(f"{title} {name}".strip(), score.get(what), other.get(what), BLEU))
+        if "statistics" in score:
+            ours, theirs = unpacked(score), unpacked(other)
+            measures.append(Measure(f"test nll {name}".strip(), _nll(ours), _nll(theirs), NLL))
+            measures.append(Measure(f"statistics {name}".strip(), _sha256(ours), _sha256(theirs), math.inf))
     one, other = (flat({name: value for name, value in each.capsule.items() if name != "key"}) for each in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
     decides = {name: any(name == part or name.startswith(f"{part}.") for part in DECIDING) for name in names}
@@ -105,3 +115,15 @@ def compare(recorded: Evidence, again: Evidence, reasons: Sequence[str] = ()) ->
     else:
         verdict = "outside tolerance" if "differs" in words else "within tolerance"
     return Verdict(verdict, measures, parts, why)
+
+
+def _nll(statistics: Mapping[str, Numbers]) -> float | None:
+    return float(mean(statistics["nll"].sum(axis=0))) if "nll" in statistics else None
+
+
+def _sha256(statistics: Mapping[str, Numbers]) -> str:
+    """Returns the digest of statistics per sentence, in whatever form a record has them."""
+    found = hashlib.sha256()
+    for name, values in sorted(statistics.items()):
+        found.update(name.encode() + np.ascontiguousarray(values, dtype=np.float64).tobytes())
+    return found.hexdigest()

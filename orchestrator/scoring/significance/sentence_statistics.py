@@ -22,6 +22,8 @@ from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 LOWER_IS_BETTER = ("nll",)
+TOLERANCE = 1e-6
+"""Allowed difference of a recorded score to the score of its sentences' statistics."""
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "nll": "test nll"}
 
 
@@ -69,6 +71,19 @@ def unpacked(record: Mapping[str, Any] | None) -> dict[str, Numbers]:
         raise UserError(f"score {str((record or {}).get('key'))[:16]}: its statistics are damaged ({error})") from None
 
 
+def checked(record: Mapping[str, Any] | None) -> dict[str, Numbers]:
+    """The statistics of a score record. Raises UserError if they are damaged, or if the record's scores are not theirs."""
+    found, about = unpacked(record), dict(record or {})
+    if found and "score" in about:
+        spec, own = ScoreSpec.model_validate(about["score"]), about | {"chrf": (about.get("chrf") or {}).get("score")}
+        for metric in (metric for metric in found if own.get(metric) is not None):
+            computed = float(score_of(metric, spec)(found[metric].sum(axis=0)))
+            if not abs(computed - own[metric]) < TOLERANCE:
+                place = f"score {str(about.get('key'))[:16]}: {TITLES[metric]}"
+                raise UserError(f"{place}: found {own[metric]:.4f}; expected {computed:.4f}, from the statistics of its sentences")
+    return found
+
+
 class StatisticsReader:
     """Sentence statistics of finished runs, from their score records; each is read once."""
 
@@ -81,7 +96,7 @@ class StatisticsReader:
         if keys.train is None or keys.score is None:
             return {}
         if keys.score not in self._known:
-            self._known[keys.score] = unpacked(self.ledger.record(keys.train, "score", keys.score))
+            self._known[keys.score] = checked(self.ledger.record(keys.train, "score", keys.score))
         return self._known[keys.score]
 
 

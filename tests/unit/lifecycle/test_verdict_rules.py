@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestrator.ledger.keys import Keys
@@ -10,6 +11,7 @@ from orchestrator.ledger.provenance import flat
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle.reproduce import _verdict
 from orchestrator.lifecycle.verdict import Evidence, Verdict, compare
+from orchestrator.scoring.significance.sentence_statistics import packed
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
 LIBRARIES = dict.fromkeys(("torch", "numpy", "sentencepiece", "mlflow", "ray"), "1")
@@ -89,16 +91,17 @@ KEY, OLD = "ab" * 32, "cd" * 32
 DECODE, SCORE = "ef" * 32, "01" * 32
 
 
-def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1") -> Verdict:
-    """Of a run recorded under `recorded_key`, and run again under KEY with other weights."""
+def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1", score: str | None = SCORE, again: str = "b") -> Verdict:
+    """Of a run recorded under `recorded_key`, and run again under KEY with other weights. score: the recorded key of the score."""
     ledger, fresh = Ledger(tmp_path / "results"), Ledger(tmp_path / "again")
-    for where, key, commit, more in ((ledger, recorded_key, "1", {}), (fresh, KEY, git_commit, {"weights_sha256": "b" * 64})):
+    for where, key, commit, more in ((ledger, recorded_key, "1", {}), (fresh, KEY, git_commit, {"weights_sha256": again * 64})):
         where.write_train(key, TRAIN | more)
         where.write_capsule(key, CAPSULE | {"git_commit": commit})
         where.write_decode(key, DECODE, {}, ["x", "y"])
-        where.write_record(key, "score", SCORE, {"bleu": 20.0})
+        if where is fresh or score == SCORE:
+            where.write_record(key, "score", SCORE, {"bleu": 20.0})
     task = SimpleNamespace(id="a/b/c", train_key=KEY, keys=(keys := Keys(KEY, DECODE, SCORE)), scoring_keys={"": keys})
-    return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh)  # type: ignore[arg-type]
+    return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, score)}), task, ledger, fresh)  # type: ignore[arg-type]
 
 
 def test_reasons_are_the_commit_and_the_key(tmp_path):
@@ -107,3 +110,21 @@ def test_reasons_are_the_commit_and_the_key(tmp_path):
     assert (commit.verdict, commit.reasons) == ("within tolerance", ["git_commit"])
     key = verdict(tmp_path / "3", recorded_key=OLD)
     assert key.verdict == "within tolerance" and len(key.reasons) == 1 and key.reasons[0].startswith(f"train key {KEY[:16]}: the data")
+
+
+def test_a_run_whose_test_was_not_compared_has_not_the_same_bits(tmp_path):
+    other = verdict(tmp_path / "1", score="23" * 32, again="a")  # the test text was edited
+    assert (other.verdict, other.reasons) == ("outside tolerance", ["no score of this test text is recorded"]) and not other.reproduced
+    assert verdict(tmp_path / "2", score=None, again="a").verdict == "same bits", "a trial of a search has no score"
+    assert verdict(tmp_path / "3", again="a").verdict == "same bits"
+
+
+@pytest.mark.parametrize(("nll", "word"), [(2.0, "same bits"), (2.001, "bits differ"), (2.5, "bits differ")])
+def test_the_statistics_behind_verdicts_are_compared(nll, word):
+    scores = [{"": {"bleu": 20.0, "statistics": packed({"nll": np.array([[each, 1.0], [2.0, 1.0]])})}} for each in (2.0, nll)]
+    found = compare(*(evidence(scores=each) for each in scores))
+    assert found.verdict == word
+    words = {one.what: one.word for one in found.measures}
+    assert words["test nll"] == {2.0: "equal", 2.001: "near", 2.5: "differs"}[nll] and words["statistics"] == (
+        "equal" if nll == 2.0 else "near"
+    )

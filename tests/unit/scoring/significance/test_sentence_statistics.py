@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import UserError
 from orchestrator.ledger.statistics import pack, unpack
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.sentence_statistics import of_translation, packed, score_of, unpacked
+from orchestrator.scoring.significance.sentence_statistics import checked, of_translation, packed, score_of, unpacked
 from orchestrator.specs.schema import ScoreSpec
 from tests.unit.scoring.support import Text
 
@@ -43,3 +43,20 @@ def test_damaged_statistics_are_a_line() -> None:
     for bad in (good[4:], "<i4:" + good[8:], good[:-8], "<f8:" + good[4:], pack([1, 2, 3])):
         with pytest.raises(UserError, match="statistics are damaged"):
             unpacked({"key": "k" * 64, "statistics": {"bleu": bad}})
+
+
+def test_a_record_whose_score_is_not_of_its_sentences_is_refused() -> None:
+    statistics = {"bleu": np.arange(20).reshape(2, 10), "chrf": np.arange(36).reshape(2, 18)}
+    spec = ScoreSpec()
+    bleu, chrf = (float(score_of(name, spec)(values.sum(axis=0))) for name, values in statistics.items())
+    record = {
+        "key": "k" * 64,
+        "score": spec.model_dump(exclude_none=True),
+        "statistics": packed(statistics),
+        "bleu": bleu,
+        "chrf": {"score": chrf},
+    }
+    assert checked(record).keys() == statistics.keys() and checked(record | {"bleu": None}) and checked(None) == {}
+    for edited, name in (({"bleu": bleu + 0.01}, "BLEU"), ({"chrf": {"score": chrf - 1}}, "chrF")):
+        with pytest.raises(UserError, match=f"score k+: {name}: found .*; expected .*, from the statistics of its sentences"):
+            checked(record | edited)
