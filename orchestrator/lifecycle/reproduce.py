@@ -52,11 +52,8 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
 def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger) -> Verdict:
     keys = recorded.keys.get(task.id, task.keys)
     reason = f"train key {task.train_key[:16]}: the data, the version of a component, or the spec is not the recorded one"
-    before, after, reasons = (
-        _evidence(ledger, task, keys),
-        _evidence(fresh, task, task.keys),
-        [] if keys.train == task.train_key else [reason],
-    )
+    before, after = _evidence(ledger, task, keys), _evidence(fresh, task, task.keys)
+    reasons = [] if keys.train == task.train_key else [reason]
     if before.train.get("workers"):
         reasons.append("its number of workers changed while it trained, by which sums are rounded")
     if keys.score is not None and not (before.scores and keys.score == task.keys.score):  # None: a trial of a search
