@@ -92,7 +92,7 @@ def compare(recorded: Evidence, again: Evidence, reasons: Sequence[str] = ()) ->
     measures.append(measure("weights_sha256", "train", "weights_sha256", math.inf))
     nll, nll_again = ((one.train.get("valid") or {}).get("nll") for one in (recorded, again))
     measures.append(Measure("validation nll", nll, nll_again, NLL))
-    if recorded.decoded:  # a trial of a search is not decoded
+    if recorded.decoded:  # a trial of a search reads no test set
         measures.append(measure("hypotheses_sha256", "decoded", "hypotheses_sha256", math.inf))
     for name, score in recorded.scores.items():
         other = again.scores.get(name) or {}

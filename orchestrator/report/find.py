@@ -63,7 +63,7 @@ class Finder:
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
         self._controls: dict[str, set[str]] = {}
-        self._trials: dict[str, set[str]] = {}  # runs of searches, which are trained but not decoded
+        self._trials: dict[str, set[str]] = {}  # runs of searches, which read no test set
         self.left_out: frozenset[int] = frozenset()
 
     @cached_property

@@ -143,7 +143,7 @@ def test_both_workers_of_a_run_stop_at_the_rung(tmp_path: Path, finish: Any) -> 
     assert len(list(folder.glob("results/ray/train/*"))) == 1, "the search and the sweep of its choice share a Train run"
 
 
-def test_a_search_trains_only_and_its_rows_are_rows_like_others(
+def test_a_search_reads_no_test_set_and_its_rows_are_rows_like_others(
     golden: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     folder, found = golden
@@ -151,8 +151,12 @@ def test_a_search_trains_only_and_its_rows_are_rows_like_others(
     file = str(folder / "tuned.yaml")
     judged = {(figures["keys"]["train"]) for figures in found["runs"].values()}
     assert set(found["runs"]) == {(f"try/tuned/{row}@tuned", seed) for row in ("base", "slow") for seed in (1, 2)}
-    scored = {path.parent.parent.name for kind in ("decode", "score") for path in folder.glob(f"results/*/{kind}/*")}
-    assert scored == {key[:16] for key in judged}, "a search has read the test set"
+    scored = {path.parent.parent.name: json.loads(path.read_text())["score"].get("test") for path in folder.glob("results/*/score/*.json")}
+    tested = {run for run, test in scored.items() if test != "valid"}
+    assert tested == {key[:16] for key in judged}, "a search has read the test set"
+    finished = [trial for record in found["searches"].values() for trial in record["trials"] if trial["ended"] is None]
+    assert scored.keys() - tested == {trial["runs"]["101"][:16] for trial in finished}
+    assert len(list(folder.glob("results/*/decode/*.json"))) == len(scored), "each was translated once"
     assert len(list(folder.glob("results/*/train.json"))) == 4 * 2 + 2 * 2
 
     def called(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
