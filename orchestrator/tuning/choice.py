@@ -150,16 +150,21 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
     seeds = ", ".join(map(str, first["seeds"]["search"]))
     arms = [(short_id(row), record) for row, record in searches.items()]
     chosen = "; ".join(f"{row}: {said(record)}" for row, record in arms)
-    earlier = [row for row, record in arms if "scores" not in record["trials"][0]]
-    unscored = (
-        f"{', '.join(earlier)}: the search has not scored its trials, so BLEU is open without an interval; the same sweep adds the scores"
-    )
     return [
         f"tuned: {first['trials']} trials of each row with seeds {seeds}, chosen by {first['select']}; other seeds judge the choice",
         f"chosen values: {chosen}",
-        *([unscored] if earlier else []),
+        *unscored(searches),
         *(f"{row}: {line}" for row, record in arms for line in warnings(record)),
     ]
+
+
+def unscored(searches: Mapping[str, Record]) -> list[str]:
+    """Returns a note on searches of earlier versions, which did not score their trials."""
+    rows = [short_id(row) for row, record in searches.items() if "scores" not in record["trials"][0]]
+    line = (
+        f"BLEU is open, because finished trials have no scores: {', '.join(rows)}. The same sweep adds them, and trains what has no weights"
+    )
+    return [line] * bool(rows)
 
 
 def said(record: Mapping[str, Any]) -> str:
@@ -188,5 +193,5 @@ def with_chosen(row: Row, record: Mapping[str, Any]) -> Row:
 
 def scores_of(record: Mapping[str, Any]) -> list[dict[str, float]]:
     """Returns the scores of each trial. Records of earlier versions have only the value by which the search chose."""
-    known = {"nll"} if record["tune"]["select"] == "valid/nll" else set()
-    return [each["scores"] if "scores" in each else dict.fromkeys(known, each["value"]) for each in record["trials"]]
+    by_nll = record["tune"]["select"] == "valid/nll"
+    return [each.get("scores", {"nll": each["value"]} if by_nll and each["value"] is not None else {}) for each in record["trials"]]

@@ -135,30 +135,28 @@ class Search:
 
     def at_rung(self, trial: Trial, rung: int) -> float | None:
         """Returns the metric's mean over the search seeds at a rung, or at an earlier good end of training; None without a value."""
-        found = []
+        found, select = [], self.spec.select
         for key, status in zip(self.keys(trial).values(), self.statuses(trial), strict=True):
             ended = status == "done" and self._steps(key) < rung
-            found.append(
-                self._last(key, trial, self.spec.select) if ended else number(self._reports(key).get(rung, {}).get(self.spec.select))
-            )
+            found.append(self._last(key, trial, select) if ended else number(self._reports(key).get(rung, {}).get(select)))
         return mean(found)
 
-    def final(self, trial: Trial) -> float | None:
-        """Returns the mean of the metric over the search seeds for the weights that decoding would use; None if a run did not end well."""
-        return self._final(trial, self.spec.select)
+    def final(self, trial: Trial, metric: str | None = None) -> float | None:
+        """Returns the mean of a metric over the search seeds for the weights that decoding uses; None if a run did not end well.
+
+        metric: of the validations during training; None: the one by which the search chooses.
+        """
+        if any(status != "done" for status in self.statuses(trial)):
+            return None
+        return mean([self._last(key, trial, metric or self.spec.select) for key in self.keys(trial).values()])
 
     def scores(self, trial: Trial) -> dict[str, float]:
         """Returns metric -> its mean over the search seeds, on the validation set, for a trial that ended well."""
         scored = [self.results[trial.row.id, seed].view.scores.get(VALID) or {} for seed in self.spec.seeds.search]
-        found = {"nll": self._final(trial, "valid/nll"), "bleu": mean([each.get("bleu") for each in scored])}
+        found = {"nll": self.final(trial, "valid/nll"), "bleu": mean([each.get("bleu") for each in scored])}
         found["chrf"] = mean([(each.get("chrf") or {}).get("score") for each in scored])
         found |= {name: mean([figures_of(each).get(name) for each in scored]) for name in figures_of(scored[0])}
         return {name: value for name, value in found.items() if value is not None}
-
-    def _final(self, trial: Trial, metric: str) -> float | None:
-        if any(status != "done" for status in self.statuses(trial)):
-            return None
-        return mean([self._last(key, trial, metric) for key in self.keys(trial).values()])
 
     def _last(self, key: str, trial: Trial, metric: str) -> float | None:
         """Returns the value of the best weights if the run decodes with them, else the last value."""

@@ -107,6 +107,7 @@ def _plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: 
         *planned_rows.notes,
         *plan_costs.lines(sums, [cost[row.id] for row in planned_rows.every], sections[-1].scheduler.model_dump()),
         *_search_lines(search),
+        *choice.unscored(searched),
         *(line for table, found in power.items() for line in _power_lines(table, found, tuned=bool(search))),
         *problems,
     ):

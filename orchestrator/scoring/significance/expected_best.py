@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+
+from orchestrator.ledger.statistics import Floats
 
 RESAMPLES = 2000
 
@@ -29,20 +32,26 @@ def choice_variance(losses: Sequence[Sequence[float]], scores: Sequence[Sequence
     losses, scores: [2, T]. Infinite losses: trials that did not finish. A row that can choose none of them takes its worst finished trial;
     without a finished trial it has no choice. The variance is infinite if the score of a trial that can be chosen is unknown (NaN).
     """
-    loss, score = np.array(losses, dtype=np.float64), np.array(scores, dtype=np.float64)
-    finished = np.isfinite(loss)
-    score[~finished.any(axis=1)] = 0.0
-    worst = np.where(finished, loss, -np.inf).argmax(axis=1)[:, None]
-    trial = np.where(finished, np.arange(loss.shape[1]), worst)  # [2, T]: the trial that stands for each
-    loss, score = np.take_along_axis(loss, trial, axis=1), np.take_along_axis(score, trial, axis=1)
-    if np.isnan(score).any():
-        return math.inf, 1.0
-    draws = loss.shape[1] - 1
+    draws = len(losses[0]) - 1
     if not draws:
         return 0.0, math.inf
     drawn = np.random.default_rng(draws).integers(1, draws + 1, size=(RESAMPLES, draws))
-    drawn = np.concatenate([np.zeros((RESAMPLES, 1), dtype=drawn.dtype), drawn], axis=1)  # [R, T]
-    found = loss[:, drawn].argmin(axis=2)  # [2, R]
-    chosen = np.take_along_axis(drawn, found.T, axis=1).T
-    changes = np.take_along_axis(score, chosen, axis=1) - score[np.arange(2), loss.argmin(axis=1)][:, None]
-    return float(np.square(changes[0] - changes[1]).mean()), float(max(1, finished[:, 1:].any(axis=0).sum()))
+    searches = np.insert(drawn, 0, 0, axis=1)  # [R, T]
+    own, other = (_changes(np.array(loss), np.array(score), searches) for loss, score in zip(losses, scores, strict=True))
+    variance = float(np.square(own - other).mean())
+    finished = int(np.isfinite(losses)[:, 1:].any(axis=0).sum())
+    return math.inf if math.isnan(variance) else variance, float(max(1, finished))
+
+
+def _changes(losses: Floats, scores: Floats, searches: npt.NDArray[np.intp]) -> Floats:
+    """Returns by how much the chosen trial's score changes in each search [R]. losses, scores: of a row [T]; searches: trials [R, T]."""
+    finished = np.isfinite(losses)
+    if not finished.any():
+        return np.zeros(len(searches))
+    worst = np.where(finished, losses, -np.inf).argmax()
+    counts_as = np.where(finished, np.arange(len(losses)), worst)
+    losses, scores = losses[counts_as], scores[counts_as]
+    if np.isnan(scores).any():
+        return np.full(len(searches), np.nan)
+    chosen = searches[np.arange(len(searches)), losses[searches].argmin(axis=1)]
+    return scores[chosen] - scores[losses.argmin()]
