@@ -107,8 +107,8 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
     Columns: `row`, `label`, `kind`, `seed`; `status` and `reason`; `steps`, `params`, `bleu` (ROUGE-L for summaries), `chrf` and the row's
     other scorings; `tokens_per_second` in training, `sentences_per_second` in decoding; `reported.NAME`: the paper's figures; `signature`
     of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come with the product. `status` is done, stopped, diverged,
-    failed, trained (not scored yet), new (not run), needs-data (not run, corpus absent), or the kind of a row that does not run. Figures
-    are missing for unfinished runs. Raises UserError for an unknown target or an invalid spec."""
+    failed, trained (not scored yet), repeated (the weights of another seed), new (not run), needs-data (not run, corpus absent), or the
+    kind of a row that does not run. Figures are missing for unfinished runs. Raises UserError for an unknown target or an invalid spec."""
     found = find(target, where)
     seeds = sweep_of(found.found, found.options.profile).seeds if seeds is None else seeds
     lines: list[dict[str, Any]] = []

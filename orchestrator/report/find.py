@@ -25,13 +25,13 @@ NO_KEYS = Keys(None, None, None)
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One seed of a row. status: done | stopped | diverged | failed | trained. Only a done seed has figures.
+    """One seed of a row. status: done | stopped | diverged | failed | trained | repeated. Only a done seed has figures.
 
     stated: failed by the row's own rule (see `ledger.run_view`); then `params` is set and the BLEU is in the reason.
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
     keys: keys of its records in the ledger. text: the text of training and test sets (see `data.expected_text`).
     system: of an external row, the system that made its translations.
-    changed: components that changed since the training (see `ledger.component_sources`).
+    changed: components that changed since the training (see `ledger.component_sources`). weights: sha256 of the trained weights.
     """
 
     seed: int
@@ -51,6 +51,7 @@ class SeedResult:
     stated: bool = False
     text: dict[str, Any] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
+    weights: str | None = None
 
 
 class Finder:
@@ -73,7 +74,7 @@ class Finder:
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
         """Returns every seed of the row with a record, sorted. `seeds`: seeds to search for besides the seeds in the ledger."""
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
-        return [outcome for outcome in found if outcome is not None]
+        return _counted_once([outcome for outcome in found if outcome is not None])
 
     def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
         """Returns the keys of every seed in the ledger and in `seeds`, sorted by seed. Seeds without data that never ran are left out."""
@@ -170,6 +171,7 @@ class Finder:
             tokens_per_second=record.get("tokens_per_second"),
             sentences_per_second=view.sentences_per_second,
             capsule=view.capsule,
+            weights=record.get("weights_sha256"),
             also={name: principal(other) for name, other in others.items()} | figures_of(scored),
             text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in ("pairs", "sha256")},
         )
@@ -194,6 +196,15 @@ class Finder:
                 if (control := of_address(found.id)) is not None:
                     self._controls.setdefault(table_of(found.id), set()).add(control.kind)
         return self._by_spec
+
+
+def _counted_once(found: Sequence[SeedResult]) -> list[SeedResult]:
+    """Returns the seeds of a row. A seed with the weights of an earlier one is `repeated`: together they are one observation."""
+    first: dict[str | None, int] = {o.weights: o.seed for o in reversed(found) if o.weights is not None}
+    why = {
+        o.seed: f"has the weights of seed {first[o.weights]} and does not count" for o in found if first.get(o.weights, o.seed) != o.seed
+    }
+    return [SeedResult(o.seed, "repeated", why[o.seed], o.steps, keys=o.keys, changed=o.changed) if o.seed in why else o for o in found]
 
 
 def is_shipped(ledger: Ledger, key: str | None) -> bool:

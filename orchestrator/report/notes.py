@@ -1,17 +1,21 @@
 """Notes below a table: its scale, differences between its rows, the meaning of marks, doubts, and notes of the table's file."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.data.expected_text import unexpected
+from orchestrator.data.expected_text import WORDS, unexpected
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.provenance import differences
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import owner
 from orchestrator.report.effects import Effect
 from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.looks import confidence
+from orchestrator.specs.claims import Claim
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.sweep import UNITS
 from orchestrator.specs.table import SCORED, number
@@ -128,6 +132,45 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
     how += ["outputs forced to the source's length"] if measured.get("forced_length") else []
     how += [str(measured["device"])] if measured.get("device") else []
     return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join(how)})"]
+
+
+def lost_claims(ledger: Ledger, address: str, claims: Sequence[Claim]) -> list[str]:
+    """Returns a line for each claim on the table that a sweep recorded and that its file no longer has. claims: of the file."""
+    now = [claim.model_dump(mode="json") for claim in claims]
+    lost = [one["claim"] for one in sweep_files.recorded_claims((ledger.root, *ledger.mirrors), address) if one["claim"] not in now]
+    words = [", ".join([claim["row"], *(f"{k} {v}" for k, v in claim.items() if k != "row" and v is not None)]) for claim in lost]
+    return [f"a sweep recorded a claim that the file no longer has: {line}" for line in dict.fromkeys(words)]
+
+
+def of_seeds(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
+    """Returns notes on seeds with the weights of another one, on counts that a row's seeds must share, and on seeds without a result."""
+    lines, lacking = [], dict[str, str]()
+    for row in (row for row in rows if outcomes[row.id]):
+        name, found = short_id(row.id), outcomes[row.id]
+        lines += [f"{name}: seed {o.seed} {o.reason}" for o in found if o.status == "repeated"]
+        differing = {what: sorted(each) for what, each in _counts(found).items() if len(each) > 1}
+        lines += [f"seeds of {name} have different numbers of {what}: {', '.join(map(str, each))}" for what, each in differing.items()]
+        others = finder.without(finder.left_out | {o.seed for o in found}).seeds(row)
+        lacking |= {f"{name} {seed}": str(keys.train) for seed, keys in others.items()}
+    missing = [] if not lacking else _not_running(lacking, finder.ledger)
+    return [*lines, *([f"asked for by a sweep, without a result: {', '.join(missing)}"] if missing else [])]
+
+
+def _not_running(runs: Mapping[str, str], ledger: Ledger) -> list[str]:
+    """Returns the names of runs that no live process trains or drives. runs: name -> train key."""
+    sweeps = [sweep_files.read_sweeps(root) for root in (ledger.root, *ledger.mirrors)]
+    held = {key for key in runs.values() if any(each.driver(key) for each in sweeps) or owner(ledger.run_dir(key) / "lock")}
+    return [name for name, key in runs.items() if key not in held]
+
+
+def _counts(found: Sequence[SeedResult]) -> dict[str, set[int]]:
+    """Returns the numbers of parameters and of pairs that the finished seeds of a row have. All seeds should have the same ones."""
+    counts: dict[str, set[int]] = defaultdict(set)
+    for o in (o for o in found if o.status == "done"):
+        pairs = {WORDS.get(split, f"pairs of {split}"): count for split, count in (o.text.get("pairs") or {}).items()}
+        for what, count in ({"parameters": o.params} | pairs).items():
+            counts[what] |= set() if count is None else {count}
+    return counts
 
 
 def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:

@@ -39,7 +39,7 @@ def entries(ledger: Ledger, corpus: str) -> Iterator[Entry]:
     seen: set[str] = set()
     roots = (ledger.root, *ledger.mirrors)
     for path in (path for root in roots for path in sorted(sweep_files.paths(root), key=lambda path: -path.stat().st_mtime)):
-        for row in (sweep_files.read_or_tell(path) or {"rows": []})["rows"]:
+        for row in sweep_files.asked(sweep_files.read_or_tell(path) or {}).values():
             said.add(frozenset(key for key in row["keys"].values() if key))
             if (entry := _entry(row, corpus)) is not None:
                 yield entry

@@ -11,7 +11,8 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.paths import published_ledgers
-from orchestrator.report.find import Finder
+from orchestrator.report import notes
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.safe_text import log, log_once
 from orchestrator.specs import index
 from orchestrator.specs.controls import KINDS, TUNED, parse, wanted
@@ -62,6 +63,11 @@ class Family:
         """Returns the addresses of the requested rows. A row includes its tuned form; `row@tuned` is only the tuned form."""
         asked = {row.id.removesuffix(TUNED) if self.searches else row.id for row in rows}
         return asked & {row.id for row in self.rows}
+
+    def notes(self, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
+        """Returns notes on recorded claims and on the seeds of the rows with these outcomes."""
+        lost = notes.lost_claims(self.finder.ledger, self.address, self.file.head.claims)
+        return [*lost, *notes.of_seeds([row for row in self.rows if row.id in outcomes], outcomes, self.finder)]
 
     @property
     def name(self) -> str:

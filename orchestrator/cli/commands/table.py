@@ -101,7 +101,7 @@ def _section(family: Family, baseline: str | None, request: Request, seeds: Iter
         named=named,
         recording=recording,
     )
-    made = replace(made, notes=[*choice.notes(family.searches), *made.notes])
+    made = replace(made, notes=[*choice.notes(family.searches), *made.notes, *family.notes(made.outcomes)])
     searches = {row: record for row, record in family.searches.items() if row in named}
     own = [row for row in rows if row.id in named]
     given = quoted([] if base is None else ["--baseline", short_id(base)])

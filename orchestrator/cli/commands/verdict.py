@@ -14,7 +14,7 @@ from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.judgement import Judgement, exit_code
-from orchestrator.safe_text import log
+from orchestrator.safe_text import log, log_once
 from orchestrator.specs import claims
 from orchestrator.specs.row import short_id, starts
 from orchestrator.sweeps.options import RowOptions
@@ -90,6 +90,8 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).judgements:
             if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id)):
                 answers.append(Answer(one, bool(family.searches), _history(one, recorded)))
+        for line in family.notes({row_id: found for row_id, found in outcomes.items() if row_id in named}):
+            log_once(f"warning: {family.name}: {line}")
     raise_all(problems)
     if session is not None:
         answers = _in_session(headlines(answers), session, finder.ledger.root)
@@ -164,5 +166,3 @@ def _print(answers: list[Answer]) -> None:
         log(*(f"{row}{which}, {found.metric}: {effect.interval} to {short_id(effect.against)}" for effect in found.effects[1:]))
         if found.stated and found.unmet:
             log(f"{row}{which}: not compared with {', '.join(found.unmet)}")
-        if one.more.get("changed"):
-            log(f"{row}{which}: the claim has changed since a sweep recorded it; it was {one.more['changed']}")

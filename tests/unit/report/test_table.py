@@ -1,15 +1,19 @@
 """Tables of results in every format."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
+from orchestrator.specs.claims import Claim
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data
+from orchestrator.sweeps.plan import Data, keys_for
 from tests.unit.report.support import write_run
 
 ROWS = (
@@ -79,3 +83,31 @@ def test_looking_changes_nothing(spec, tmp_path, cli) -> None:
     assert "counted" not in out and "--set model.d\\_ff=64; not comparable" in out, "scaled, it is not held to the paper's counts"
     assert not (tmp_path / "results").exists() and not (tmp_path / "cache").exists()
     assert cli(*call, "--baseline", "demo/small/wide")[0] == cli(*call, "--baseline", "wide")[0] == 0
+
+
+def test_notes_on_recorded_claims_and_on_seeds(spec, tmp_path, cli) -> None:
+    file = spec("  base: {}\n  fused: {model: {d_ff: 48}}\nclaims: [{row: fused, effect: 1}]\n")
+    (base, fused), ledger = resolve(file), Ledger(tmp_path / "r")
+    same, pairs = {"weights_sha256": "w"}, [{"text": {"pairs": {"train": n, "valid": 9}}} for n in (1, 2)]
+    for row, seed, more in ((base, 1, same), (base, 2, same), (base, 3, {}), (fused, 1, same | pairs[0]), (fused, 2, pairs[1])):
+        write_run(ledger, row.at(seed), bleu=30.0 + seed, params=seed if row is fused else 7)
+        key = str(keys_for(row.at(seed), Data(None)).train)
+        ledger.write_train(key, (ledger.read_train(key) or {}) | more)
+    lost = [row.at(4) for row in (base, fused)]
+    swept = [{"id": r.id, "seed": 4, "spec": r.run_spec.model_dump(), "keys": keys_for(r, Data(None)).as_dict()} for r in lost]
+    recorded = [Claim(row="fused", effect=effect).model_dump(mode="json") for effect in (1, 3)]
+    sweep = SweepFile.of(ledger.root, "s")
+    sweep.write({"rows": swept[:1], "earlier": swept[1:], "claims": [{"recorded": 1, "table": "demo/small", "claims": recorded}] * 2})
+    expected = [
+        "a sweep recorded a claim that the file no longer has: fused, effect 3.0, seeds 2",
+        "base: seed 2 has the weights of seed 1 and does not count",
+        "seeds of fused have different numbers of parameters: 1, 2",
+        "seeds of fused have different numbers of training pairs: 1, 2",
+        "asked for by a sweep, without a result: base 4, fused 4",
+    ]
+    made = json.loads(cli("table", file, "--results", ledger.root, "--format", "json")[1])
+    assert made["notes"][-5:] == expected and made["rows"][0]["ours"]["seeds"] == [1, 3]
+    said = [line for line in cli("verdict", file, "--results", ledger.root)[2].splitlines() if "warning" in line]
+    assert said == [f"warning: demo/small: {line}" for line in expected]
+    with RunLock(sweep.lock):
+        assert "asked for" not in cli("table", file, "--results", ledger.root)[1]
