@@ -1,6 +1,7 @@
 """A table as columns of text cells, which all formats share, and the choice of shown columns: the requested or the informative ones."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -68,8 +69,11 @@ def state(line: Line) -> str:
         return f"external: {line.ours.system}" if line.ours.system is not None else "external"
     if line.ours.same_as is not None:
         return f"done: it is {short_id(line.ours.same_as)}"
-    unfinished = "".join(f"; seed {seed} {why}" for seed, why in line.ours.unfinished.items())
-    return ("done (shipped)" if line.ours.shipped else "done") + unfinished
+    alike = defaultdict[str, list[int]](list)
+    for seed, why in line.ours.unfinished.items():
+        alike[why].append(int(seed))
+    unfinished = (f"{'seeds' if len(seeds) > 1 else 'seed'} {seed_list(seeds)} {why}" for why, seeds in alike.items())
+    return "; ".join(["done (shipped)" if line.ours.shipped else "done", *unfinished])
 
 
 def failed(line: Line) -> bool:

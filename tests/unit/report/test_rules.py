@@ -10,12 +10,12 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import write_document
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.cells import figure
+from orchestrator.report.cells import figure, state
 from orchestrator.report.figures import Ours, figures, ratio_of, ratios
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import OfRow
 from orchestrator.report.notes import notes, parameter_differences, unit
-from orchestrator.report.table import Table, make
+from orchestrator.report.table import Line, Table, make
 from orchestrator.scoring.significance.sentence_statistics import StatisticsReader
 from orchestrator.specs.row import Row, baseline
 from orchestrator.specs.rows import resolve
@@ -48,6 +48,8 @@ def test_means_spread_and_what_is_left_out(rows) -> None:
     assert (ours.bleu, ours.bleu_spread) == (23.0, pytest.approx(math.sqrt(13)))
     assert (ours.scores, ours.tokens_per_second) == ({"valid": 30.0, "average": 26.5}, 150.0)
     assert (ours.seeds, ours.steps, ours.unfinished) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})
+    alike = Line("t/a", "", "run", {}, replace(ours, unfinished=ours.unfinished | {"6": "not scored", "7": "not scored"}))
+    assert state(alike) == "done; seed 4 stopped by ASHA at step 2; seeds 6, 7 not scored"
     two = figures(row, found[:2])
     assert two is not None and two.bleu_spread == pytest.approx(math.sqrt(2))
     one = figures(row, found[:1])
