@@ -23,9 +23,10 @@ class SubLayer(nn.Module):
         super().__init__()
         component = site.stack.residual if site.place else {"kind": "plain"}
         self.residual: Residual = RESIDUALS.get(component["kind"])(site, **options(component))
-        self.norm: nn.Module = nn.Identity() if site.norm == "none" else site.layer_norm(width)
-        self.dropout = Dropout(site.config.dropout.residual)
         self.pre = site.norm == "pre"
+        normed = self.pre or (site.norm == "post" and self.residual.post_norm)
+        self.norm: nn.Module = site.layer_norm(width) if normed else nn.Identity()
+        self.dropout = Dropout(site.config.dropout.residual)
         self.others = nn.ModuleList(site.layer_norm(width) for _ in range(self.residual.views - 1 if self.pre else 0))
 
     def forward(self, s: Any, function: Callable[..., Tensor]) -> Any:

@@ -112,12 +112,14 @@ class Residual(Component):
     `views` (per instance): number of states that `read` gives the function: 1, or 3 for queries, keys and values.
     `takes_views`: some instances of the class have three views.
     `initial_gain`: factor of the initial values of the function's linear maps, except the maps of queries and keys.
+    `post_norm` (per instance): whether a norm follows the sub-layer in post-norm order.
     `starts_as_identity`: `zero_residual` skips its sub-layers. They start as the identity already, or the method defines its own start."""
 
     takes_views = False
     streams = False
     views = 1
     initial_gain = 1.0
+    post_norm = True
     starts_as_identity = False
 
     @classmethod

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from models.config import Bounds
+from models.config import Bounds, Positive
 from models.dropout import Dropout
 from models.initialise import starts_as
 from models.precision import full_precision, rms
@@ -35,12 +35,13 @@ class MultiHeadDepthAttention(DepthAttention):
 
     Args:
         heads: H, a divisor of d_model; 1 is residual depth_attention.
+        rate: factor of the parameters' learning rate.
     """
 
     read_if = ()  # type: ignore[assignment]
 
-    def __init__(self, site: Site, *, heads: Annotated[int, Bounds(ge=1, le=64)] = 4) -> None:
-        super().__init__(site)
+    def __init__(self, site: Site, *, heads: Annotated[int, Bounds(ge=1, le=64)] = 4, rate: Positive = 1.0) -> None:
+        super().__init__(site, rate=rate)
         self.heads = heads
 
     @classmethod

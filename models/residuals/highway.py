@@ -1,7 +1,5 @@
 """Residuals between pre-norm and post-norm: Keel of Chen and Wei 2026 and SiameseNorm of Li et al. 2026."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -11,21 +9,20 @@ from models.seams import Residual
 from models.site import Site
 
 
-@RESIDUALS.register("keel")
+@RESIDUALS.register("keel", version=2)
 class Keel(Residual):
-    """LN(alpha x + F(LN'(x))), alpha constant (Chen and Wei 2026, Keel).
+    """LN(alpha x + F(LN'(x))), alpha the number of the stack's sub-layers (Chen and Wei 2026, Keel).
 
-    Each sub-layer has two norms. They are LayerNorms with gain and offset; the paper has RMS norms. alpha = 1 without LN' is post-norm.
-
-    Args:
-        alpha: number of the stack's sublayers (our reading of the paper), or of its layers (other readings).
+    Layer 1 has alpha = 1, and its first sub-layer is x + F(LN'(x)): so in two public codes (Apertus 2, torchtitan); cross-attention assumed.
+    The norms are LayerNorms with gain and offset; the paper has RMS norms. alpha = 1 without LN' is post-norm.
     """
 
     norm_orders = ("post",)
 
-    def __init__(self, site: Site, *, alpha: Literal["sublayers", "layers"] = "sublayers") -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.alpha = float(site.sublayers if alpha == "sublayers" else site.num_layers)
+        self.alpha = 1.0 if site.layer == 1 else float(site.sublayers)
+        self.post_norm = site.sublayer > 1
         self.inner = site.layer_norm()
 
     def read(self, s: Tensor) -> tuple[Tensor, Tensor]:

@@ -132,7 +132,6 @@ OPTIONS = [
     ("residual", "manifold_streams streams=3 iterations=5"),
     ("residual", 'manifold_hyper manifold="identity" stream_scale=true'),
     ("residual", 'manifold_hyper manifold="identity" start="identity" dynamic=false streams=2'),
-    ("residual", 'keel alpha="layers"'),
     ("residual", "depth_attention blocks=2"),
     ("residual", 'depth_attention query="input" weights="sigmoid" key_norm=false'),
     ("residual", 'depth_attention sources="states" final="top"'),

@@ -22,11 +22,13 @@ def rms(h: torch.Tensor) -> torch.Tensor:
     return h / (h.square().mean() + 1e-6).sqrt()
 
 
-@pytest.mark.parametrize(("alpha", "factor"), [("sublayers", 12.0), ("layers", 6.0)])
-def test_keel_scales_the_stream_and_norms_twice(alpha, factor):
-    one, (x, y), seen = sublayer("post", kind="keel", alpha=alpha), x_and_y(), []
-    close(one(x, lambda q: seen.append(q) or y), one.norm(factor * x + y))
+@pytest.mark.parametrize(("place", "layer", "alpha"), [(1, 1, 1.0), (2, 1, 1.0), (1, 2, 12.0), (2, 2, 12.0)])
+def test_keel_scales_the_stream_and_norms_twice_but_in_the_first_layer(place, layer, alpha):
+    one, (x, y), seen = off_start(sublayer("post", kind="keel", place=place, layer=layer)), x_and_y(), []
+    total = alpha * x + y
+    close(one(x, lambda q: seen.append(q) or y), total if place == layer == 1 else one.norm(total))
     close(seen[0], one.residual.inner(x))
+    assert isinstance(one.norm, torch.nn.LayerNorm) == (place > 1 or layer > 1)
 
 
 def test_siamese_streams_share_the_function():
