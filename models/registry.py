@@ -43,8 +43,8 @@ class Registry:
 
     def register(self, name: str, *, version: int = 1) -> Callable[[T], T]:
         def add(cls: T) -> T:
-            if name in self._classes:
-                raise ValueError(f"{self.kind} {name} is registered twice")
+            if known := self._classes.get(name):
+                raise ValueError(f"{self.kind} {name} is registered twice: in {known.__module__} and {cls.__module__}")
             cls.registry, cls.kind, cls.version = self.kind, name, version  # type: ignore[attr-defined]
             self._classes[name] = cls
             return cls

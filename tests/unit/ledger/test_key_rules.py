@@ -66,6 +66,8 @@ def test_a_class_is_registered_with_the_version_it_states(monkeypatch):
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     found = registry.register("of-a-test", version=3)(type("OfATest", (), {}))
     assert (found.kind, found.version) == ("of-a-test", 3)
+    with pytest.raises(ValueError, match=rf"registered twice: in {__name__} and {__name__}"):
+        registry.register("of-a-test")(type("Other", (), {}))
 
 
 def test_the_order_of_regularizers_is_in_the_key():
