@@ -10,10 +10,12 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
 from models.registry import REGISTRIES
+from orchestrator.errors import UserError, raise_all
 from orchestrator.ledger.keys import component_versions
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import ROOT
@@ -32,10 +34,14 @@ LISTED = 5
 
 
 def hashes(model: Any) -> dict[str, str]:
-    """Hashes the sources of every component that a ModelSpec uses: `{"models/aggregations/linear.py": sha256, ...}`."""
+    """Hashes the sources of every component that a ModelSpec uses: `{"models/aggregations/linear.py": sha256, ...}`.
+
+    UserError: a component of another package, whose edits would go unnoticed and which `export` would leave out."""
     shared = _closure([SHARED])
-    used = (name.split("/") for name in component_versions(model))
-    modules = _closure(REGISTRIES[registry].get(kind).__module__ for registry, kind in used)
+    classes = [REGISTRIES[registry].get(kind) for registry, kind in (name.split("/") for name in component_versions(model))]
+    outside = [cls for cls in classes if not _files(cls.__module__)]
+    raise_all(f"{cls.registry} {cls.kind}: found in module {cls.__module__}; expected a file of a package in models/" for cls in outside)
+    modules = _closure(cls.__module__ for cls in classes)
     return {file: sha for file in sorted(modules - shared) if (sha := _sha256(file)) is not None}
 
 
@@ -114,13 +120,14 @@ def _read(file: str) -> tuple[str, frozenset[str]]:
 
 @functools.lru_cache(maxsize=512)
 def _parsed(path: Path, modified: int, size: int) -> tuple[str, frozenset[str]]:
-    tree = ast.parse(path.read_bytes())
+    tree, package = ast.parse(path.read_bytes()), ".".join(path.parent.relative_to(ROOT).parts)
     imports: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            imports |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return hashlib.sha256(repr(_plain(tree)).encode()).hexdigest(), frozenset(imports)
 
 

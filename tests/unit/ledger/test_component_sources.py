@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from models.registry import AGGREGATIONS
+from orchestrator.errors import UserError
 from orchestrator.ledger import component_sources as sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec
@@ -34,6 +36,17 @@ def test_a_components_files_are_its_own_and_what_it_alone_imports(tree: Path) ->
     assert not {"models/attention.py", "models/transformer.py", "models/stack.py"} & linear.keys(), "what every row has"
     recurrent = sources.hashes(model("top", bridge={"kind": "extra"}, extra_encoder={"kind": "birnn"}))
     assert {"models/bridges/extra.py", "models/gru.py"} <= recurrent.keys(), "helpers of helpers too"
+
+
+def test_relative_imports_count_and_components_of_other_packages_are_refused(tree: Path, monkeypatch) -> None:
+    file = tree / "models/aggregations/linear.py"
+    for line in ("from .helper import x", "from . import helper", "from ..aggregations.helper import x"):
+        file.write_text(f"{line}\n")
+        (tree / "models/aggregations/helper.py").write_text("x = 1\n")
+        assert "models/aggregations/helper.py" in sources.hashes(model("linear")), line
+    monkeypatch.setattr(AGGREGATIONS.get("linear"), "__module__", "lab.parts")
+    with pytest.raises(UserError, match=r"aggregation linear: found in module lab.parts; expected a file"):
+        sources.hashes(model("linear"))
 
 
 def test_what_counts_as_a_change(tree: Path) -> None:
