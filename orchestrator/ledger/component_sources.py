@@ -54,12 +54,27 @@ def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
     return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
 
 
+def check_unchanged(name: str, train_key: str, ledger: Ledger) -> None:
+    """Raises UserError if a component was edited after the training: the new code would use the old code's weights.
+
+    An edit while the run trained is no error: the training continued with the new code."""
+    sources = (ledger.read_train(train_key) or {}).get("sources") or {}
+    if files := ", ".join(_edited_after(sources, _sha256)):
+        ways = "the earlier code, a higher `version` (trains anew) or, for the same bits, an entry in equal_sources.json"
+        raise UserError(f"{name}: {files} changed since the training; expected {ways}")
+
+
 def mark_edited(origin: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Marks and returns the files of a training's origin that have changed when it resumes. Does nothing if sources are not recorded."""
     known, sources = origin.get("sources", {}), now.get("sources")
-    edited = [] if sources is None else [file for file in _edited(known, sources.get) if known[file] != SEVERAL]
+    edited = [] if sources is None else _edited_after(known, sources.get)
     known |= dict.fromkeys(edited, SEVERAL)
     return edited
+
+
+def _edited_after(sources: Mapping[str, str], current: Callable[[str], str | None]) -> list[str]:
+    """Returns `_edited` without the files that are marked as edited already."""
+    return [file for file in _edited(sources, current) if sources[file] != SEVERAL]
 
 
 def _edited(sources: Mapping[str, str], current: Callable[[str], str | None]) -> list[str]:

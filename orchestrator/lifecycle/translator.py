@@ -8,6 +8,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.validation_bleu import tuned_decode
 from orchestrator.errors import UserError
+from orchestrator.ledger import component_sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.lifecycle.loader import Translator
@@ -62,7 +63,10 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
 
 
 def config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
-    """What a `Translator` needs besides weights and vocabularies. Raises UserError if the length penalty was not tuned yet."""
+    """What a `Translator` needs besides weights and vocabularies.
+
+    Raises UserError if the length penalty was not tuned yet, or a component changed since the training."""
+    component_sources.check_unchanged(task.name, task.train_key, ledger)
     return {
         "format": 1,
         "id": task.id,

@@ -71,14 +71,14 @@ def run_row(task: Task, runtime: Runtime, reporters: Sequence[Reporter] = ()) ->
         store = Store(task.run_dir, task.train_key, lock)
         if task.weights_needed:
             object_store.pull(task.run_dir)
-        if runtime.any(needs_training(task, ledger)):
+        if trains := runtime.any(needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
             ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
         elif spec_is_damaged(task, ledger):
             _write_spec(task, ledger)
         assert record is not None
         if record["status"] == "done":
-            _decode_and_score(task, runtime, prepared, ledger, store)
+            _decode_and_score(task, runtime, prepared, ledger, store, trains)
 
 
 def run_unless_stopped(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
@@ -165,8 +165,10 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
     return model.to(device).eval()
 
 
-def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
-    """Computes missing scores. Scorings of one test set share its decoding."""
+def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store, trained: bool) -> None:
+    """Computes missing scores. Scorings of one test set share its decoding.
+
+    trained: by this process, whose code is the training's. UserError: weights of an earlier call, whose components changed since."""
     model: Transformer | None = None
     scores = view_of(task, ledger).scores
     for scoring in [scoring for name, scoring in task.scorings.items() if scores[name] is None and scoring.keys.score]:
@@ -174,6 +176,8 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         assert decode_key is not None and score_key is not None
         decoded = ledger.read_decode(task.train_key, decode_key)
         if decoded is None:
+            if model is None and not trained:
+                component_sources.check_unchanged(task.name, task.train_key, ledger)
             if model is None:
                 cpu.use(task.spec.train.threads)
                 model = load_model(task.spec, prepared, store, runtime.device)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import orchestrator.api as nmt
 from orchestrator.ledger import component_sources
 from orchestrator.paths import ROOT
 from tests.unit.lifecycle.life import rows_in
@@ -58,6 +59,23 @@ def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli, edit
     assert [row["changed"] for row in json.loads(found["plan"][0])["rows"]] == [[TOP]] * 2
     table = json.loads(found["table"][0])
     assert [row["ours"]["changed"] for row in table["rows"]] == [[TOP]] * 2 and any(TOP in note for note in table["notes"])
+
+
+@pytest.mark.slow
+def test_new_code_does_not_use_old_weights(trained, copy: Path, cli, edit, tmp_path) -> None:
+    spec, _, cache = trained
+    row, options = f"{spec}#base", ("--results", copy, "--cache-dir", cache)
+    again = ("run", row, "--set", "decode.beam_size=3", "--no-tracking", *options)
+    folder = copy / rows_in(copy)["life/cycle/base"][:16]
+    files = lambda: sorted([*folder.glob("decode/*"), *folder.glob("score/*")])  # noqa: E731
+    before = files()
+    edit(TOP)
+    for command in (again, ("translate", row, *options), ("export", row, "--to", tmp_path / "to", *options)):
+        code, _, err = cli(*command)
+        assert code and f"{TOP} changed since the training; expected the earlier code, a higher `version`" in err, command
+    assert files() == before
+    with pytest.raises(nmt.UserError, match="changed since the training"):
+        nmt.load(row, results=copy, cache_dir=cache)
 
 
 def test_a_checkpoint_of_other_code_is_told_of(trained, copy: Path, cli, edit) -> None:
