@@ -24,6 +24,7 @@ from orchestrator import cpu
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError, raise_all
+from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_files import Store
@@ -113,7 +114,8 @@ class AnalysisContext:
         return Store(self.ledger.run_dir(subject.train_key), subject.train_key)
 
     def model(self, subject: Subject) -> Transformer:
-        """Returns the trained model in eval mode on the CPU. Raises UserError if the text or the weights are missing."""
+        """Returns the trained model in eval mode on the CPU. UserError: text or weights are missing, or a component changed."""
+        component_sources.check_unchanged(subject.name, subject.train_key, self.ledger)
         cpu.use(subject.spec.train.threads)
         return load_model(subject.spec, self.prepared(subject), self.store(subject), torch.device("cpu"))
 
