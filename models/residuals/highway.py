@@ -13,7 +13,7 @@ from models.site import Site
 class Keel(Residual):
     """LN(alpha x + F(LN'(x))), alpha the number of the stack's sub-layers (Chen and Wei 2026, Keel).
 
-    Layer 1 has alpha = 1, and its first sub-layer is x + F(LN'(x)): so in two public codes (Apertus 2, torchtitan); cross-attention assumed.
+    Layer 1 has alpha = 1, its first sub-layer is x + F(LN'(x)): so in two public codes (Apertus 2, torchtitan); cross-attention assumed.
     The norms are LayerNorms with gain and offset; the paper has RMS norms. alpha = 1 without LN' is post-norm.
     """
 

@@ -25,6 +25,7 @@ from orchestrator.lifecycle.translator import load_translator
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.effects import main_metric
 from orchestrator.report.find import SeedResult, is_shipped
+from orchestrator.report.notes import warn_of_changes
 from orchestrator.specs import index
 from orchestrator.specs.claims import RowClaim, of_table
 from orchestrator.specs.controls import TUNED
@@ -106,9 +107,10 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
 
     Columns: `row`, `label`, `kind`, `seed`; `status` and `reason`; `steps`, `params`, `bleu` (ROUGE-L for summaries), `chrf` and the row's
     other scorings; `tokens_per_second` in training, `sentences_per_second` in decoding; `reported.NAME`: the paper's figures; `signature`
-    of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come with the product. `status` is done, stopped, diverged,
-    failed, trained (not scored yet), repeated (the weights of another seed), new (not run), needs-data (not run, corpus absent), or the
-    kind of a row that does not run. Figures are missing for unfinished runs. Raises UserError for an unknown target or an invalid spec."""
+    of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come with the product; `changed`: components edited since
+    the training. `status` is done, stopped, diverged, failed, trained (not scored yet), repeated (the weights of another seed), new (not
+    run), needs-data (not run, corpus absent), or the kind of a row that does not run. Figures are missing for unfinished runs.
+    UserError: unknown target, invalid spec."""
     found = find(target, where)
     seeds = sweep_of(found.found, found.options.profile).seeds if seeds is None else seeds
     lines: list[dict[str, Any]] = []
@@ -251,6 +253,7 @@ def compare(a: Target, b: Target, *, metric: str | None = None, seeds: Iterable[
     address, file, finder, there = family.address, family.file, family.finder, {row.id for row in family.rows}
     rows = [*family.rows, *(row for row in (ours, base) if row.id not in there)]
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
+    warn_of_changes(rows, outcomes, finder, seeds, first.options.arguments)
     start, stated, main = starts(family.rows), of_table(address, file.head.claims), main_metric(ours)
     metric = metric or main
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
@@ -293,4 +296,4 @@ def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:
     names = ("status", "reason", "steps", "params", "bleu", "chrf", "tokens_per_second", "sentences_per_second", "signature")
     keys = {f"{name}_key": getattr(one.keys, name) for name in ("train", "decode", "score")}
     shipped = is_shipped(ledger, one.keys.train)
-    return {name: getattr(one, name) for name in names} | one.also | keys | {"shipped": shipped}
+    return {name: getattr(one, name) for name in names} | one.also | keys | {"shipped": shipped, "changed": ", ".join(one.changed)}

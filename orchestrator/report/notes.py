@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.data.expected_text import WORDS, unexpected
-from orchestrator.ledger import sweep_files
+from orchestrator.ledger import component_sources, sweep_files
 from orchestrator.ledger.provenance import differences
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
@@ -15,6 +15,7 @@ from orchestrator.report.figures import Ours
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.judgement import Judgement, OfRow
 from orchestrator.report.looks import confidence
+from orchestrator.safe_text import log
 from orchestrator.specs.claims import Claim
 from orchestrator.specs.row import Row, short_id
 from orchestrator.specs.sweep import UNITS
@@ -234,6 +235,13 @@ def changed_since_training(
         while (row := row.parent) is not None and row.id not in found:  # type: ignore[assignment]
             found[row.id] = finder.outcomes(row, seeds)
     return {(row_id, o.seed): list(o.changed) for row_id, each in found.items() for o in each if o.changed}
+
+
+def warn_of_changes(
+    rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder, seeds: Iterable[int], given: str
+) -> None:
+    """Logs the warnings of `changed_since_training`. given: options that the rows need on a command line."""
+    log(*(f"warning: {line}" for line in component_sources.warnings(changed_since_training(rows, outcomes, finder, seeds), given)))
 
 
 def shipped_note(ledger: Ledger, rows: Mapping[str, Sequence[str]], total: int) -> list[str]:

@@ -14,6 +14,7 @@ from orchestrator.ledger import sweep_files
 from orchestrator.report import sessions
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.judgement import Judgement, exit_code
+from orchestrator.report.notes import warn_of_changes
 from orchestrator.safe_text import log, log_once
 from orchestrator.specs import claims
 from orchestrator.specs.row import short_id, starts
@@ -83,6 +84,7 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         address, file, rows = family.address, family.file, family.rows
         by_id = {row.id: row for row in rows}
         outcomes = {row.id: family.finder.outcomes(row, family.seeds) for row in rows}
+        warn_of_changes(rows, outcomes, family.finder, family.seeds, options.arguments)
         stated = claims.of_table(address, file.head.claims)
         if session is not None:
             problems += sessions.undeclared(file.document, stated, by_id, starts(rows))

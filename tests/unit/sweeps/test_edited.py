@@ -30,7 +30,7 @@ def edit(tmp_path, monkeypatch) -> Callable[[str, str], None]:
 
 
 @pytest.mark.slow
-def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli, edit) -> None:
+def test_whatever_reads_results_warns_with_row_and_file(trained, copy: Path, cli, edit, capfd) -> None:
     spec, _, cache = trained
     options = ("--results", copy, "--cache-dir", cache)
     commands = {
@@ -57,6 +57,12 @@ def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli, edit
     lines = [json.loads(line) for name in ("run", "sweep") for line in found[name][0].splitlines()]
     assert [line["changed"] for line in lines] == [[TOP]] * 3
     assert [row["changed"] for row in json.loads(found["plan"][0])["rows"]] == [[TOP]] * 2
+    base, child = (nmt.results(f"{spec}#{row}", results=copy, cache_dir=cache) for row in ("base", "child"))
+    assert list(base.changed) == list(child.changed) == [TOP]
+    capfd.readouterr()
+    nmt.compare(f"{spec}#child", f"{spec}#base", results=copy, cache_dir=cache)
+    for err in (capfd.readouterr().err, cli("verdict", spec, *options)[2]):
+        assert f"warning: life/cycle/base, life/cycle/child: {TOP} changed since the training" in err
     table = json.loads(found["table"][0])
     assert [row["ours"]["changed"] for row in table["rows"]] == [[TOP]] * 2 and any(TOP in note for note in table["notes"])
 
@@ -70,7 +76,8 @@ def test_new_code_does_not_use_old_weights(trained, copy: Path, cli, edit, tmp_p
     files = lambda: sorted([*folder.glob("decode/*"), *folder.glob("score/*")])  # noqa: E731
     before = files()
     edit(TOP)
-    for command in (again, ("translate", row, *options), ("export", row, "--to", tmp_path / "to", *options)):
+    analysis = ("analyse", row, "--kind", "attention-maps", "--out", tmp_path / "a", *options)
+    for command in (again, analysis, ("translate", row, *options), ("export", row, "--to", tmp_path / "to", *options)):
         code, _, err = cli(*command)
         assert code and f"{TOP} changed since the training; expected the earlier code, a higher `version`" in err, command
     assert files() == before
