@@ -1,7 +1,7 @@
 """Notes below a table: its scale, differences between its rows, the meaning of marks, doubts, and notes of the table's file."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -135,10 +135,14 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
     return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join(how)})"]
 
 
-def lost_claims(ledger: Ledger, address: str, claims: Sequence[Claim]) -> list[str]:
-    """Returns a line for each claim on the table that a sweep recorded and that its file no longer has. claims: of the file."""
+def lost_claims(ledger: Ledger, address: str, claims: Sequence[Claim], hidden: Container[str]) -> list[str]:
+    """Returns a line for each claim on the table that a sweep recorded and that its file no longer has.
+
+    claims: of the file. hidden: rows of the file that are not shown; their claims are left out.
+    """
     now = [claim.model_dump(mode="json") for claim in claims]
-    lost = [one["claim"] for one in sweep_files.recorded_claims((ledger.root, *ledger.mirrors), address) if one["claim"] not in now]
+    every = [one["claim"] for one in sweep_files.recorded_claims((ledger.root, *ledger.mirrors), address)]
+    lost = [claim for claim in every if claim not in now and claim["row"] not in hidden]
     words = [", ".join([claim["row"], *(f"{k} {v}" for k, v in claim.items() if k != "row" and v is not None)]) for claim in lost]
     return [f"a sweep recorded a claim that the file no longer has: {line}" for line in dict.fromkeys(words)]
 

@@ -66,7 +66,8 @@ class Family:
 
     def notes(self, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
         """Returns notes on recorded claims and on the seeds of the rows with these outcomes."""
-        lost = notes.lost_claims(self.finder.ledger, self.address, self.file.head.claims)
+        shown = {row_id.removeprefix(f"{self.address}/").removesuffix(TUNED) for row_id in outcomes}
+        lost = notes.lost_claims(self.finder.ledger, self.address, self.file.head.claims, self.file.rows.keys() - shown)
         return [*lost, *notes.of_seeds([row for row in self.rows if row.id in outcomes], outcomes, self.finder)]
 
     @property

@@ -109,5 +109,7 @@ def test_notes_on_recorded_claims_and_on_seeds(spec, tmp_path, cli) -> None:
     assert made["notes"][-5:] == expected and made["rows"][0]["ours"]["seeds"] == [1, 3]
     said = [line for line in cli("verdict", file, "--results", ledger.root)[2].splitlines() if "warning" in line]
     assert said == [f"warning: demo/small: {line}" for line in expected]
+    code, out, _ = cli("table", f"{file}#base", "--results", ledger.root)
+    assert code == 0 and "weights of seed 1" in out and "no longer has" not in out, "the claim is on another row"
     with RunLock(sweep.lock):
         assert "asked for" not in cli("table", file, "--results", ledger.root)[1]
