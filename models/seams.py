@@ -99,8 +99,7 @@ class Connection(Component):
 
 class Aggregation(Component):
     """What a stack returns: forward(x_top, history, flow) -> [B, T, D].
-    `reads_top` False: the aggregation ignores x_top, and the stack does not compute x_top.
-    `top_alone`: the aggregation reads only x_top. It can then also stand behind each block of layers."""
+    `reads_top` False: it ignores x_top, which is not computed then. `top_alone`: it reads only x_top, also behind each block of layers."""
 
     reads_top = True
     top_alone = False
@@ -109,8 +108,7 @@ class Aggregation(Component):
 class Residual(Component):
     """How a sub-layer reads the residual stream s and how its output joins s. Each sub-layer has one instance (site.place >= 1).
     `streams`: `start` returns an object s, not a tensor [B, T, D]. Only sub-layers read s. One more instance at place 0 starts and ends s.
-    `views` (per instance): number of states that `read` gives the function: 1, or 3 for queries, keys and values.
-    `takes_views`: some instances of the class have three views.
+    `views` (per instance): states that `read` gives the function: 1, or 3 (queries, keys, values). `takes_views`: some instances have 3.
     `initial_gain`: factor of the initial values of the function's linear maps, except the maps of queries and keys.
     `post_norm` (per instance): whether a norm follows the sub-layer in post-norm order.
     `starts_as_identity`: `zero_residual` skips its sub-layers. They start as the identity already, or the method defines its own start."""
