@@ -36,7 +36,7 @@ ONCE = ("train.json", "capsule.json", "history.jsonl")
 WITHOUT_TIMINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "decode": lambda record: record.get("hypotheses_sha256"),
     "tune": lambda record: [record.get(name) for name in ("alpha", "candidates")],
-    "search": choice.content,
+    "search": lambda record: choice.content(record, ("seconds", "scores")),
 }
 """Folder -> the part of its records that is the same wherever the same weights are decoded or searched."""
 
@@ -194,8 +194,11 @@ def _compare(theirs: Path, ours: Path, name: str) -> str:
     document = read_document(here)
     if document is None or name.startswith(layout.MEASURED):  # what was measured here stays
         return newer if document is None else "same"
-    content = WITHOUT_TIMINGS.get(file.partition("/")[0], unsealed)
-    return "same" if content(read_document(there) or {}) == content(document) else "differ"
+    folder, other = file.partition("/")[0], read_document(there) or {}
+    content = WITHOUT_TIMINGS.get(folder, unsealed)
+    if content(other) != content(document):
+        return "differ"
+    return "add" if folder == "search" and choice.scored(other) and not choice.scored(document) else "same"
 
 
 def _is_sweep(name: str) -> bool:

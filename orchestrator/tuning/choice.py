@@ -3,7 +3,7 @@
 import math
 import operator
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,9 +99,9 @@ def write(ledger: Ledger, record: Record) -> None:
         ledger.write_record(train, "search", record["key"], record)
 
 
-def content(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a search found, without its timings."""
-    trials = [{name: value for name, value in trial.items() if name != "seconds"} for trial in record["trials"]]
+def content(record: Mapping[str, Any], without: Container[str] = ("seconds",)) -> dict[str, Any]:
+    """Returns what a search found. without: what to leave out of its trials; by default the timings."""
+    trials = [{name: value for name, value in trial.items() if name not in without} for trial in record["trials"]]
     return {"chosen": record["chosen"], "tune": section_of(record), "trials": trials}
 
 
@@ -160,11 +160,15 @@ def notes(searches: Mapping[str, Record]) -> list[str]:
 
 def unscored(searches: Mapping[str, Record]) -> list[str]:
     """Returns a note on searches of earlier versions, which did not score their trials."""
-    rows = [short_id(row) for row, record in searches.items() if "scores" not in record["trials"][0]]
+    rows = [short_id(row) for row, record in searches.items() if not scored(record)]
     line = (
         f"BLEU is open, because finished trials have no scores: {', '.join(rows)}. The same sweep adds them, and trains what has no weights"
     )
     return [line] * bool(rows)
+
+
+def scored(record: Mapping[str, Any]) -> bool:
+    return "scores" in record["trials"][0]
 
 
 def said(record: Mapping[str, Any]) -> str:

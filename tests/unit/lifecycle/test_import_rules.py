@@ -64,6 +64,17 @@ def test_a_sweep_whose_row_has_another_key_here_is_refused_or_kept(archived, tmp
     assert (found.sweeps, found.kept, same) == (["other"], ["sweeps/mine.json"], True)
 
 
+def test_a_search_whose_trials_are_scored_replaces_the_same_search_without_scores(archived, tmp_path):
+    ours, key = tmp_path / "ours", KEYS["mine"]
+    for root, scored in ((archived, {"scores": {"bleu": 30.0}}), (ours, {})):
+        trial = {"number": 0, "value": 2.5, "seconds": len(scored), **scored}
+        Ledger(root).write_train(key, {"status": "done", "steps": 3})
+        Ledger(root).write_record(key, "search", "5e" * 32, {"chosen": 0, "tune": {"seeds": {"search": [1]}}, "trials": [trial]})
+    assert import_ledger(archived, ours).completed == [key[:16]] and import_ledger(ours, archived).files == 0
+    (record,) = Ledger(ours).records(key, "search")
+    assert record["trials"][0]["scores"] == {"bleu": 30.0}
+
+
 def test_a_signal_leaves_nothing_of_an_import(archived, tmp_path, forked):
     def until_the_signal():
         with pytest.raises(KeyboardInterrupt):
