@@ -259,7 +259,7 @@ def compare(a: Target, b: Target, *, metric: str | None = None, seeds: Iterable[
     usual = ours.id in there and ours.control is None and start.get(ours.id) == base.id
     asked = usual or any((one.row, one.against) == (ours.id, base.id) and (one.metric or main) in (main, metric) for one in stated)
     stated = stated if asked else [*stated, RowClaim(ours.id, base.id, None)]
-    compared = Comparisons(rows, outcomes, start, finder.reader, stated, recording=asked)
+    compared = Comparisons(rows, outcomes, start, finder.reader, stated, seen={ours.id} if asked else ())
     judged = {(each.claim.row, each.claim.against, each.metric): each for each in compared.judgements}
     if (found := judged.get((ours.id, base.id, metric))) is None:
         known = ", ".join(own for row, against, own in judged if (row, against) == (ours.id, base.id))

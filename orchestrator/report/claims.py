@@ -5,7 +5,7 @@ uses the family of the whole table with every control that has results. P-values
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any
@@ -36,7 +36,7 @@ class Comparisons:
     usual: `starts` without `--baseline`, for the claims; default: starts.
     setting: how our setting differs from the paper's.
     planned: row -> the number of looks that a sweep plans for it. A claim with an earlier look keeps its earlier number.
-    recording: whether to record this look in the results folder.
+    seen: rows whose judgements are shown. This look at their claims is recorded in the results folder; None: all rows.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Comparisons:
         usual: Mapping[str, str] | None = None,
         setting: str = "",
         planned: Mapping[str, int] | None = None,
-        recording: bool = True,
+        seen: Container[str] | None = None,
     ) -> None:
         self.rows = {row.id: row for row in rows}
         self.outcomes, self.setting, self.reader = outcomes, setting, reader
         self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
         self.usual = self.starts if usual is None else usual
-        self.planned, self.recording = planned or {}, recording
+        self.planned, self.seen = planned or {}, self.rows if seen is None else seen
         self.claims = self._claims(stated)
         floor = partial(noise_floor.of_family, reader.ledger, self.rows)
         self._of_metric = cache(lambda metric: Effects(rows, outcomes, reader, metric, floor))
@@ -95,8 +95,7 @@ class Comparisons:
                 own = claim.against == self.starts.get(claim.row, "") and claim.metric in (main_metric(self.rows[claim.row]), NLL)
                 at = tuple(effect.at(level) for effect in effects)
                 made.append(replace(one, effects=at, chrf=chrf and chrf.at(level), family=max(len(tests), 1), own=own, unmet=tuple(unmet)))
-        if self.recording:
-            self._record(looks, made, states)
+        self._record(looks, [one for one in made if one.claim.row in self.seen], states)
         return made
 
     def of_claims(self) -> list[Judgement]:

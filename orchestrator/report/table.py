@@ -109,9 +109,8 @@ def make(
         if (one := ours[row_id]) is not None:
             ours[row_id] = against(one, found[first_row], tests[row_id] == tests[first_row])
     setting = scale.removeprefix("profile ")
-    compared = Comparisons(
-        rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, recording=recording and base is None
-    )
+    seen = named if recording and base is None else ()
+    compared = Comparisons(rows, outcomes, start, finder.reader, stated, usual=starts(rows), setting=setting, seen=seen)
     keys = {row.id: [*finder.seeds(row, seeds or [1]).values()] for row in rows if row.kind == "run"}
     rates, measured = ({}, None) if first is None else ratios(finder.ledger, keys, first)
     for row_id, speed in rates.items():

@@ -89,7 +89,7 @@ def _answers(target: str, options: RowOptions, session: str | None) -> list[Answ
         if session is not None:
             problems += sessions.undeclared(file.document, stated, by_id, starts(rows))
         named, recorded = family.named(request.rows), sweep_files.recorded_claims(roots, address)
-        for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).judgements:
+        for one in Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting, seen=named).judgements:
             if one.claim.row in named and (session is None or sessions.judges(one.claim, by_id)):
                 answers.append(Answer(one, bool(family.searches), _history(one, recorded)))
         for line in family.notes({row_id: found for row_id, found in outcomes.items() if row_id in named}):

@@ -165,7 +165,7 @@ def test_the_choice_of_a_tuned_row_widens_its_intervals_in_each_metric(rows: lis
             return tuple(Trial(loss, {name: loss if name == "nll" else 10 - loss for name in scores}) for loss in losses)
 
         tuned = [replace(own[0], trials=trials(5.0, 6.0, 4.9)), replace(own[1], trials=trials(5.0, 4.0, 4.9))] if scores else own
-        found = Comparisons(tuned, outcomes, starts(own), finder.reader, recording=False).judgements
+        found = Comparisons(tuned, outcomes, starts(own), finder.reader, seen=()).judgements
         return {one.metric: one.effects[0] for one in found}
 
     plain, tuned, earlier = effects(), effects("nll", "bleu"), effects("nll")
@@ -235,7 +235,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
         of, stated = f"demo/small/{failed}", [RowClaim(f"demo/small/{name}", None, effect, **more)]
         lost = [replace(each, status=status, stated=status == "failed") for each in outcomes[of][:count]]
         found = outcomes | {of: lost + outcomes[of][count:]}
-        return Comparisons(rows, found, start, reader, stated, recording=False).of_claims()[0].verdict.word
+        return Comparisons(rows, found, start, reader, stated, seen=()).of_claims()[0].verdict.word
 
     assert verdict("better", -0.04, metric="nll") == "confirmed", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "reversed"
@@ -246,7 +246,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     assert verdict("better", 5.0, "better", 3) == "reversed" and verdict("better", None, "better", 3) == "open"
     assert verdict("worse", 5.0, "base", 1) == "open" and verdict("better", 5.0, "base", 3) == "not compared"
     same = [RowClaim("demo/small/better", None, 0.0, "nll", margin=9.0)]
-    assert "is within 9.000" in Comparisons(rows, outcomes, start, reader, same, recording=False).of_claims()[0].verdict.reason
+    assert "is within 9.000" in Comparisons(rows, outcomes, start, reader, same, seen=()).of_claims()[0].verdict.reason
     chosen = make("demo/small", rows, finder, ["bleu"], base="demo/small/mine")
     assert {one.claim.against for one in chosen.claims if one.stated} == {start["demo/small/better"]}, "the paper's own comparisons"
 

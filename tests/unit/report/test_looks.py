@@ -60,6 +60,8 @@ def test_more_seeds_are_another_look_and_the_same_seeds_are_none(rows: list[Row]
     assert any("95 %: worse; 97.8 % (look 2, level 0.0221): mine. p-values" in note for note in notes)
     elsewhere = Ledger(tmp_path / "other", [tmp_path / "results"])
     assert judge(rows, elsewhere).look == 2, "the looks of a mirror count"
+    train(ledger, rows, range(3, 4), "worse")
+    make("demo/small", rows, Finder(ledger, Data(None)), named={"demo/small/mine"})  # the row `worse` is not shown
     records = json.loads((tmp_path / "results" / looks.LOOKS).read_text())["claims"]
     assert sorted(len(each) for each in records.values()) == [1, 2]
     (mine,) = [each for each in records.values() if each[0]["row"].endswith("mine")]
