@@ -1,8 +1,7 @@
 """Runs rows on the engine given by the options."""
 
-import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.sweep import Resources
-from orchestrator.specs.tune import TuneSpec
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
@@ -44,9 +42,6 @@ class Ray(driver.Engine):
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         return ray_engine(options.results).run(jobs, asha, options)
 
-
-Suggest = Callable[[int, Sequence[tuple[Sequence[float], float | None]], TuneSpec], list[float]]
-"""Dimensions, (point, value) of the trials so far, section -> the next point."""
 
 ENGINES: dict[str, driver.Engine] = {"local": Local(), "ray": Ray()}
 
@@ -92,17 +87,6 @@ def choose_engine(rows: Sequence[Row], options: ExecutionOptions) -> ExecutionOp
 def session(options: ExecutionOptions, rows: Sequence[Row]) -> AbstractContextManager[None]:
     """Context: several calls of `execute` share one Ray, in place of one each."""
     return ENGINES[options.engine].session(options, max(options.workers or row.most_workers for row in rows))
-
-
-def suggest_of(sampler: str) -> Suggest | None:
-    """Returns a function that draws an arm's next point from its results; None if all are drawn at once. UserError: optuna is missing."""
-    if sampler != "tpe":
-        return None
-    if importlib.util.find_spec("optuna") is None:
-        raise UserError("tune.sampler: found tpe, which needs optuna; expected it installed (pip install optuna), or sobol or random")
-    from orchestrator.engines.ray import tpe
-
-    return tpe.suggest
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Result]:

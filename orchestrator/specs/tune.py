@@ -111,8 +111,8 @@ class TuneSpec(Strict):
     """Seeds of the search, and seeds that judge the best configuration."""
     stop: Stop | None = None
     """Which trials end early; null: none."""
-    sampler: Literal["sobol", "random", "tpe"] = "sobol"
-    """How points are drawn. sobol and random: the same points for every arm. tpe: Optuna's TPE, from each arm's own results."""
+    sampler: Literal["sobol", "random"] = "sobol"
+    """How points are drawn: the same for every arm."""
     draw_seed: Natural = 1
     """Seed of the points."""
 
@@ -125,8 +125,6 @@ class TuneSpec(Strict):
         for name in [*self.space, *self.own]:
             if name.partition(".")[0] in FIXED or name in FIXED:
                 raise ValueError(f"found the key {name}, which a search cannot compare; expected none of {', '.join(FIXED)}")
-        if self.sampler == "tpe" and self.stop is not None:
-            raise ValueError("stop is given with sampler tpe, whose trials run one after the other; expected sobol or random")
         return self
 
     @property

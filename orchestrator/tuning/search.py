@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from orchestrator.engines.execute import Suggest
 from orchestrator.errors import for_each, raise_all
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.safe_text import log
@@ -27,11 +26,10 @@ Execute = Callable[[list[Row], list[int], ExecutionOptions], list[Result]]
 
 @dataclass
 class Arm:
-    """A row with its trials. at: their points. ended: trial -> the rung that ended it. Trial 0, the row as written, is never ended."""
+    """A row with its trials. ended: trial -> the rung that ended it. Trial 0, the row as written, is never ended."""
 
     row: Row
     trials: list[Trial]
-    at: list[list[float]] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -40,11 +38,11 @@ class Arm:
 
 
 def arms_of(rows: Sequence[Row], tuning: Tuning) -> list[Arm]:
-    """Returns the arms with all trials whose points do not depend on results. UserError: one line per value that does not fit a row."""
-    at = [] if tuning.spec.sampler == "tpe" else points(tuning.spec)
-    made = for_each(lambda row: Arm(row, trials_of(row, tuning, at), list(at)), rows)
+    """Returns the arms with all trials. UserError: one line per value that does not fit a row."""
+    at = points(tuning.spec)
+    made = for_each(lambda row: Arm(row, trials_of(row, tuning, at)), rows)
     drawn = {name for arm in made for trial in arm.trials for name in trial.draws}
-    for name in tuning.spec.own if at else ():
+    for name in tuning.spec.own:
         if name not in drawn:
             log(tuning.at(("tune", "own", name)).line("warning: no arm has this key"))
     return made
@@ -55,11 +53,10 @@ class Search:
 
     execute: runs rows with seeds under options and returns their results (see `sweeps.driver.execute`).
     options: options of the sweep.
-    suggest: returns the next point of an arm, for sampler `tpe`.
     """
 
-    def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger, suggest: Suggest | None = None) -> None:
-        self.tuning, self.spec, self.execute, self.ledger, self.suggest = tuning, tuning.spec, execute, ledger, suggest
+    def __init__(self, tuning: Tuning, execute: Execute, options: ExecutionOptions, ledger: Ledger) -> None:
+        self.tuning, self.spec, self.execute, self.ledger = tuning, tuning.spec, execute, ledger
         self.options = replace(
             options,
             name=f"{options.name}:search",
@@ -69,7 +66,7 @@ class Search:
         self.results: dict[tuple[str, int], Result] = {}
 
     def run(self, arms: Sequence[Arm]) -> None:
-        """Trains the trials: rung by rung, or with `suggest` one trial of every arm at a time. Finished trials are scored too."""
+        """Trains the trials, rung by rung. Finished trials are scored too."""
         if (stop := self.spec.stop) is not None:
             for rung in stop.rungs:
                 self._train(arms, rung)
@@ -78,10 +75,6 @@ class Search:
                     weaker = self._ranked(arm, rung)[max(1, math.ceil(len(arm.going) / stop.reduction_factor)) :]
                     arm.ended |= {trial.number: rung for trial in arm.going[1:] if trial.number in weaker and self._reached(trial, rung)}
         self._train(arms)
-        for _ in range(self.spec.trials - 1 if self.suggest is not None else 0):
-            for arm in arms:
-                self._extend(arm)
-            self._train(arms)
 
     def _train(self, arms: Sequence[Arm], rung: int | None = None) -> None:
         until = {trial.row.id: arm.ended[trial.number] for arm in arms for trial in arm.trials if trial.number in arm.ended}
@@ -91,12 +84,6 @@ class Search:
         rows = [_validated(trial.row) if trial.row.id in finishing else trial.row for arm in arms for trial in arm.trials]
         for result in self.execute(rows, self.spec.seeds.search, replace(self.options, until=until)):
             self.results[result.id, result.seed] = result
-
-    def _extend(self, arm: Arm) -> None:
-        assert self.suggest is not None
-        known = [*zip(arm.at, (self.final(trial) for trial in arm.trials[1:]), strict=True)]
-        arm.at.append(self.suggest(len(self.spec.draws), known, self.spec))
-        arm.trials = trials_of(arm.row, self.tuning, arm.at)
 
     def _ranked(self, arm: Arm, rung: int) -> list[int]:
         """Returns the numbers of active trials with a value at the rung, the best first; the earlier on ties."""

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from orchestrator.cli.output import console
-from orchestrator.engines.execute import execute, session, suggest_of
+from orchestrator.engines.execute import execute, session
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.safe_text import log
@@ -103,10 +103,10 @@ def execute_tuned(
         return results
 
     preflight.check_metrics(make_tasks(rows, seeds, options))  # every corpus is there, and what scores need
-    arms, suggest, spec = arms_of(rows, tuning), suggest_of(tuning.spec.sampler), tuning.spec
+    arms, spec = arms_of(rows, tuning), tuning.spec
     ledger = Ledger(options.results, list(options.mirrors))
     with session(options, rows):
-        search = Search(tuning, train, options, ledger, suggest)
+        search = Search(tuning, train, options, ledger)
         log(f"searching {len(arms)} arms: {spec.trials} trials each with seeds {', '.join(map(str, spec.seeds.search))}")
         search.run(arms)
         records = [choice.record_of(arm, search) for arm in arms]

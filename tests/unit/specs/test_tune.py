@@ -36,7 +36,6 @@ def test_a_section_is_read_and_has_defaults(spec) -> None:
         (RATE + "  stop: {rungs: [2], reduction_factor: 1}\n", 3, "reduction_factor"),
         ("  trials: 4\n", 1, "space is missing"),
         (RATE + "  own: {optim.schedule.lr: {choice: [1, 2]}}\n", 2, "own has optim.schedule.lr, which space has too"),
-        (RATE + "  sampler: tpe\n  stop: {rungs: [2]}\n", 3, "stop is given with sampler tpe"),
         ("  space: {batch.size: {}}\n", 2, "found nothing; expected one of choice, uniform, loguniform, factor"),
         ("  space: {batch.size: {choice: [1, 2], uniform: [1, 2]}}\n", 2, "found choice, uniform"),
         ("  space: {batch.size: {loguniform: [0, 2]}}\n", 2, "expected positive bounds"),

@@ -73,10 +73,10 @@ def rows(spec) -> list[Row]:
 def searched(rows: list[Row], tmp_path) -> Callable[..., tuple[Search, list[Any], Fake]]:
     """`searched(loss, **section)`: the search after its run, its arms, and what stood for `execute`."""
 
-    def run(loss, *, names: Sequence[str] = ("base", "low"), suggest=None, **section) -> tuple[Search, list[Any], Fake]:
+    def run(loss, *, names: Sequence[str] = ("base", "low"), **section) -> tuple[Search, list[Any], Fake]:
         ledger = Ledger(tmp_path / "results")
         fake = Fake(ledger, loss)
-        search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger, suggest)
+        search = Search(tuning(**section), fake, ExecutionOptions(results=ledger.root, name="demo"), ledger)
         arms = arms_of([row for row in rows if row.id.rpartition("/")[2] in names], search.tuning)
         search.run(arms)
         return search, arms, fake

@@ -10,7 +10,6 @@ import pytest
 
 from orchestrator.cli.commands import tune
 from orchestrator.cli.commands.request import Request
-from orchestrator.engines.execute import suggest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
@@ -223,17 +222,3 @@ def test_search_seeds_are_no_results(rows: list[Row], searched: Callable[..., An
     assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9], "nor is the search seed of the row as written"
     assert [found.seed for found in finder.without([1, 101]).outcomes(rows[0], [1, 2])] == [2, 9]
     assert [found.seed for found in finder.outcomes(rows[0])] == [1, 2, 9]
-
-
-def test_tpe_proposes_the_same_points_after_a_resume(searched: Callable[..., Any]) -> None:
-    pytest.importorskip("optuna")
-    whole = {"sampler": "tpe", "trials": 7, "space": RATES}
-    search, arms, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
-    drawn = [[trial.draws for trial in arm.trials] for arm in arms]
-    assert drawn[0] != drawn[1] and all(len(arm) == 7 for arm in drawn)
-    _, again, _ = searched(bowl, suggest=suggest_of("tpe"), **whole)
-    assert [[trial.draws for trial in arm.trials] for arm in again] == drawn
-    spec, known = search.spec, [*zip(arms[0].at[:4], map(search.final, arms[0].trials[1:5]), strict=True)]
-    assert suggest_of("tpe")(1, known, spec) == arms[0].at[4]  # type: ignore[misc]
-    elsewhere = [([1 - x for x in point], value) for point, value in known]
-    assert suggest_of("tpe")(1, elsewhere, spec) != arms[0].at[4], "a value counts at its own point"  # type: ignore[misc]
