@@ -22,7 +22,11 @@ TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
 
 Text = dict[str, Any]
-"""{"pairs": {split: count}, "sha256": {split: [source, each reference]}} of the text found for a corpus."""
+"""{"pairs": {split: count}, "sha256": {split: [source, each reference]}} of the text found for a corpus.
+
+Of a training also "leaked": of each held-out split, sources that train has too (`oddities.Watch.leaked`).
+"""
+PARTS = ("pairs", "sha256", "leaked")
 
 
 def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:

@@ -6,7 +6,7 @@ import re
 import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from unicodedata import is_normalized
 
@@ -19,6 +19,7 @@ SAMPLE, MARGIN = 2000, 0.1
 """Number of lines whose letter trigrams are compared; minimum difference in cosine to the other side of train for swapped sides."""
 WINDOW, EVERY = 500, 16
 """Number of lines whose lengths are correlated; one of EVERY pairs (by its hash) is kept to find repeats."""
+ALIKE = " up to punctuation and case"
 _TAGS = "seg|doc|refset|srcset|tstset|hl|p|url|keywords|talkid|title|description|speaker|reviewer|translator"
 _BYTE = "[\u0080-\u009f\u00a1-\u00ba\u00bc-\u00bf€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ]"
 """Second bytes of UTF-8 read as Latin-1 or CP1252, except characters that may follow a real `Ã` at a word's end (quotes, dashes, `»`)."""
@@ -94,14 +95,14 @@ class Watch:
                 (self.equal if own == source else self.alike)[split].add(own)
             yield row
 
+    def leaked(self) -> dict[str, list[int]]:
+        """Split -> numbers of its sources that are in train too, of others that are up to punctuation and case, and of all."""
+        sizes = {name: [len(self.equal[name]), len(self.alike[name] - self.equal[name]), len(all_)] for name, all_ in self.held.items()}
+        return {split: size for split, size in sizes.items() if size[0] or size[1]}
+
     def warnings(self) -> list[str]:
         """A line for each oddity."""
-        found = []
-        for split, sources in self.held.items():
-            for leaked, how in ((self.equal[split], ""), (self.alike[split] - self.equal[split], " up to punctuation and case")):
-                if leaked:
-                    share = 100 * len(leaked) / len(sources)
-                    found.append(f"{self.text.entry.name}: {len(leaked):,} sources of {split} ({share:.1f}%) are in train too{how}")
+        found = leaks(self.text.entry.name, self.leaked())
         composed = set().union(*(own.composed for own in self.seen.values()))
         for split, own in self.seen.items():
             where = self.text.where(split)
@@ -121,6 +122,12 @@ class Watch:
             if shift := _shifted(own):
                 found.append(f"{where[1]}: {shift}; expected a translation in the same line")
         return found
+
+
+def leaks(corpus: str, leaked: Mapping[str, Sequence[int]]) -> list[str]:
+    """Lines on `Watch.leaked`."""
+    each = [(split, n, size, how) for split, (*some, size) in leaked.items() for n, how in zip(some, ("", ALIKE), strict=True) if n]
+    return [f"{corpus}: {n:,} sources of {split} ({100 * n / size:.1f}%) are in train too{how}" for split, n, size, how in each]
 
 
 def trigrams(line: str) -> Iterator[str]:

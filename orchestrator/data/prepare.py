@@ -110,8 +110,9 @@ def _build(data: DataSpec, text: CorpusText, source_manifest: dict[str, Any], ke
         stats = build(data, source_manifest, text, tmp, train)
         if manifest(data, text.data_dir) != source_manifest:
             raise UserError(CHANGED.format(data.corpus))
-        for line in [] if watch is None else watch.warnings():
-            log(f"warning: {line}")
+        if watch is not None:
+            stats["leaked"] = watch.leaked()
+            log(*(f"warning: {line}" for line in watch.warnings()))
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
         content = sealed({"manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}, key)

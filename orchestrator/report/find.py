@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from orchestrator.data.expected_text import PARTS
 from orchestrator.errors import UserError
 from orchestrator.ledger import packed
 from orchestrator.ledger.keys import Keys
@@ -173,7 +174,7 @@ class Finder:
             capsule=view.capsule,
             weights=record.get("weights_sha256"),
             also={name: principal(other) for name, other in others.items()} | figures_of(scored),
-            text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in ("pairs", "sha256")},
+            text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in PARTS},
         )
 
     def _others(self, row: Row) -> dict[str, Record]:

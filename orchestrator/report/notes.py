@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.data.expected_text import WORDS, unexpected
+from orchestrator.data.oddities import leaks
 from orchestrator.ledger import component_sources, sweep_files
 from orchestrator.ledger.provenance import differences
 from orchestrator.ledger.results import Ledger
@@ -73,13 +74,17 @@ def grouped(named: Iterable[tuple[str, str]]) -> str:
 
 
 def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
-    """Texts of training or test that differ from what the catalogue expects for their corpus, and corpora with several training texts."""
+    """Texts that differ from what the catalogue expects, corpora with several training texts, and validation or test sentences in them."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
     distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
     texts = {(corpus, repr(sums["train"])) for corpus, text in distinct.values() if "train" in (sums := text.get("sha256") or {})}
     named = sorted(corpus for corpus, _ in texts)
     mixed = [f"{corpus}: runs on different training texts are mixed" for corpus in named if named.count(corpus) > 1]
-    return list(dict.fromkeys([*mixed, *(line for corpus, text in distinct.values() for line in unexpected(corpus, text))]))
+    lines = list[str]()
+    for corpus, text in distinct.values():
+        used = {split: found for split, found in text.get("leaked", {}).items() if split in text["pairs"]}
+        lines += [*unexpected(corpus, text), *leaks(corpus, used)]
+    return list(dict.fromkeys([*mixed, *lines]))
 
 
 def _differences(done: Sequence[SeedResult]) -> list[str]:

@@ -129,7 +129,7 @@ def _train(
     )
     result = trainer.train()
     record = {"sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
-    record["text"] = expected_text.of_prepared(prepared)
+    record["text"] = expected_text.of_prepared(prepared) | {"leaked": prepared.stats.get("leaked", {})}
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
         ledger.write_capsule(task.train_key, collect(device=str(runtime.device), threads=spec.train.threads))

@@ -84,5 +84,6 @@ def test_sound_text_is_not_accused(tiny: Path, tiny_entry, pairs: Pairs) -> None
 def test_preparing_an_entry_written_by_hand_says_it_once(tiny: Path, pairs: Pairs, tmp_path, capfd) -> None:
     write(tiny, pairs | {"test": pairs["test"][1:] + pairs["train"][:1]})
     for expected in (1, 0):
-        prepare(DataSpec(corpus="tiny", subword=Subword(size=100)), tiny, tmp_path / "cache")
+        prepared = prepare(DataSpec(corpus="tiny", subword=Subword(size=100)), tiny, tmp_path / "cache")
+        assert prepared.stats["leaked"] == {"test": [1, 0, 60]}
         assert capfd.readouterr().err.count("warning: tiny: 1 sources of test (1.7%) are in train too\n") == expected

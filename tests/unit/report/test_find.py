@@ -66,8 +66,13 @@ def test_without_the_corpus_the_run_of_the_last_sweep_counts(rows: dict[str, Row
         os.utime(file.path, (time, time))
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     assert Finder(Ledger(tmp_path), Data(None)).keys(rows["base"].at(3)).train == "a" * 64
-    mixed = [SeedResult(seed, "done", "", 4, text={"sha256": {"train": [str(seed)]}}) for seed in (1, 2)]
-    assert notes._texts([rows["base"]], {rows["base"].id: mixed}) == ["toy-smoke: runs on different training texts are mixed"]
+    both = {"pairs": {"test": 50}, "leaked": {"test": [1, 2, 50], "unused": [1, 0, 9]}}
+    mixed = [SeedResult(seed, "done", "", 4, text={"sha256": {"train": [str(seed)]}, **both}) for seed in (1, 2)]
+    assert notes._texts([rows["base"]], {rows["base"].id: mixed}) == [
+        "toy-smoke: runs on different training texts are mixed",
+        "toy-smoke: 1 sources of test (2.0%) are in train too",
+        "toy-smoke: 2 sources of test (4.0%) are in train too up to punctuation and case",
+    ]
 
 
 def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path, monkeypatch) -> None:
