@@ -11,7 +11,7 @@ import torch
 
 from orchestrator.engines.local import MAX_JOBS, Local
 from orchestrator.engines.ray import environment
-from orchestrator.engines.ray.address import check_address
+from orchestrator.engines.ray.address import check_address, check_mode
 from orchestrator.engines.resources import check_limits, check_local, local_cpus
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
@@ -30,6 +30,7 @@ class Ray(driver.Engine):
 
     def check(self, tasks: Sequence[Task]) -> None:
         check_limits()
+        check_mode()
         address = os.environ.get("RAY_ADDRESS")
         check_local(tasks) if address is None else check_address(address)
 

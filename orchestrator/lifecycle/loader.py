@@ -7,6 +7,7 @@ Exported folders hold a copy. It needs torch, numpy, safetensors, sentencepiece 
 
 import hashlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -58,7 +59,11 @@ def load(folder: Path) -> Translator:
 
 def main(folder: Path) -> None:
     """Translates UTF-8 lines from standard input to standard output. Invalid input gives one line on stderr and exit code 2."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that ends, as `head`, ends it too
     try:
+        if sys.argv[1:]:
+            raise UserError(f"found the argument {sys.argv[1]!r}; expected none: sentences come from standard input, one a line")
         if sys.stdin is None or sys.stdout is None:
             raise UserError("standard input or output is closed; expected both")
         translated = load(folder).translate(lines_of(sys.stdin.buffer.read()))

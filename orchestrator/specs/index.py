@@ -95,13 +95,16 @@ def find(text: str) -> Target:
 def _by_file_name(paper: str, name: str) -> TableFile | None:
     """Returns the table if its file is named like its address, which saves reading every file; otherwise None.
 
-    UserError: the file of this name cannot be read.
+    UserError: the file of this name cannot be read, or has faults and another address, as after a mistake in its head.
     """
     path = next((path for folder in search_spaces() if (path := folder / paper / f"{name}.yaml").is_file()), None)
     if paper in APART or path is None:
         return None
     table = table_file.read(path)
-    return table if table.address == f"{paper}/{name}" else None
+    if table.address == f"{paper}/{name}":
+        return table
+    raise_all(table.problems)
+    return None
 
 
 def find_all(target: str | Path | list[Target]) -> list[Target]:

@@ -17,14 +17,19 @@ TIMEOUT = 60.0
 _PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 
 
+def check_mode() -> None:
+    """UserError if Ray would ask for no token."""
+    if (mode := os.environ.get("RAY_AUTH_MODE", "token")) != "token":
+        raise UserError(f"RAY_AUTH_MODE {shown(mode)}: expected token; without one, all who reach Ray's ports can run code")
+
+
 def check_address(address: str) -> None:
     """UserError if `address` is not HOST:PORT, if nothing listens there, or if the token is missing or not the cluster's."""
     endpoint = address.removeprefix("ray://")
     host, _, port = endpoint.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"RAY_ADDRESS {shown(address)}: expected HOST:PORT of the cluster's head, as in 10.0.0.1:6379")
-    if os.environ.get("RAY_AUTH_MODE", "token") == "token":
-        find_token()
+    find_token()
     if not is_listening(endpoint):
         raise UserError(f"RAY_ADDRESS {shown(address)}: nothing answers there; expected HOST:PORT of the head of a cluster that runs")
     if endpoint == address and (problem := _probe(address)) is not None:

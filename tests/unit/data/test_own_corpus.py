@@ -111,6 +111,9 @@ def test_an_address_finds_tables_of_the_working_folder(tmp_path, monkeypatch) ->
     assert [row.spec.data.corpus for row in resolve("mine/fusion") if row.spec is not None] == ["toy-quickstart"] * 2
     with pytest.raises(UserError, match=r"no such table .*; did you mean mine/fusion"):
         index.find("mine/fusio/a")
+    Path("search_spaces/mine").mkdir(parents=True)
+    Path("search_spaces/mine/typo.yaml").write_text("source: {paper: mine, tabel: typo}\nrows: {a: {}}\n")
+    assert "typo.yaml:1: source.tabel: unknown key; expected one of paper, table" in "\n".join(refused(index.find, "mine/typo/a"))
 
 
 def test_files_of_the_product_and_those_that_are_missing(tmp_path, monkeypatch, cli) -> None:

@@ -47,6 +47,14 @@ def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trai
     done = subprocess.run(command, input=text.encode(), capture_output=True, cwd=tmp_path, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode() == want and len(set(want.splitlines())) > 1
+    script = [sys.executable, exported / "translate.py"]
+    given = subprocess.run([*script, "a.txt"], input=b"", capture_output=True, env=environment, timeout=600)
+    assert given.returncode == 2 and given.stderr.startswith(b"error: found the argument 'a.txt'; expected none")
+    read, write = os.pipe()
+    os.close(read)
+    closed = subprocess.run(script, input=text.encode(), stdout=write, stderr=subprocess.PIPE, env=environment, timeout=600)
+    assert closed.returncode == -signal.SIGPIPE and b"Traceback" not in closed.stderr
+    os.close(write)
     (scored,) = (results / rows_in(results)["life/cycle/child"][:16]).glob("decode/*.txt")
     assert want.splitlines()[:20] == scored.read_text().splitlines()[:20], "what was scored"
 

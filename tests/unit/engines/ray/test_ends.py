@@ -18,6 +18,7 @@ pytest.importorskip("ray")
 from ray.tune.execution import class_cache
 
 from orchestrator import interrupt
+from orchestrator.engines.execute import Ray
 from orchestrator.engines.ray import address as ray_address
 from orchestrator.engines.ray import cluster, environment, tune
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
@@ -117,6 +118,8 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
         (line,) = refused(ray_address.check_address, address.replace("LISTENING", here))
     assert time.monotonic() - before < 5
     assert line.startswith(told.replace("LISTENING", here))
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert refused(Ray().check, [])[0].startswith("RAY_AUTH_MODE disabled: expected token")
 
 
 def test_runs_that_asha_stopped_do_not_fail_with_lost_nodes(tmp_path, monkeypatch):
