@@ -26,7 +26,6 @@ Text = dict[str, Any]
 
 Of a training also "leaked": of each held-out split, sources that train has too (`oddities.Watch.leaked`).
 """
-PARTS = ("pairs", "sha256", "leaked")
 
 
 def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:

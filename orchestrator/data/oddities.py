@@ -19,7 +19,6 @@ SAMPLE, MARGIN = 2000, 0.1
 """Number of lines whose letter trigrams are compared; minimum difference in cosine to the other side of train for swapped sides."""
 WINDOW, EVERY = 500, 16
 """Number of lines whose lengths are correlated; one of EVERY pairs (by its hash) is kept to find repeats."""
-ALIKE = " up to punctuation and case"
 _TAGS = "seg|doc|refset|srcset|tstset|hl|p|url|keywords|talkid|title|description|speaker|reviewer|translator"
 _BYTE = "[\u0080-\u009f\u00a1-\u00ba\u00bc-\u00bf€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ]"
 """Second bytes of UTF-8 read as Latin-1 or CP1252, except characters that may follow a real `Ã` at a word's end (quotes, dashes, `»`)."""
@@ -126,7 +125,8 @@ class Watch:
 
 def leaks(corpus: str, leaked: Mapping[str, Sequence[int]]) -> list[str]:
     """Lines on `Watch.leaked`."""
-    each = [(split, n, size, how) for split, (*some, size) in leaked.items() for n, how in zip(some, ("", ALIKE), strict=True) if n]
+    hows = "", " up to punctuation and case"
+    each = [(split, n, size, how) for split, (*some, size) in leaked.items() for n, how in zip(some, hows, strict=True) if n]
     return [f"{corpus}: {n:,} sources of {split} ({100 * n / size:.1f}%) are in train too{how}" for split, n, size, how in each]
 
 

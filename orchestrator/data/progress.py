@@ -19,7 +19,5 @@ def tracked(items: Iterable[T], name: str, total: int | None = None) -> Iterator
     from rich.progress import track
 
     console = Console(stderr=True)
-    if not (_shown and console.is_terminal):
-        yield from items
-        return
-    yield from track(items, name, total=total, console=console, transient=True)
+    hidden = not (_shown and console.is_terminal)
+    yield from items if hidden else track(items, name, total=total, console=console, transient=True)

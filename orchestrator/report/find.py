@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from orchestrator.data.expected_text import PARTS
 from orchestrator.errors import UserError
 from orchestrator.ledger import packed
 from orchestrator.ledger.keys import Keys
@@ -163,6 +162,7 @@ class Finder:
             return made
         others = self._others(row)
         sentences = {"pairs": {row.spec.score.test: scored.get("sentences")}}
+        parts = "pairs", "sha256", "leaked"
         texts = [each.get("text") or {} for each in (record, {"text": sentences}, scored, *others.values())]  # earlier versions stored none
         return replace(
             made,
@@ -174,7 +174,7 @@ class Finder:
             capsule=view.capsule,
             weights=record.get("weights_sha256"),
             also={name: principal(other) for name, other in others.items()} | figures_of(scored),
-            text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in PARTS},
+            text={part: {split: its for text in texts for split, its in (text.get(part) or {}).items()} for part in parts},
         )
 
     def _others(self, row: Row) -> dict[str, Record]:
