@@ -133,7 +133,7 @@ docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs
 	$(BIN)/nmt-ablate report $(TABLES) --profile mini-short --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
 	$(BIN)/nmt-ablate report $(ENDED) --ladder mini-64,mini --results docs/results/ledger --markdown --text docs/results/text-sizes.md --to docs/results/sizes.md
 	$(BIN)/nmt-ablate report $(ENDED) --profile mini --results docs/results/ledger --markdown --to docs/results/mini.md
-	$(BIN)/nmt-ablate report modern/family/plain,value-residual,satformer,depth-values,moda,fractions,lime,merged,siamese,plain-post,delta-attnres,moda-post --profile mini-64-alpha --results docs/results/ledger --markdown --to docs/results/tuned-family.md
+	$(BIN)/nmt-ablate report modern/family/plain,value-residual,satformer,depth-values,moda,fractions,lime,merged,siamese,plain-post,delta-attnres,moda-post,attnres,mhar --profile mini-64-alpha --results docs/results/ledger --markdown --to docs/results/tuned-family.md
 	to=$$(mktemp -d) && $(BIN)/nmt-ablate analyse $(DEPTH) --kind depth --profile mini-short --results docs/results/ledger --no-tracking --out $$to && cp $$to/depth.svg docs/results/
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
